@@ -48,6 +48,14 @@ pub fn upper_proxy(
     proxy
 }
 
+/// Lets the other side ask what opens or enables there, and what its number selects.
+fn note(port: &Port, cx: &Kernel, upper: Upper<'_>) {
+    port.note_user(upper.receiver);
+    if let Some(selected) = cx.protocol(upper.selector) {
+        port.note_user(&selected);
+    }
+}
+
 /// Stands for a protocol of the other side that lies below.
 struct LowerProxy {
     port: Rc<Port>,
@@ -64,7 +72,7 @@ impl Protocol for LowerProxy {
         participants: Participants,
     ) -> Result<SessionRef, OpenError> {
         let port = &self.port;
-        port.note_user(upper.receiver);
+        note(port, cx, upper);
         let fields = port.write(cx, &(upper.receiver.id(), upper.selector, participants));
         let body = cx.pool().copy_from(0, &fields).map_err(|_| OpenError::NoBuffers)?;
         let opens = (self.of, upper.receiver.clone());
@@ -84,7 +92,7 @@ impl Protocol for LowerProxy {
         upper: Upper<'_>,
         participants: Participants,
     ) -> Result<Enable, OpenError> {
-        self.port.note_user(upper.receiver);
+        note(&self.port, cx, upper);
         let ends = (self.of, upper.receiver.id(), upper.selector);
         self.port.enable_there(cx, ends, participants)
     }

@@ -159,7 +159,7 @@ impl Port {
         participants: Participants,
     ) -> Result<(Rc<Export>, u32, Vec<Fact>), OpenError> {
         let wish = Wish::Open(lower, &participants);
-        let (lower, proxy) = self.ends(cx, &wish, lower, receiver)?;
+        let (lower, proxy) = self.ends(cx, &wish, lower, (receiver, selector))?;
         let (upper, losses) = (Upper { receiver: &proxy, selector }, self.losses.get());
         let session = lower.open(cx, upper, participants)?;
         let facts = self.facts_of(cx, &session);
@@ -197,7 +197,7 @@ impl Port {
         participants: Participants,
     ) -> Result<Enable, OpenError> {
         let wish = Wish::Enable(lower, &participants);
-        let (on, proxy) = self.ends(cx, &wish, lower, receiver)?;
+        let (on, proxy) = self.ends(cx, &wish, lower, (receiver, selector))?;
         let (upper, losses) = (Upper { receiver: &proxy, selector }, self.losses.get());
         let enable = on.open_enable(cx, upper, participants)?;
         if losses != self.losses.get() {
@@ -214,13 +214,17 @@ impl Port {
         cx: &Kernel,
         wish: &Wish<'_>,
         lower: ProtocolId,
-        receiver: ProtocolId,
+        (receiver, selector): (ProtocolId, ProtocolId),
     ) -> Result<(ProtocolRef, ProtocolRef), OpenError> {
         let lower = find(&self.granted, lower).ok_or(OpenError::NoLower)?;
         if !self.permits(wish) {
             return Err(OpenError::NotPermitted);
         }
         let proxy = self.upper(cx, receiver).ok_or(OpenError::NotSupported)?;
+        if cx.protocol(selector).is_none() {
+            // What its number selects may be asked as well.
+            self.upper(cx, selector);
+        }
         Ok((lower, proxy))
     }
 

@@ -125,3 +125,35 @@ fn octets_that_a_link_adds_are_no_part_of_a_message() {
         }
     }
 }
+
+/// A layer of authentication is asked whether it writes credentials, wherever it lies: behind what
+/// looks on, in the same domain or in another.
+#[test]
+fn credentials_are_asked_for_across_a_cut_below_a_filter() {
+    let program = "version1@program536870913";
+    let client = format!("caller authnone to=\"procedure1@{program}\" count=5");
+    let server = format!("procedures authnone at=\"*@{program}\"");
+    let host = |name: &str, auth: &str, top: &str| {
+        let auth = auth.replace("TOP", top);
+        format!("host {name} {{ sim link=lan; channel sim; sunselect channel; {auth} }}\n")
+    };
+    let plain = "authnone sunselect; TOP";
+    let cut = [
+        "domain d { tracer sunselect; authnone tracer; TOP }",
+        "domain d { tracer sunselect }; domain e { authnone tracer; TOP }",
+        "domain d { tracer sunselect; fault tracer }; domain e { authnone fault }; domain f { TOP }",
+    ];
+    for [a, b] in cut.iter().flat_map(|cut| [[cut, plain], [plain, cut]]) {
+        let source = host("a", a, &client) + &host("b", b, &server);
+        let mut world = run("cut", &(source.clone() + "link lan kind=pointtopoint\n"), 1);
+        let own = ["a", "a/d", "a/e", "a/f"].into_iter().filter(|name| {
+            let kernel = world.find(name).and_then(|id| world.kernel(id));
+            let caller = kernel.and_then(|kernel| kernel.find_protocol("caller"));
+            caller.is_some_and(|caller| !caller.is_proxy())
+        });
+        let name = own.last().unwrap();
+        let figures = ["replies", "wrong"].map(|of| figure(&world, name, "caller", of));
+        assert_eq!(figures, [5, 0], "{source}");
+        world.stop();
+    }
+}
