@@ -126,6 +126,31 @@ fn octets_that_a_link_adds_are_no_part_of_a_message() {
     }
 }
 
+/// The layer of programs answers procedure 0 itself; what stands on it puts nothing in front of
+/// such calls, whichever domain it lies in.
+#[test]
+fn the_null_procedure_is_called_through_a_layer_with_headers() {
+    const TOP: &str = "deadline sunprog";
+    for above in [TOP.to_owned(), format!("domain d {{ {TOP} }}")] {
+        for procedure in [0, 1] {
+            let host = |name: &str, top: &str| {
+                let above = above.replace(TOP, &format!("{TOP}; {top}"));
+                format!("host {name} {{ sim link=lan; channel sim; sunselect channel\n")
+                    + &format!("sunprog sunselect; {above}; }}\n")
+            };
+            let program = "version1@program536870913";
+            let calls = format!("caller deadline to=\"procedure{procedure}@{program}\" count=5");
+            let source = host("a", &calls)
+                + &host("b", &format!("procedures deadline at=\"*@{program}\""))
+                + "link lan kind=pointtopoint\n";
+            let mut world = run("null", &source, 1);
+            let name = if above == TOP { "a" } else { "a/d" };
+            assert_eq!(figure(&world, name, "caller", "replies"), 5, "{source}");
+            world.stop();
+        }
+    }
+}
+
 /// A layer of authentication is asked whether it writes credentials, wherever it lies: behind what
 /// looks on, in the same domain or in another.
 #[test]

@@ -33,6 +33,9 @@
 //! That a client takes its call back is not told to the server. Nothing is sent twice here: a call
 //! is executed as often as the layers below have it.
 //!
+//! Calls of a program's procedure 0 and their replies have no header: the layer of programs below
+//! answers them itself, and nothing above it hears of them.
+//!
 //! # Control
 //! Answers `deadline-tally` (a session's calls or requests, how many were late, how many not
 //! begun), `max-packet` and `opt-packet` (those of the layer below less four octets),

@@ -6,13 +6,16 @@ use alloc::string::String;
 use core::cell::Cell;
 use core::time::Duration;
 use xk_core::graph::{Build, BuildError};
-use xk_core::object::{CallCause, CallError, PushError, Refused};
+use xk_core::object::{CallCause, CallError, OpenError, PushError, Refused};
 use xk_core::question;
-use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, SessionRef, Time, reason};
-use xk_kit::rpc::call::CallOptions;
+use xk_core::{
+    Answer, Ask, Kernel, Message, Participants, ProtocolRef, SessionRef, Time, Upper, reason,
+};
+use xk_kit::rpc::call::{CallOptions, MyProcedure};
 use xk_kit::rpc::call_layer::{
     CallLayer, CallLayered, Calling, Serving, bad_reply, pop_header, prepend, reply_with,
 };
+use xk_kit::rpc::onc::MyProgram;
 
 /// One instance of the layer: what the graph says.
 #[derive(Clone, Copy, Debug)]
@@ -47,11 +50,32 @@ impl Tally {
     }
 }
 
-/// Changes what is in a cell.
-fn count(tally: &Cell<Tally>, change: impl FnOnce(&mut Tally)) {
-    let mut counted = tally.get();
-    change(&mut counted);
-    tally.set(counted);
+/// What a session keeps.
+#[derive(Default)]
+pub struct Own {
+    tally: Cell<Tally>,
+    /// The null procedure of a program: the layer of programs answers it without a header, since
+    /// nothing above it hears of the call (RFC 5531, section 8.1).
+    is_null: bool,
+}
+
+impl Own {
+    fn of(cx: &Kernel, lower: &SessionRef) -> Self {
+        let is_null = lower.ask(cx, MyProgram::default()).is_some()
+            && lower.ask(cx, MyProcedure::default()) == Some(MyProcedure { number: 0 });
+        Self { tally: Cell::default(), is_null }
+    }
+
+    /// Octets in front of its requests and replies.
+    fn octets(&self) -> usize {
+        if self.is_null { 0 } else { HEADER_OCTETS }
+    }
+
+    fn count(&self, change: impl FnOnce(&mut Tally)) {
+        let mut tally = self.tally.get();
+        change(&mut tally);
+        self.tally.set(tally);
+    }
 }
 
 /// Builds it from its place in a graph.
@@ -92,8 +116,10 @@ impl Deadline {
             };
             request.set_attribute(shorter).map_err(|_| PushError::NoBuffers)?;
         }
-        let left = Left(Some(left).filter(|left| *left != Duration::MAX));
-        prepend(&mut request, &left.emit())?;
+        if !own.state.is_null {
+            let left = Left(Some(left).filter(|left| *left != Duration::MAX));
+            prepend(&mut request, &left.emit())?;
+        }
         // This shepherd waits here. Others may call through this very session meanwhile.
         own.next(cx, this, request)
     }
@@ -102,15 +128,26 @@ impl Deadline {
 impl CallLayer for Deadline {
     type Name = ();
     type Lower = SessionRef;
-    type Calls = Cell<Tally>;
-    type Serves = Cell<Tally>;
+    type Calls = Own;
+    type Serves = Own;
 
-    fn request_octets(&self, _: Option<&Cell<Tally>>) -> usize {
-        HEADER_OCTETS
+    fn request_octets(&self, own: Option<&Own>) -> usize {
+        own.map_or(HEADER_OCTETS, Own::octets)
     }
 
-    fn reply_octets(&self, _: &Cell<Tally>) -> usize {
-        HEADER_OCTETS
+    fn reply_octets(&self, own: &Own) -> usize {
+        own.octets()
+    }
+
+    fn begin(
+        own: &mut Calling<Self>,
+        cx: &Kernel,
+        _: &ProtocolRef,
+        _: Upper<'_>,
+        _: Participants,
+    ) -> Result<(), OpenError> {
+        own.state = Own::of(cx, &own.lower);
+        Ok(())
     }
 
     fn first(
@@ -120,7 +157,7 @@ impl CallLayer for Deadline {
         lower: &SessionRef,
         request: Message,
     ) -> Result<Message, Refused> {
-        all.accept_for_server(cx, this, lower, request, Cell::default)
+        all.accept_for_server(cx, this, lower, request, || Own::of(cx, lower))
     }
 
     fn call(
@@ -129,17 +166,19 @@ impl CallLayer for Deadline {
         this: &SessionRef,
         request: Message,
     ) -> Result<Message, CallError> {
-        let tally = &own.state;
-        count(tally, |tally| tally.calls += 1);
+        own.state.count(|tally| tally.calls += 1);
         let mut reply = Self::send(own, cx, this, request).inspect_err(|error| {
             if matches!(error.cause, CallCause::TimedOut { .. }) {
-                count(tally, |tally| tally.late += 1);
+                own.state.count(|tally| tally.late += 1);
             }
         })?;
+        if own.state.is_null {
+            return Ok(reply);
+        }
         match pop_header(&mut reply).map(Status::parse) {
             Ok(Some(Status::Executed)) => Ok(reply),
             Ok(Some(Status::TooLate)) => {
-                count(tally, |tally| tally.not_begun += 1);
+                own.state.count(|tally| tally.not_begun += 1);
                 Err(CallError::rejected(&TOO_LATE))
             }
             Ok(None) => Err(bad_reply(cx, this, reply, &reason::MALFORMED)),
@@ -153,16 +192,19 @@ impl CallLayer for Deadline {
         this: &SessionRef,
         mut request: Message,
     ) -> Result<Message, Refused> {
+        if own.state.is_null {
+            own.state.count(|tally| tally.calls += 1);
+            return own.next(cx, this, request);
+        }
         let octets = match pop_header(&mut request) {
             Ok(octets) => octets,
             Err(why) => return Err(this.refuse(cx, request, why)),
         };
-        let tally = &own.state;
-        count(tally, |tally| tally.calls += 1);
+        own.state.count(|tally| tally.calls += 1);
         let mut due = Time::MAX;
         if let Left(Some(left)) = Left::parse(octets) {
             if left < own.all.layer.time_min {
-                count(tally, |tally| tally.not_begun += 1);
+                own.state.count(|tally| tally.not_begun += 1);
                 let mut refused = this.refuse(cx, request, &TOO_LATE);
                 refused.message.truncate(0);
                 return reply_with(cx, this, refused.message, &Status::TooLate.emit());
@@ -176,7 +218,7 @@ impl CallLayer for Deadline {
         // The procedure runs on this shepherd and may wait. What it refuses it has counted.
         let mut reply = own.next(cx, this, request)?;
         if cx.now() > due {
-            count(tally, |tally| tally.late += 1);
+            own.state.count(|tally| tally.late += 1);
         }
         // A reply may be the request's own message; how that came says nothing about how it goes.
         if reply.has_attributes() {
@@ -186,11 +228,11 @@ impl CallLayer for Deadline {
     }
 
     fn describe_calls(own: &Calling<Self>) -> Option<String> {
-        Some(own.state.get().describe("calls"))
+        Some(own.state.tally.get().describe("calls"))
     }
 
     fn describe_serves(own: &Serving<Self>) -> Option<String> {
-        Some(own.state.get().describe("requests"))
+        Some(own.state.tally.get().describe("requests"))
     }
 
     fn calls_control(
@@ -199,14 +241,14 @@ impl CallLayer for Deadline {
         this: &SessionRef,
         ask: &mut Ask<'_>,
     ) -> Answer {
-        match own.state.get().answer(ask) {
+        match own.state.tally.get().answer(ask) {
             true => Answer::Answered,
             false => own.answer(cx, this, ask),
         }
     }
 
     fn serves_control(own: &Serving<Self>, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
-        match own.state.get().answer(ask) {
+        match own.state.tally.get().answer(ask) {
             true => Answer::Answered,
             false => own.answer(cx, ask),
         }
