@@ -11,12 +11,12 @@ use xk_core::graph::Shape;
 use xk_core::message::PoolConfig;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds, Switch};
 use xk_core::{Kernel, Pool};
-use xk_lang::{Diagnostics, HostInstance};
+use xk_lang::{Diagnostics, HostInstance, Node, Value};
 use xk_run::switch::CoroutineSwitch;
 use xk_sim::{HostId, LinkConfig, World};
 
 use crate::build::{build, failed_start};
-use crate::plan::{CheckedGraph, HostPlan};
+use crate::plan::{CheckedGraph, HostPlan, count_of, instance};
 
 /// How many messages there may be at once: a broadcast to thousands of hosts is one buffer, but as
 /// many messages.
@@ -91,6 +91,7 @@ pub fn simulate(graph: &CheckedGraph, config: SimulationConfig) -> Result<World,
         let link = link.map_err(|error| wrong(error.to_string()))?;
         world.network().add_link(link).map_err(|error| wrong(error.to_string()))?;
     }
+    keep_addresses(graph, &world);
     for host in graph.graph.expand() {
         if graph.plan_of(&host).is_some_and(|plan| plan.domains.len() > 1) {
             domains::add_host(graph, &host, &mut world, config)?;
@@ -103,6 +104,31 @@ pub fn simulate(graph: &CheckedGraph, config: SimulationConfig) -> Result<World,
         }
     }
     Ok(world)
+}
+
+/// Keeps the hardware addresses that the graph gives from those that interfaces make up.
+fn keep_addresses(graph: &CheckedGraph, world: &World) {
+    for (host, plan) in graph.graph.hosts.iter().zip(&graph.plans) {
+        let keep = |nodes: &[Node]| {
+            let mut given = false;
+            for (node, place) in nodes.iter().zip(&plan.places) {
+                let rules = place.entry.stacking_rules;
+                let own = rules.and_then(|rules| node.param(rules.own_address?));
+                let Some(Value::Text(text)) = own.map(|param| &param.value.value) else { continue };
+                given = true;
+                if let Ok(address) = text.parse() {
+                    world.network().keep(address);
+                }
+            }
+            given
+        };
+        // Of many hosts alike most give none.
+        if keep(&host.nodes) {
+            (0..count_of(host)).for_each(|index| {
+                keep(&instance(host, index as u32).nodes());
+            });
+        }
+    }
 }
 
 /// The next kernel of a host, or of a domain of it, by this name in the world.

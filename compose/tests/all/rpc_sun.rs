@@ -151,6 +151,24 @@ fn the_null_procedure_is_called_through_a_layer_with_headers() {
     }
 }
 
+/// Whatever `sim` makes up, a station that is given an address has it alone.
+#[test]
+fn an_address_that_is_given_is_made_up_by_no_other() {
+    let host = |name: &str, n: u8, given: &str, top: &str| {
+        format!("host {name} {{ sim link=lan {given}; eth sim; arp eth\n")
+            + &format!("ip arp {{ address \"10.0.0.{n}/24\"; }}; reqrep ip; {top}; }}\n")
+    };
+    // The second host's would be that, if the first had none; the other way round as well.
+    for given in [["address=\"02:00:00:00:00:02\"", ""], ["", "address=\"02:00:00:00:00:01\""]] {
+        let source = host("a", 1, given[0], "caller reqrep to=\"10.0.0.2\" count=5")
+            + &host("b", 2, given[1], "procedures reqrep procedure=1")
+            + "link lan delay=\"1ms\"\n";
+        let mut world = run("given", &source, 1);
+        assert_eq!(figure(&world, "a", "caller", "replies"), 5, "{source}");
+        world.stop();
+    }
+}
+
 /// A layer of authentication is asked whether it writes credentials, wherever it lies: behind what
 /// looks on, in the same domain or in another.
 #[test]

@@ -12,6 +12,7 @@ use xk_core::object::PushError;
 use xk_core::random::Random;
 use xk_core::reason::{self, Class};
 use xk_core::{Message, Pool, Reason, Time};
+use xk_kit::EthAddr;
 use xk_kit::wire::corrupt::copy_flipped;
 
 /// How many frames may be in flight in one network, if nothing else is said.
@@ -100,6 +101,8 @@ struct State {
     in_flight_max: usize,
     /// Pairs of hosts that do not hear each other now, both ways round.
     cuts: BTreeSet<(HostId, HostId)>,
+    /// Addresses that no interface makes up.
+    given: BTreeSet<EthAddr>,
 }
 
 /// All links of a simulation. Kernels find it among their surroundings.
@@ -169,6 +172,21 @@ impl Network {
     /// The link of this name.
     pub fn link(&self, name: &str) -> Option<LinkId> {
         self.state.borrow().names.get(name).copied()
+    }
+
+    /// Keeps an address, which an interface is given, from those that others make up.
+    pub fn keep(&self, address: EthAddr) {
+        self.state.borrow_mut().given.insert(address);
+    }
+
+    /// The address that an interface makes up: locally administered, one station (IEEE 802-2014,
+    /// section 8.2.2). 64 interfaces a host are told apart.
+    pub(crate) fn address(&self, host: HostId, ordinal: u8) -> EthAddr {
+        let [a, b, c, d] = host.0.wrapping_add(1).to_be_bytes();
+        let beside = |second| EthAddr([(ordinal << 2) | 2, second, a, b, c, d]);
+        let given = &self.state.borrow().given;
+        let free = (0..=u8::MAX).map(beside).find(|address| !given.contains(address));
+        free.unwrap_or(beside(0))
     }
 
     /// The links' names and figures, in the order of adding.
@@ -360,7 +378,10 @@ impl Network {
                 let mut header = [0; 12];
                 let header = (message.copy_to(0, &mut header) == 12).then_some(&header);
                 let to = match link.forward(at, from, &mut port.hints, header) {
-                    Some(port) if port == from => Target::One(None),
+                    Some(port) if port == from => {
+                        link.stats.filtered += 1;
+                        Target::One(None)
+                    }
                     Some(port) => Target::One(Some(port)),
                     None => Target::All(0),
                 };

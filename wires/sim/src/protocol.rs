@@ -67,10 +67,7 @@ impl SimPort {
         let attached = self.network.attach(Rc::clone(self), self.link, &seat);
         let (port, ordinal) = attached.map_err(|_| OpenError::Full)?;
         if self.address.get() == EthAddr::ZERO {
-            let [a, b, c, d] = seat.id.0.wrapping_add(1).to_be_bytes();
-            // Locally administered, one station: IEEE 802-2014 section 8.2.2. 64 interfaces a host
-            // are told apart.
-            self.address.set(EthAddr([(ordinal << 2) | 2, 0, a, b, c, d]));
+            self.address.set(self.network.address(seat.id, ordinal));
         }
         self.id.set(Some(port));
         *self.this.borrow_mut() = Some(this.clone());

@@ -28,6 +28,8 @@ pub struct LinkStats {
     pub no_buffers: u64,
     /// Frames for one station that a switch sent to all, not knowing it.
     pub flooded: u64,
+    /// Frames that a switch sent nowhere: for a station behind the port that they came from.
+    pub filtered: u64,
     /// Frames whose source a switch did not learn, its table being full.
     pub not_learned: u64,
     /// Deliveries to interfaces taken down meanwhile.
@@ -36,7 +38,7 @@ pub struct LinkStats {
 
 impl LinkStats {
     /// The figures with their names, in the order to print them.
-    pub fn list(&self) -> [(&'static str, u64); 14] {
+    pub fn list(&self) -> [(&'static str, u64); 15] {
         [
             ("sent", self.sent),
             ("octets", self.sent_octets),
@@ -50,6 +52,7 @@ impl LinkStats {
             ("in-flight full", self.in_flight_full),
             ("no buffers", self.no_buffers),
             ("flooded", self.flooded),
+            ("filtered", self.filtered),
             ("not learned", self.not_learned),
             ("gone", self.gone),
         ]

@@ -1,6 +1,7 @@
 //! What links do to frames.
 
 use super::*;
+use xk_kit::EthAddr;
 
 #[test]
 fn a_line_takes_a_frames_time_and_then_its_delay() {
@@ -88,6 +89,24 @@ fn a_switch_learns_and_forgets() {
     net.send(0, |cx| frame(cx, 2, 1, 0)).unwrap();
     net.world.run_until(Time::from_s(13));
     assert_eq!(seen(&net), [1, 3, 2]);
+}
+
+#[test]
+fn a_switch_counts_what_it_sends_nowhere() {
+    let mut net = Net::of(1, link(LinkKind::Switch), 2, &Manner::default());
+    net.send(0, |cx| frame(cx, 1, 1, 0)).unwrap();
+    net.world.run_until(Time::from_s(1));
+    assert_eq!((net.stats().filtered, net.stats().delivered), (1, 0));
+}
+
+#[test]
+fn no_interface_makes_up_an_address_that_another_is_given() {
+    let net = Net::of(1, link(LinkKind::Switch), 1, &Manner::default());
+    let (network, first) = (net.world.network(), EthAddr([2, 0, 0, 0, 0, 2]));
+    assert_eq!(network.address(HostId(1), 0), first);
+    network.keep(first);
+    assert_eq!(network.address(HostId(1), 0), EthAddr([2, 1, 0, 0, 0, 2]));
+    assert_eq!(network.address(HostId(1), 1), EthAddr([6, 0, 0, 0, 0, 2]));
 }
 
 #[test]
