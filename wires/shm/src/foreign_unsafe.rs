@@ -1,12 +1,14 @@
-//! What others have sent is closed where nothing waits for it.
+//! Descriptors that others have sent are closed where nothing waits for it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 /// How many descriptors of one user may wait to be closed before nothing more is taken from it.
 const OWED_MAX: usize = 64;
@@ -26,7 +28,8 @@ fn closers() -> MutexGuard<'static, BTreeMap<u32, VecDeque<OwnedFd>>> {
 /// A descriptor that another process has sent, or a socket in which unread ones may lie. To close
 /// one takes as long as its sender likes: a socket may linger (`SO_LINGER`, socket(7)), and a file
 /// may be of a file system in user space. So a thread closes it that closes what this user has
-/// sent, one after the other, and nothing else.
+/// sent, one after the other, and nothing else. Sockets of unix(7), which come however much waits,
+/// go with a thread that ends: what lies in them does not linger then.
 #[derive(Debug)]
 pub struct Foreign {
     fd: ManuallyDrop<OwnedFd>,
@@ -102,24 +105,90 @@ fn is_quick(fd: &OwnedFd) -> bool {
     rustix::pipe::fcntl_getpipe_size(fd).is_ok() || is_unix(fd) && is_empty_socket(fd)
 }
 
-/// Has the thread that closes for a user close a descriptor.
-fn close(fd: OwnedFd, uid: u32) {
-    // The sender may set it again, so this only spares the thread most of the waiting.
-    let _ = rustix::net::sockopt::set_socket_linger(&fd, None);
+/// Sockets of unix(7), with their users, that wait for the thread that lets go of them; `None` if
+/// none runs.
+static SOCKETS: Mutex<Option<Vec<(OwnedFd, u32)>>> = Mutex::new(None);
+
+fn sockets() -> MutexGuard<'static, Option<Vec<(OwnedFd, u32)>>> {
+    SOCKETS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Has a thread let go of a socket of unix(7), which waits for nothing.
+fn let_go(socket: OwnedFd, uid: u32) {
+    let mut all = sockets();
+    if let Some(waiting) = all.as_mut() {
+        waiting.push((socket, uid));
+        return;
+    }
+    *all = Some(vec![(socket, uid)]);
+    drop(all);
+    let spawned = thread("xk-let-go", || {
+        loop {
+            let mut all = sockets();
+            match all.take() {
+                Some(waiting) if !waiting.is_empty() => {
+                    *all = Some(Vec::new());
+                    drop(all);
+                    end_with(waiting);
+                }
+                _ => return,
+            }
+        }
+    });
+    if !spawned {
+        // They are closed here.
+        let left = sockets().take();
+        drop(left);
+    }
+}
+
+/// Closes sockets by the end of a thread that alone has them: what ends does not linger
+/// (socket(7)), nor do the sockets that lie in them unread. Where the system does not let a thread
+/// have descriptors of its own, those that close for their users close them.
+fn end_with(sockets: Vec<(OwnedFd, u32)>) {
+    let (begun, is_apart) = sync_channel(0);
+    let (closed, is_closed) = sync_channel::<()>(0);
+    let spawned = thread("xk-ends", move || {
+        // SAFETY: the descriptors of this thread are copies of the process' from here on. It uses
+        // none of them, and ends.
+        let apart = unsafe { unshare_unsafe(UnshareFlags::FILES) };
+        let _ = begun.send(apart.is_ok());
+        let _ = is_closed.recv();
+    });
+    if spawned && is_apart.recv() == Ok(true) {
+        drop(sockets);
+    } else {
+        sockets.into_iter().for_each(|(socket, uid)| close(vec![socket], uid));
+    }
+    drop(closed);
+}
+
+/// Starts a thread that only closes; false if there is none.
+fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> bool {
+    let thread = std::thread::Builder::new().name(name.into()).stack_size(STACK_OCTETS);
+    thread.spawn(work).is_ok()
+}
+
+/// Has the thread that closes for a user close descriptors, which may be many: nothing is asked
+/// of each before.
+pub(crate) fn close(descriptors: Vec<OwnedFd>, uid: u32) {
+    let mut descriptors = VecDeque::from(descriptors);
     let mut all = closers();
     let mut of = uid;
     if all.len() >= CLOSERS_MAX && !all.contains_key(&uid) {
         of = all.keys().next().copied().unwrap_or(uid);
     }
     if let Some(waiting) = all.get_mut(&of) {
-        waiting.push_back(fd);
+        waiting.append(&mut descriptors);
         return;
     }
-    all.insert(of, VecDeque::new());
+    let mut next = descriptors.pop_front();
+    all.insert(of, descriptors);
     drop(all);
     let work = move || {
-        let mut next = Some(fd);
         while let Some(fd) = next.take() {
+            // The sender may set it again, so this only spares the thread most of the waiting.
+            let _ = rustix::net::sockopt::set_socket_linger(&fd, None);
             drop(fd);
             let mut all = closers();
             next = all.get_mut(&of).and_then(VecDeque::pop_front);
@@ -128,8 +197,7 @@ fn close(fd: OwnedFd, uid: u32) {
             }
         }
     };
-    let thread = std::thread::Builder::new().name("xk-close".into()).stack_size(STACK_OCTETS);
-    if thread.spawn(work).is_err() {
+    if !thread("xk-close", work) {
         // It has been closed here, and so is what another thread has added.
         let left = closers().remove(&of);
         drop(left);
@@ -140,8 +208,12 @@ impl Drop for Foreign {
     fn drop(&mut self) {
         // SAFETY: it is taken once: this is the drop, and any other taker forgets the value.
         let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
-        if !is_quick(&fd) {
-            close(fd, self.uid);
+        if is_quick(&fd) {
+            drop(fd);
+        } else if is_unix(&fd) {
+            let_go(fd, self.uid);
+        } else {
+            close(vec![fd], self.uid);
         }
     }
 }
@@ -183,14 +255,13 @@ mod tests {
     fn closing_costs_its_sender_and_one_thread() {
         let (hostile, honest) = (70_001, 70_002);
         let file = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
-        let (socket, _reader) = slow();
-        drop(Foreign::of(socket, hostile));
+        // As if a thread were just closing what takes long.
+        closers().insert(hostile, VecDeque::new());
         for n in 0..OWED_MAX {
             assert!(Foreign::has_room(hostile), "{n}");
             drop(Foreign::of(file(), hostile));
         }
         assert!(!Foreign::has_room(hostile), "it has {OWED_MAX} to be closed");
-        assert!(closers().contains_key(&hostile), "by one thread, which still waits");
         // Another user's are closed meanwhile.
         (0..OWED_MAX).for_each(|_| drop(Foreign::of(file(), honest)));
         let begun = Instant::now();
@@ -199,11 +270,40 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1));
         }
         assert!(Foreign::has_room(honest));
+        // Of one message, at once.
+        closers().insert(hostile, VecDeque::new());
+        close((0..OWED_MAX).map(|_| file()).collect(), hostile);
+        assert!(!Foreign::has_room(hostile));
         // No thread is needed for pipes, however many.
         for _ in 0..253 {
             let (read, write) = rustix::pipe::pipe().unwrap();
             drop([read, write].map(|end| Foreign::of(end, honest)));
         }
         assert!(!closers().contains_key(&honest));
+    }
+
+    /// However many of its comers are sent away, and whatever they have sent before.
+    #[test]
+    fn sockets_of_a_user_go_at_once_whatever_lies_in_them() {
+        let begun = Instant::now();
+        let is_over = || {
+            let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+            let names =
+                tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")));
+            sockets().is_none() && !names.flatten().any(|name| name.trim() == "xk-ends")
+        };
+        let readers: Vec<_> = (0..2 * OWED_MAX)
+            .map(|_| {
+                let (socket, reader) = slow();
+                drop(Foreign::of(socket, 70_003));
+                reader
+            })
+            .collect();
+        while !is_over() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "they linger");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(Foreign::has_room(70_003), "none waits for the user's own thread");
+        drop(readers);
     }
 }

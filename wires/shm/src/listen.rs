@@ -216,6 +216,10 @@ impl Listener {
         room: bool,
         options: &Options,
     ) -> Option<Heard> {
+        if !Foreign::has_room(pending.peer.uid) {
+            self.refuse(&pending.socket, Refusal::Busy, ShmError::Crowded);
+            return None;
+        }
         let (octets, files) = match socket::receive(&pending.socket, HELLO_OCTETS) {
             Received::Nothing if now < pending.until => return Some(Heard::Nothing(pending)),
             Received::Nothing => {

@@ -4,7 +4,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use crate::foreign_unsafe::Foreign;
+use crate::foreign_unsafe::{Foreign, close};
 use rustix::cmsg_space;
 use rustix::io::Errno;
 use rustix::net::{
@@ -70,11 +70,17 @@ pub(crate) fn receive(socket: &Foreign, octets_max: usize) -> Received {
     let mut descriptors = Vec::new();
     for ancillary in control.drain() {
         if let RecvAncillaryMessage::ScmRights(files) = ancillary {
-            descriptors.extend(files.map(|file| Foreign::of(file, socket.uid())));
+            descriptors.extend(files);
         }
     }
-    let truncated = ReturnFlags::TRUNC | ReturnFlags::CTRUNC;
-    if message.flags.intersects(truncated) || descriptors.len() > DESCRIPTORS_MAX {
+    if descriptors.len() > DESCRIPTORS_MAX {
+        // To look at each would cost us more than the message has cost its sender.
+        close(descriptors, socket.uid());
+        return Received::TooMuch;
+    }
+    let foreign = |file| Foreign::of(file, socket.uid());
+    let descriptors: Vec<Foreign> = descriptors.into_iter().map(foreign).collect();
+    if message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
         return Received::TooMuch;
     }
     // No side ever sends an empty message: this is the end.

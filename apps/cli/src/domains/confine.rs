@@ -2,7 +2,10 @@
 
 use landlock::{ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr};
 use rustix::process::{Resource, Rlimit, setrlimit};
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, apply_filter,
+};
 use std::collections::BTreeMap;
 use std::io;
 
@@ -126,7 +129,16 @@ impl Confined {
         let (of_devices, here) =
             if has_devices { (OF_DEVICES, OF_DEVICES_HERE) } else { (&[][..], &[][..]) };
         let calls = RUNS.iter().chain(OF_MACHINE).chain(of_devices).chain(here);
-        let rules: BTreeMap<i64, _> = calls.map(|call| (*call, Vec::new())).collect();
+        let mut rules: BTreeMap<i64, _> = calls.map(|call| (*call, Vec::new())).collect();
+        // A thread may have descriptors of its own, and nothing else of its own.
+        let descriptors = SeccompCondition::new(
+            0,
+            SeccompCmpArgLen::Qword,
+            SeccompCmpOp::Eq,
+            libc::CLONE_FILES as u64,
+        );
+        let descriptors = descriptors.and_then(|only| SeccompRule::new(vec![only]));
+        rules.insert(libc::SYS_unshare, vec![descriptors.map_err(io::Error::other)?]);
         let refuse = SeccompAction::Errno(libc::EPERM as u32);
         let machine = std::env::consts::ARCH.try_into().map_err(io::Error::other)?;
         let filter = SeccompFilter::new(rules, refuse, SeccompAction::Allow, machine);

@@ -4,12 +4,13 @@ use std::cell::Cell;
 use std::io::{IoSlice, Write as _};
 use std::mem::MaybeUninit;
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use rustix::net::{
-    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketType,
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType,
 };
 use xk_attach::Attached;
 use xk_core::object::{OpenError, Refused, USER_SHARE};
@@ -114,32 +115,34 @@ impl Program {
         Ok(())
     }
 
-    /// Sends sockets to the door that linger for an hour, and as many pipes as a message takes.
+    /// Sends sockets to the door that linger for an hour, one of them within another, and as many
+    /// files as a message takes.
     pub(super) fn lingers(&self) -> Outcome {
-        let (mut messages, mut readers) = (0_u64, Vec::new());
-        while messages == 0 || self.goes_on() {
-            let slow = match messages {
-                0 => (0..SLOW).map(|_| slow()).collect::<Result<Vec<_>, _>>()?,
-                _ => Vec::new(),
-            };
-            let (pipe, _other) = rustix::pipe::pipe()?;
-            let pipes = DESCRIPTORS_MAX - slow.len();
-            let slow_ones = slow.iter().map(|(sender, _)| sender.as_fd());
-            let all: Vec<BorrowedFd<'_>> =
-                slow_ones.chain((0..pipes).map(|_| pipe.as_fd())).collect();
-            let mut space =
-                [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
-            let mut control = SendAncillaryBuffer::new(&mut space);
-            control.push(SendAncillaryMessage::ScmRights(&all));
-            let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None)?;
-            let door = SocketAddrUnix::new(self.path("door"))?;
-            let words = [IoSlice::new(b"nonsense")];
-            let sent = rustix::net::connect(&socket, &door).and_then(|()| {
-                rustix::net::sendmsg(&socket, &words, &mut control, SendFlags::NOSIGNAL)
-            });
-            messages += u64::from(sent.is_ok());
-            readers.extend(slow.into_iter().map(|(_, reader)| reader));
+        let slow = (0..SLOW).map(|_| slow()).collect::<Result<Vec<_>, _>>()?;
+        let file = std::fs::File::open("/dev/null")?;
+        let (flags, kind) = (SocketFlags::CLOEXEC, SocketType::SEQPACKET);
+        let (within, outer) = rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None)?;
+        let (deepest, _reader) = self::slow()?;
+        hand(&within, &[deepest.as_fd()])?;
+        drop(deepest);
+        let files = vec![file.as_fd(); DESCRIPTORS_MAX];
+        let mut first: Vec<BorrowedFd<'_>> =
+            slow.iter().map(|(sender, _)| sender.as_fd()).collect();
+        first.push(outer.as_fd());
+        let door = SocketAddrUnix::new(self.path("door"))?;
+        let comes = |with: &[BorrowedFd<'_>]| {
+            let socket = rustix::net::socket(AddressFamily::UNIX, kind, None)?;
+            rustix::net::connect(&socket, &door).and_then(|()| hand(&socket, with))
+        };
+        while comes(&first).is_err() {}
+        // The host's is the last, or this thread has its turn to linger.
+        std::thread::spawn(move || drop(outer));
+        let mut messages = 1_u64;
+        while self.goes_on() {
+            messages += u64::from(comes(&files).is_ok());
         }
+        // Without readers they do not linger here.
+        slow.into_iter().for_each(|(sender, reader)| drop((reader, sender)));
         println!("{messages} messages with {DESCRIPTORS_MAX} descriptors");
         Ok(())
     }
@@ -249,6 +252,15 @@ impl Program {
         }
         Ok(())
     }
+}
+
+/// Sends words of no sense with these descriptors.
+fn hand(socket: &OwnedFd, descriptors: &[BorrowedFd<'_>]) -> rustix::io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    control.push(SendAncillaryMessage::ScmRights(descriptors));
+    let words = [IoSlice::new(b"nonsense")];
+    rustix::net::sendmsg(socket, &words, &mut control, SendFlags::NOSIGNAL).map(drop)
 }
 
 /// A connection that to close takes an hour, and what keeps it so.

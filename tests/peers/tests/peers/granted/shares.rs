@@ -3,6 +3,7 @@
 //!
 //! `XK_LONG=1` has 100,000 programs come and go while ten million frames cross a door.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -49,8 +50,13 @@ const LONG_SECONDS: u64 = 3600;
 /// What others wait for at most, as a multiple of what they wait for on a quiet host, in the
 /// median. All share the processors of one machine with what else it does.
 const SLOWER_MAX: u32 = 100;
+/// How many descriptors of one user a process of the host has at most: an eighth of all.
+const DESCRIPTORS_MAX: usize = 512;
 /// How many questions by UDP come between two connections.
 const CONNECT_EVERY: usize = 4;
+
+/// The processes of the host, and how many descriptors each had before.
+type Host<'a> = (&'a Running, &'a BTreeMap<u32, usize>);
 
 /// How long others waited: of datagrams that an honest program answers, and of connections to the
 /// host's own server.
@@ -143,13 +149,15 @@ fn knocks(linux: &Space, is_over: &AtomicBool) {
 }
 
 impl Place {
-    /// Waits of others while hostile programs do this, together; and what these said.
-    fn others_wait(&self, what: &[&str], seconds: u64) -> Waits {
+    /// Waits of others while hostile programs do this, together. No process of the host has many
+    /// more descriptors than `open` meanwhile.
+    fn others_wait(&self, (host, open): Host<'_>, what: &[&str], seconds: u64) -> Waits {
         let (linux, is_over) = (&self.lan.linux, AtomicBool::new(false));
         let start = |what: &&str| self.program(HOSTILE, what, seconds);
         let patience = PATIENCE + Duration::from_secs(seconds);
         let mut waits = std::thread::scope(|scope| {
             let asking = scope.spawn(|| waits(linux, &is_over));
+            let counting = scope.spawn(|| most_descriptors(host, &is_over));
             if what.contains(&"keeps-silent") {
                 scope.spawn(|| knocks(linux, &is_over));
             }
@@ -164,6 +172,11 @@ impl Place {
             }
             is_over.store(true, Ordering::Relaxed);
             let waits = asking.join().expect("no panic");
+            for (process, most) in counting.join().expect("no panic") {
+                let before = open.get(&process).copied().unwrap_or_default();
+                let is_few = most <= before + DESCRIPTORS_MAX;
+                assert!(is_few, "{what:?}: {process}: {before} descriptors, then {most}");
+            }
             assert!(let_in.unwrap().success(), "{what:?}: an honest one: {}", comer.output());
             for ((what, program), status) in what.iter().zip(&programs).zip(ended) {
                 assert!(status.unwrap().success(), "{what}: {}", program.output());
@@ -177,8 +190,27 @@ impl Place {
     }
 }
 
+/// How many descriptors each process of the host has.
+fn descriptors(host: &Running) -> BTreeMap<u32, usize> {
+    let open = |process| fs::read_dir(format!("/proc/{process}/fd")).map_or(0, Iterator::count);
+    memory(host).into_keys().map(|process| (process, open(process))).collect()
+}
+
+/// The most of them at one time until it is told to stop.
+fn most_descriptors(host: &Running, is_over: &AtomicBool) -> BTreeMap<u32, usize> {
+    let mut most = BTreeMap::new();
+    while !is_over.load(Ordering::Relaxed) {
+        for (process, open) in descriptors(host) {
+            let most = most.entry(process).or_insert(open);
+            *most = open.max(*most);
+        }
+        std::thread::sleep(20 * PAUSE);
+    }
+    most
+}
+
 /// The memory of each process of the host, beside what it was before.
-fn grown(host: &Running, before: &std::collections::BTreeMap<u32, u64>) {
+fn grown(host: &Running, before: &BTreeMap<u32, u64>) {
     let after = memory(host);
     println!("KiB before {before:?}, after {after:?}");
     for (process, before) in before {
@@ -206,7 +238,8 @@ pub(crate) fn others_are_served_as_before(wire: Wire) {
         "host victim {{\n{}\neth wire\narp eth\n\
          domain net {{\nip arp {{ address \"{OURS}/24\"; }}\nicmp ip\n\
          udp ip sessions_max={SESSIONS_MAX}\ntcp ip sessions_max={SESSIONS_MAX}\n}}\n\
-         domain apps {{\necho udp port=7\necho tcp port=7 name=streams\n}}\n\
+         domain flooded {{ echo udp port=7; }}\n\
+         domain served {{ echo tcp port=7 name=streams; }}\n\
          domain users open path={door:?} {{\n\
          grant udp port=\"{HONEST_PORT}..6999\" {honest}\n\
          grant tcp port=\"{HONEST_PORT}..6999\" {honest}\n\
@@ -224,16 +257,18 @@ pub(crate) fn others_are_served_as_before(wire: Wire) {
     let _held = place.lan.linux.enter(listen).unwrap();
     let honest = place.program(HONEST, "answers", 7200);
     place.is_served();
+    let open = descriptors(&host);
+    let wait = |what: &[&str], seconds| place.others_wait((&host, &open), what, seconds);
     // All once, until memory is known.
     for what in &ALL {
-        drop(place.others_wait(&[what], 1));
+        drop(wait(&[what], 1));
     }
-    let mut quiet = place.others_wait(&[], if is_long() { 10 } else { 2 });
+    let mut quiet = wait(&[], if is_long() { 10 } else { 2 });
     let quiet = quiet.medians();
     let before = memory(&host);
     let mut slower = Vec::new();
     let mut suffer = |what: &[&str], seconds| {
-        let mut waits = place.others_wait(what, seconds);
+        let mut waits = wait(what, seconds);
         let (answered, asked) = (waits.answered() as u64, waits.asked as u64);
         assert!(100 * answered >= ANSWERED_PERCENT_MIN * asked, "{what:?}: {waits}");
         for (wait, quiet) in waits.medians().into_iter().zip(quiet) {
