@@ -1,4 +1,4 @@
-//! What a side has under way for the other one, and how much of it is for one user's programs.
+//! Requests that a side has under way for the other one, and the share of one user's programs.
 
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
@@ -17,8 +17,8 @@ const UPCALLS_OF_A_USER_MAX: usize = 32;
 /// they suspend an eighth of a kernel's shepherds.
 const SERVED_OF_A_USER_MAX: usize = 96;
 
-/// What the programs of one user have under way in a kernel that is not theirs, all together. Each
-/// of their ports has a handle of it.
+/// Counts the requests of one user's programs under way in a kernel that is not theirs, all
+/// together. Each of their ports has a handle of it.
 pub struct Account {
     payer: Payer,
     upcalls: Cell<usize>,
@@ -30,8 +30,8 @@ pub struct Account {
 struct Accounts(RefCell<Vec<Weak<Account>>>);
 
 impl Account {
-    /// That of a user in a kernel, at whichever place its programs came: it lasts as long as
-    /// anything of them is under way.
+    /// Returns a user's account in a kernel, at whichever place its programs came. The account
+    /// lasts as long as anything of them is under way.
     pub fn of(cx: &Kernel, payer: Payer) -> Rc<Self> {
         let accounts = cx.surroundings::<Accounts>().unwrap_or_else(|| {
             let accounts = Rc::<Accounts>::default();

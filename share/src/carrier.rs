@@ -1,10 +1,9 @@
-//! What takes frames from one side of a cut to the other.
+//! Carriers take frames from one side of a cut to the other.
 
 use xk_core::wire::Sleeper;
 use xk_core::{Kernel, Message, Time};
 
-/// How many octets a frame has at most: as many as the largest message, with what stands in front
-/// of it.
+/// The most octets of a frame: as many as the largest message has, with its header and attributes.
 pub const FRAME_OCTETS_MAX: usize = (1 << 16) + 1024;
 
 /// Why a frame was not taken.
@@ -20,7 +19,7 @@ pub enum SendError {
     Lost,
 }
 
-/// What came of looking for a frame.
+/// The outcome of looking for a frame.
 pub enum Arrival {
     /// A frame; its octets are no longer the other side's to change.
     Frame(Message),

@@ -30,7 +30,7 @@ pub(crate) struct Standing {
     there: Option<Enable>,
 }
 
-/// What a port holds; nothing once the other side is gone.
+/// Counts of what a port holds; nothing once the other side is gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
     /// Sessions of this side that the other one knows.
@@ -48,7 +48,7 @@ pub struct Holdings {
 }
 
 impl Port {
-    /// What it holds at present.
+    /// Counts what the port holds at present.
     pub fn holdings(&self) -> Holdings {
         let messages = [
             self.outbox.borrow().len(),

@@ -8,7 +8,7 @@ use xk_core::{Message, Reason, SessionRef};
 
 use crate::frame::Header;
 
-/// How many sessions the other side knows at most: twice as many as the largest tables hold.
+/// The most sessions that the other side knows: twice as many as the largest tables hold.
 pub const SESSIONS_MAX: usize = 1 << 17;
 
 /// How many frames of one session wait for a push before them.

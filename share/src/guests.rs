@@ -1,4 +1,4 @@
-//! What a side needs on which programs come and go, each with a port of its own, looked after by
+//! The means of a side at which programs come and go, each with a port of its own, looked after by
 //! one wire.
 
 use alloc::rc::Rc;

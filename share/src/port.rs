@@ -33,7 +33,7 @@ use crate::waits::{Answered, Opens, Wait, Waits};
 pub static LATE: Reason = Reason::new("late in a cut", Class::NoPort);
 /// The other side is gone, or broke the rules; counted once.
 pub static LOST: Reason = Reason::new("other side lost", Class::Exhausted);
-/// What was enabled on the other side is refused there now that it was started again.
+/// An enable that the other side refuses now that it was started again.
 pub static NOT_ENABLED: Reason = Reason::new("not enabled again", Class::Exhausted);
 
 /// An attribute that the other side may not send, or a value that cannot be true of its message: it
@@ -60,7 +60,7 @@ const SCRATCH_OCTETS_MAX: usize = 4096;
 pub(crate) const WAITING_MAX: usize = 64;
 /// Room that messages leave to the rest; the offer of a session leaves half of it.
 const RESERVE: usize = 8;
-/// How many frames a carrier must hold each way for any message to cross.
+/// The fewest frames that a carrier must hold each way for any message to cross.
 pub const SLOTS_MIN: usize = RESERVE + 1;
 /// How long what waits for room sleeps before it is tried again: the other side does not tell of
 /// room.
@@ -127,7 +127,7 @@ pub(crate) struct Target {
     pub(crate) protocol: ProtocolId,
 }
 
-/// What the other side wants of a protocol of this one.
+/// A wish of the other side of a protocol of this one.
 pub enum Wish<'a> {
     /// A session with these participants.
     Open(ProtocolId, &'a Participants),
@@ -154,15 +154,16 @@ pub(crate) fn find(
     list.iter().find(|(number, _)| *number == id).map(|(_, protocol)| protocol.clone())
 }
 
-/// What both sides of a cut know: the questions and reasons that may cross.
+/// The questions and reasons that both sides of a cut know: those that may cross.
 pub struct Known {
     questions: Vec<&'static QuestionType>,
     reasons: Vec<&'static Reason>,
 }
 
 impl Known {
-    /// What these entries list ([`Catalog::entries`](xk_core::graph::Catalog::entries)), and what
-    /// all protocols share.
+    /// Gathers those that these entries list
+    /// ([`Catalog::entries`](xk_core::graph::Catalog::entries)), and those that all protocols
+    /// share.
     pub fn of(entries: &[&'static Entry]) -> Self {
         let shared = reasons::SHARED.iter().chain(REASONS);
         let own = entries.iter().flat_map(|entry| entry.reasons);

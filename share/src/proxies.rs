@@ -1,4 +1,4 @@
-//! What stands for a protocol of the other side: for one below, and for one above.
+//! Stand-ins of protocols of the other side: of one below, and of one above.
 
 use alloc::rc::Rc;
 use core::iter::successors;

@@ -1,4 +1,4 @@
-//! What the frames of the other side ask for, done here.
+//! The requests in frames of the other side, done here.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;

@@ -9,7 +9,7 @@ use xk_core::{Kernel, Message, ProtocolRef, SessionRef};
 
 use crate::frame::Header;
 
-/// How many requests one side has under way at most.
+/// The most requests that one side has under way.
 pub const WAITS_MAX: usize = 256;
 
 /// What came of a request.

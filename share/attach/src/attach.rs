@@ -146,12 +146,12 @@ impl Attached {
         &self.kernel
     }
 
-    /// What stands for the nodes that the program is granted.
+    /// Returns the stand-ins of the nodes that the program is granted.
     pub fn nodes(&self) -> &[ProtocolRef] {
         &self.nodes
     }
 
-    /// What stands for the node of this name.
+    /// Returns the stand-in of the node of this name.
     pub fn find(&self, name: &str) -> Option<&ProtocolRef> {
         self.nodes.iter().find(|node| node.name() == name)
     }

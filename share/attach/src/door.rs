@@ -19,9 +19,9 @@ use crate::questions::{
     DESK, Granted, Join, ListGrants, NAME_OCTETS_MAX, Own, PROTOCOLS_MAX, QUESTIONS, VERSION,
 };
 
-/// How many programs are attached to one door at most.
+/// The most programs that are attached to one door.
 pub const PROGRAMS_MAX: usize = 64;
-/// How many of them may be one user's.
+/// The most programs of one user at a door.
 pub const PROGRAMS_OF_A_USER_MAX: usize = PROGRAMS_MAX / USER_SHARE;
 /// How long a program may take to say which protocols it has.
 const JOIN_WITHIN: Duration = Duration::from_secs(10);

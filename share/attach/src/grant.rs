@@ -1,4 +1,4 @@
-//! What is granted, and whether a wish is within it.
+//! Grants, and whether a wish is within them.
 
 use std::ops::RangeInclusive;
 

@@ -1,4 +1,4 @@
-//! What a program and a domain that it attaches to say to each other before anything else.
+//! The first words of a program and of the domain that it attaches to.
 
 use xk_core::control::QuestionType;
 use xk_core::object::ProtocolId;
@@ -8,7 +8,7 @@ use xk_core::{fields, question};
 pub(crate) const VERSION: u32 = 1;
 /// The number under which a program finds [`Desk`](crate::door), which answers them.
 pub(crate) const DESK: ProtocolId = ProtocolId(u32::MAX);
-/// How many protocols a program may have.
+/// The most protocols of a program.
 pub const PROTOCOLS_MAX: usize = 255;
 /// Octets of a protocol's name at most.
 pub(crate) const NAME_OCTETS_MAX: usize = 64;

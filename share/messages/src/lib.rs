@@ -1,4 +1,4 @@
-//! What takes frames across a cut between two processes: messages of a socket of unix(7), one for
+//! A carrier of frames across a cut between two processes: messages of a socket of unix(7), one for
 //! each frame, as a microkernel's messages do.
 //!
 //! Each frame is a system call on either side, and is copied into the system and out of it; with
@@ -42,7 +42,7 @@ use xk_shm::Foreign;
 /// How long a caller that cannot be suspended waits for a frame before it looks after the rest.
 const TURN: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
-/// How many frames are under way each way at most.
+/// The most frames under way each way.
 pub const FRAMES_MAX: usize = 256;
 /// After how many frames their sender is told that they were taken.
 const TELLS_AFTER: u32 = FRAMES_MAX as u32 / 4;

@@ -1,4 +1,4 @@
-//! What crosses, what is refused, how the end is seen, and a peer that sends no frames.
+//! Frames that cross and frames that are refused, the end, and a peer that sends no frames.
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};

@@ -18,9 +18,9 @@ use xk_shm::{Entrance, Link, Options, Peer, Peers, ShmError};
 
 /// Programs that have come and shown no ticket yet at most.
 pub const COMERS_MAX: usize = 64;
-/// How many of them may be one user's.
+/// The most of them that are one user's.
 pub const COMERS_OF_A_USER_MAX: usize = COMERS_MAX / USER_SHARE;
-/// How long a program may take to show its ticket.
+/// The time in which a program shows its ticket.
 pub const TICKET_WITHIN: Duration = Duration::from_secs(2);
 /// Octets of what a program shows at most.
 const SHOWN_MAX: usize = size_of::<Ticket>() + 1;

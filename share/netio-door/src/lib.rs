@@ -99,7 +99,7 @@ use xk_netio::{
     WatchModule,
 };
 
-/// What the catalog knows of it.
+/// The entry in the catalog.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::filter("netio", include_str!("lib.rs"), protocol::build)
     .summary("the network I/O module: programs send and receive frames that fit what they were granted")

@@ -29,7 +29,7 @@ pub struct XdpCarrier {
 }
 
 impl XdpCarrier {
-    /// Of the socket that was sent beside these rings; `finishes` if transport checksums of
+    /// Makes one of the socket that was sent beside these rings; `finishes` if checksums of
     /// arrivals may be open.
     pub fn new(socket: XdpSocket, finishes: bool, ring: Ring) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! How a channel goes from the module to a program: by its rings, and a socket beside them.
+//! The way of a channel from the module to a program: its rings, and a socket beside them.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;

@@ -26,7 +26,7 @@ const LATE: i16 = 24;
 const ENDED: i16 = 32;
 const STATE_OCTETS: usize = 40;
 
-/// What a channel's user has sent, in frames.
+/// Frames that a channel's user has sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Frames that went out.

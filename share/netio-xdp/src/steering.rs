@@ -208,7 +208,7 @@ impl Steering {
         self.have(move |devices| devices.grant(number, &headers))?
     }
 
-    /// It no longer may.
+    /// Ends the right to these headers of the channel of this number.
     ///
     /// # Errors
     /// [`SteeringError`].
@@ -247,7 +247,7 @@ impl Steering {
         })?
     }
 
-    /// What the user of a channel has sent; `None` if there is no such channel.
+    /// Counts the frames that a channel's user has sent; `None` if there is no such channel.
     ///
     /// # Errors
     /// [`SteeringError::Ended`].

@@ -17,12 +17,12 @@ use xk_share::{Arrival, Carrier, SendError};
 use crate::rules::{Face, Rules};
 
 const NS_PER_S: u128 = 1_000_000_000;
-/// How many rights of a channel that have ended are remembered.
+/// The number of a channel's ended rights that are remembered.
 pub const ENDED_MAX: usize = 256;
 /// Octets of both stations and the type.
 const ETHERNET_OCTETS: usize = 14;
 
-/// How much a channel may send: a token bucket.
+/// The rate at which a channel may send: a token bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// Octets of frames in each second.
@@ -57,7 +57,7 @@ pub struct Holder {
 pub struct Bare {
     /// Its number.
     pub channel: u32,
-    /// What has fetched it.
+    /// The process that has fetched it.
     pub holder: Holder,
     /// When it did.
     pub since: Time,

@@ -46,7 +46,7 @@ pub const RIGHTS_MAX: usize = 1 << 15;
 pub const RIGHTS_OF_A_CHANNEL_MAX: usize = 1 << 13;
 /// How many rights an answer to [`ListRights`] has at most.
 const LISTED_MAX: usize = 64;
-/// How long a channel that was granted waits to be fetched.
+/// The time in which a granted channel is fetched.
 pub const GRANT_LASTS: Duration = Duration::from_secs(10);
 /// After how many frames that do not fit a channel is revoked.
 pub const VIOLATIONS_MAX: u32 = 100;
@@ -76,8 +76,8 @@ struct Waiting {
     lapses_at: Time,
 }
 
-/// What checks and demultiplexes frames of channels in the module's place, where it can: programs
-/// of the operating system, or of a device. Frames that it lets through are none of the module's.
+/// Checks and demultiplexes frames of channels in the module's place, where it can: programs of the
+/// operating system, or of a device. Frames that it lets through are none of the module's.
 pub trait Steer {
     /// The channel of this number, which has been fetched, may send and receives frames with these
     /// headers; false if it cannot be told apart from others, or there is no room.
@@ -260,7 +260,7 @@ impl Module {
         *self.door.borrow_mut() = path.into();
     }
 
-    /// How many channels are fetched, and how many are granted and wait.
+    /// Counts the channels that are fetched, and those that are granted and wait.
     pub fn counts(&self) -> (usize, usize) {
         let waiting = self.waiting.borrow().len();
         (self.channels.borrow().len().saturating_sub(waiting), waiting)

@@ -1,4 +1,4 @@
-//! What is asked of the module: channels and rights.
+//! Questions put to the module: channels and rights.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,7 +11,7 @@ use crate::channel::Rate;
 #[cfg(doc)]
 use crate::module::GRANT_LASTS;
 
-/// What fetches a granted channel, once.
+/// The octets that fetch a granted channel, once.
 pub type Ticket = [u8; 16];
 
 /// Asked of the module itself: a channel for a program, without rights at first.
@@ -93,7 +93,7 @@ question!(RevokeChannel { number, was_there }, "revoke-channel", Ask, direct);
 pub struct Right {
     /// Its number.
     pub number: u32,
-    /// That of its channel.
+    /// The number of its channel.
     pub channel: u32,
     /// Its headers.
     pub headers: Headers,

@@ -98,7 +98,7 @@ use xk_core::Entry;
 use xk_core::control::{own_question, question};
 use xk_core::graph::{Family, Guarantees, ParamKind, Realm, Service, Shape, octets, optional};
 
-/// What the catalog knows of it.
+/// The entry in the catalog.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("registry", include_str!("lib.rs"), registry::build)
     .summary("begins conversations for programs, which carry them on themselves")

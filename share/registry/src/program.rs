@@ -63,7 +63,7 @@ impl Program {
         cx.add_protocol("datagrams", name, Datagrams(parts))
     }
 
-    /// What others stand on.
+    /// Returns the protocol on which others stand.
     pub fn library(&self) -> &ProtocolRef {
         &self.library
     }

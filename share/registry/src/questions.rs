@@ -1,4 +1,4 @@
-//! What a program asks of the registry, each put to the session that it has there.
+//! Questions of a program to the registry, each put to the session that it has there.
 
 use alloc::string::String;
 use xk_core::control::QuestionType;

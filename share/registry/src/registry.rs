@@ -51,7 +51,7 @@ const PASSED: u64 = 4;
 const WATCH: u64 = 5;
 /// A port that takes what comes and answers nothing (RFC 863).
 const DISCARD: u16 = 9;
-/// How long a conversation that was passed on waits for the program that takes it.
+/// The time that a conversation which was passed on waits for the program that takes it.
 pub const PASS_FOR: Duration = Duration::from_secs(10);
 /// Conversations that wait for that at most.
 const PASSED_MAX: usize = 1024;

@@ -37,9 +37,9 @@ use crate::view_unsafe::Neighbour;
 
 /// From how many octets on a message is lent.
 pub const LENT_MIN: usize = 4096;
-/// How many octets of a lent message are copied all the same, in front.
+/// The octets in front of a lent message that are copied all the same.
 pub const FRONT: usize = 128;
-/// How many slices a lent message has at most.
+/// The most slices of a lent message.
 pub const SLICES_MAX: usize = 64;
 /// How many messages a neighbour lends at one time at most.
 const LOANS_MAX: u32 = 8192;
@@ -55,7 +55,7 @@ const RETURNS: usize = 16;
 /// The most octets in front of a message's own.
 const HEAD_OCTETS_MAX: usize = 256;
 
-/// What two threads of a process share for as long as one of them reads what the other has lent.
+/// Shared by two threads of a process as long as one of them reads what the other has lent.
 #[derive(Default)]
 pub struct Kin {
     lends: Arc<()>,
@@ -71,7 +71,7 @@ impl Kin {
     }
 }
 
-/// What both sides lend across a ring.
+/// The terms on which both sides lend across a ring.
 pub struct Terms {
     lends: bool,
     /// The other side's pool, if that lends.
@@ -150,7 +150,7 @@ impl Lending {
         })
     }
 
-    /// How many messages of this side the other one reads at present.
+    /// Counts the messages of this side that the other one reads at present.
     pub fn lent(&self) -> usize {
         self.loans.borrow().as_ref().map_or(0, Loans::count)
     }

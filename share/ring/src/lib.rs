@@ -1,4 +1,4 @@
-//! What takes frames across a cut between two threads or two processes: rings in shared memory.
+//! A carrier of frames across a cut between two threads or two processes: rings in shared memory.
 //!
 //! A [`Ring`] is one end. Both ends are alike, and so are threads and processes: two threads share
 //! a [`pair`], two processes each have an end of one socket, of which one side asks and the other

@@ -43,7 +43,7 @@ pub struct Ring {
     may_be_gone: Cell<bool>,
 }
 
-/// How large the link of a [`Ring`] is.
+/// Returns the sizes of the link of a [`Ring`].
 pub fn geometry() -> Geometry {
     Geometry::spanning(SLOTS, FRAME_OCTETS_MAX as u32, IN_SLOT).unwrap_or_default()
 }

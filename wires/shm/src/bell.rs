@@ -1,4 +1,4 @@
-//! How one side wakes the other: a pipe for each direction.
+//! A bell wakes the other side: a pipe for each direction.
 //!
 //! The side that wakes makes the pipe, keeps the end for writing to itself and lends the other end
 //! away. So it alone can change how its end behaves: a write never waits, whatever the other

@@ -47,7 +47,7 @@ pub const FRAME_OCTETS_MOST: u32 = 65_536 + 14;
 /// The most that the longest frame may be that takes several slots, in octets.
 const SPANNING_OCTETS_MOST: u32 = 1 << 20;
 
-/// How large a link is.
+/// The sizes of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     slots: u32,
@@ -86,7 +86,7 @@ impl Geometry {
         }
     }
 
-    /// How many frames a direction holds.
+    /// Returns the number of frames that a direction holds.
     pub fn slots(&self) -> u32 {
         self.slots
     }

@@ -106,7 +106,7 @@ use xk_core::Entry;
 use xk_core::graph::{ParamKind, int, octets, optional, required};
 use xk_kit::wire::entry::{address, ethernet};
 
-/// What the catalog knows of it.
+/// The entry in the catalog.
 #[rustfmt::skip]
 pub static ENTRY: Entry = ethernet("shm", include_str!("lib.rs"), protocol::build)
     .summary("shared memory to another process on this machine")

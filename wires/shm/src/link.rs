@@ -384,7 +384,7 @@ fn hear(socket: &Foreign, limit: Duration) -> Result<(Vec<u8>, Vec<Foreign>), Sh
     }
 }
 
-/// What is slept on of a link that is over.
+/// The descriptors, of a link that is over, on which the executor may still sleep.
 pub struct Left {
     bell: Bell,
     socket: Foreign,

@@ -1,5 +1,5 @@
-//! How two sides find each other at the path of a socket, again and again, without one of them
-//! being the server.
+//! Two sides find each other at the path of a socket, again and again, without one of them being
+//! the server.
 //!
 //! Each connects first. One that finds no listener takes the lock beside the socket, removes a
 //! socket that a dead process left, and listens; one that finds the lock taken tries again a little
@@ -41,7 +41,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// A link that lasted this long was a good one: the next pause is the first again.
 const GOOD: Duration = Duration::from_secs(2);
 
-/// What both sides must agree on, and which user to let in.
+/// The sizes on which both sides must agree, and the users to let in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// The longest frame, the same on both sides, and the most slots: the smaller figure of both is

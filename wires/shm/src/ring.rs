@@ -157,8 +157,8 @@ impl Arrival<'_> {
         self.octets
     }
 
-    /// How many octets [`copy_to`](Self::copy_to) writes at best: the length, rounded up to words
-    /// for a short frame, since whole words are copied quicker.
+    /// Returns the octets that [`copy_to`](Self::copy_to) writes at best: the length, rounded up to
+    /// words for a short frame, since whole words are copied quicker.
     #[inline]
     pub fn octets_rounded(&self) -> usize {
         if self.octets <= INLINE_OCTETS { self.octets.next_multiple_of(8) } else { self.octets }
@@ -267,13 +267,13 @@ impl End {
         self.sender.lane.frame_octets_max()
     }
 
-    /// How many frames a direction holds.
+    /// Returns the number of frames that a direction holds.
     pub fn slots(&self) -> u32 {
         self.sender.lane.slots()
     }
 
-    /// How many slots are free for sending, if it is known of `enough` of them: else it looks how
-    /// far the other side is.
+    /// Returns the slots that are free for sending, if `enough` are known to be: else looks how far
+    /// the other side is.
     ///
     /// # Errors
     /// [`Broken`]: drop the link.

@@ -23,8 +23,8 @@ pub const PORTS_MAX: usize = 256;
 /// Addresses that are known of one port, at most; the one heard longest ago gives way. The bound is
 /// per port, so that no party can make the switch forget the others' addresses.
 pub const ADDRESSES_A_PORT: usize = 64;
-/// How long an address is known without being heard (the default of IEEE 802.1Q-2018, section
-/// 8.8.3).
+/// The time for which an address is known without being heard (the default of IEEE 802.1Q-2018,
+/// section 8.8.3).
 pub const AGEING: Duration = Duration::from_secs(300);
 /// Frames taken from one port before the next one has its turn.
 const BUDGET: usize = 64;
@@ -42,7 +42,7 @@ const REPORTS_MAX: usize = 64;
 /// A hardware address.
 type Address = [u8; 6];
 
-/// What one port has done.
+/// The counters of one port.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PortCounters {
     /// Frames taken from the party.
@@ -57,7 +57,7 @@ pub struct PortCounters {
     pub foreign: u64,
 }
 
-/// What the whole switch has done.
+/// The counters of the whole switch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SwitchCounters {
     /// Parties that came so far.
@@ -131,7 +131,7 @@ impl Switch {
         })
     }
 
-    /// What it has done.
+    /// Returns the counters.
     pub fn counters(&self) -> SwitchCounters {
         self.counters
     }
@@ -144,7 +144,7 @@ impl Switch {
         })
     }
 
-    /// What parties that are gone have done, in sum.
+    /// Sums up the counters of parties that are gone.
     pub fn past(&self) -> PortCounters {
         self.past
     }

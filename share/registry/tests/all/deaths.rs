@@ -1,4 +1,4 @@
-//! What programs leave behind: their ends in order, their deaths as resets.
+//! Conversations that programs leave behind: their ends in order, their deaths as resets.
 
 use std::time::Duration;
 use xk_core::random::Random;
