@@ -2,6 +2,7 @@
 //! what it knows.
 
 use core::ops::Deref;
+use core::time::Duration;
 use xk_core::control::{Field, Reader, Writer};
 use xk_core::object::{ProtocolRef, SessionRef};
 use xk_core::{Answer, HostAddr, Kernel, Message, Reason, fields, question};
@@ -31,6 +32,15 @@ pub struct MinPacket {
     pub octets: u32,
 }
 question!(MinPacket { octets }, "min-packet", Fact);
+
+/// When a wire takes one more message: what a driver with a queue of its own asks before it sends,
+/// since a message that is refused is gone. A wire that does not answer cannot tell.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WireRoom {
+    /// Out: how long until there is room, or may be; zero if there is.
+    pub after: Duration,
+}
+question!(WireRoom { after }, "wire-room", Ask);
 
 /// From now on, what a session is pushed goes whole or not at all, and its packets tell routers so
 /// (RFC 791, section 2.3; RFC 1191, section 3); what does not fit the path is refused as too big.

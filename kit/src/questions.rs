@@ -5,7 +5,7 @@ use crate::control::{
     ClaimHost, DeliverError, HostConflict, IsGroup, IsLocalHost, IsOutstanding, JoinGroup,
     KeepWhole, LinkType, MaxPacket, MinPacket, MyEther, MyHost, MyPort, NetworkError, OptPacket,
     PeerEther, PeerHost, PeerPort, PeerProved, PseudoHeader, RegisterErrorProtocol, Resolve,
-    SendError, ServesPort, SpecificDestination,
+    SendError, ServesPort, SpecificDestination, WireRoom,
 };
 use crate::net::appletalk::{
     CableChanged, ClaimNode, DdpCable, DdpEnds, DdpRoutes, NodeClaimed, SetCable, SetRouter,
@@ -95,6 +95,7 @@ table![
     SubscribeType,
     WatchHosts,
     WayChanged,
+    WireRoom,
     GiveState,
     KeepEnds,
     EndsFailed,

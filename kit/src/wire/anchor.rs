@@ -2,13 +2,14 @@
 //! one session.
 
 use crate::EthAddr;
-use crate::control::{JoinGroup, LinkType, MaxPacket, MyEther, OptPacket};
+use crate::control::{JoinGroup, LinkType, MaxPacket, MyEther, OptPacket, WireRoom};
 use crate::net::template::Headers;
 use crate::wire::offload::{self, Offloads};
 use crate::wire::segments;
 use alloc::rc::{Rc, Weak};
 use alloc::string::String;
 use core::cell::{Cell, RefCell};
+use core::time::Duration;
 use xk_core::control::{Describe, ListSessions};
 use xk_core::object::{Arrivals, Burst, Closing, Enable, OpenError, PushError, Refused};
 use xk_core::wire::Wire;
@@ -64,6 +65,12 @@ pub trait Anchor: Wire + Sized + 'static {
         None
     }
 
+    /// How long until it takes one more message, if it can tell: zero if there is room.
+    fn room(&self, cx: &Kernel) -> Option<Duration> {
+        let _ = cx;
+        None
+    }
+
     /// True if frames for every group arrive without being asked for.
     fn takes_groups(&self) -> bool {
         true
@@ -76,11 +83,11 @@ pub trait Anchor: Wire + Sized + 'static {
 
     /// As [`Session::control`], of its session.
     fn session_control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        let _ = (cx, this);
+        let _ = this;
         if let Some(question) = ask.get::<Headers>() {
             return question.found(Some(Headers::of_wire(self.frame_octets_max())));
         }
-        answer(self, ask)
+        answer(self, cx, ask)
     }
 
     /// As [`Protocol::start`].
@@ -100,7 +107,7 @@ pub trait Anchor: Wire + Sized + 'static {
 }
 
 /// The sizes and the kind of link, and what else is known of the wire.
-fn answer(wire: &impl Anchor, ask: &mut Ask<'_>) -> Answer {
+fn answer(wire: &impl Anchor, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
     let octets = u32::try_from(wire.frame_octets_max()).unwrap_or(u32::MAX);
     if let Some(q) = ask.get::<MaxPacket>() {
         q.octets = octets;
@@ -110,6 +117,11 @@ fn answer(wire: &impl Anchor, ask: &mut Ask<'_>) -> Answer {
         q.number = wire.link_type();
     } else if let (Some(q), Some(address)) = (ask.get::<MyEther>(), wire.address()) {
         q.address = address.0;
+    } else if let Some(q) = ask.get::<WireRoom>() {
+        match wire.room(cx) {
+            Some(after) => q.after = after,
+            None => return Answer::Unknown,
+        }
     } else if let Some(q) = ask.get::<Describe>() {
         match wire.describe() {
             Some(text) => q.text = text,
@@ -301,7 +313,7 @@ impl<A: Anchor> Protocol for Anchored<A> {
         }
     }
 
-    fn control(&self, _: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+    fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         let wire = &*self.0;
         if let Some(list) = ask.get::<ListSessions>() {
             wire.end().session().iter().for_each(|session| list.push(session));
@@ -309,7 +321,7 @@ impl<A: Anchor> Protocol for Anchored<A> {
             let (sums, segments) = (wire.takes_partial_checksums(), wire.takes_segments());
             question.answer_wire(this.id(), sums, segments);
         } else {
-            return answer(wire, ask);
+            return answer(wire, cx, ask);
         }
         Answer::Answered
     }

@@ -15,6 +15,8 @@ use xk_core::{Kernel, Message, Pool, ProtocolRef, Reason, SessionRef, Time};
 
 /// How many frames wait for a device that takes none.
 const BACKLOG_MAX: usize = 256;
+/// When a full wire may be asked again for room: its device does not say when it has some.
+const ROOM_AGAIN: Duration = Duration::from_millis(1);
 /// How often the device is asked for what it lost by itself.
 const LOSSES_EVERY: Duration = Duration::from_secs(1);
 
@@ -239,6 +241,11 @@ impl<D: FrameDevice + 'static> Anchor for DeviceWire<D> {
     #[inline]
     fn send(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
         self.offer(cx, this, message)
+    }
+
+    fn room(&self, _: &Kernel) -> Option<Duration> {
+        let is_full = self.backlog.borrow().len() >= BACKLOG_MAX;
+        Some(if is_full { ROOM_AGAIN } else { Duration::ZERO })
     }
 
     fn address(&self) -> Option<EthAddr> {

@@ -11,6 +11,7 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::Cell;
+use core::time::Duration;
 use xk_bsd::errno::Errno;
 use xk_core::object::{OpenError, ProtocolId, PushError};
 use xk_core::{Kernel, ProtocolRef, Reason, reason};
@@ -193,6 +194,12 @@ pub trait Door {
     /// # Errors
     /// [`Fault`]; the message is gone.
     fn send(&self, cx: &Kernel, ends: &Ends, parcel: Parcel) -> Result<(), Fault>;
+
+    /// How long until it takes one more message, where that is known: zero if there is room.
+    fn room(&self, cx: &Kernel) -> Duration {
+        let _ = cx;
+        Duration::ZERO
+    }
 
     /// Our address at this door, as far as it is said.
     fn local(&self, cx: &Kernel) -> Addr;

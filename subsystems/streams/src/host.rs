@@ -2,13 +2,16 @@
 
 use crate::module::Streamtab;
 use crate::modules::{CountTab, StreamModules};
+use crate::pack::Form;
+use crate::packers::Tab;
+use crate::queue::{Q, Side};
 use crate::streams::{Bounds, Streams, chain};
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use xk_core::control::{Report, own_question, question};
-use xk_core::graph::{Build, BuildError, int, octets};
+use xk_core::graph::{Build, BuildError, int, octets, text};
 use xk_core::object::OpenError;
 use xk_core::{Answer, Ask, Entry, Kernel, Protocol, ProtocolRef};
 
@@ -20,16 +23,24 @@ pub static ENTRY: Entry = Entry::framework("streams", include_str!("lib.rs"), bu
         octets("octets_max", 16 << 20, "octets of data blocks at one time"),
         int("streams_max", 1..=1_048_576, 1024, "streams at one time"),
         int("push_max", 1..=64, 9, "modules that may be pushed on one stream"),
+        text("autopush", AUTOPUSH, "", "modules that each stream opened on a line gets"),
     ])
     .questions(&[
         question("report", "streams, blocks and messages, the modules of each stream"),
         own_question::<StreamModules>("the modules of the streams on a line, pushed and popped"),
     ]);
 
+const AUTOPUSH: &str = "lines, each with its modules, such as \"ddp squeeze, ether queue\"";
+
 /// The node: it owns the timers of the subsystem and answers for it.
 struct Node(Rc<Streams>);
 
 impl Protocol for Node {
+    fn start(&self, _: &Kernel, _: &ProtocolRef) -> Result<(), OpenError> {
+        // All lines have been built.
+        if self.0.missing_autopush().is_some() { Err(OpenError::NoLower) } else { Ok(()) }
+    }
+
     fn timeout(&self, cx: &Kernel, _: &ProtocolRef, token: u64) {
         self.0.core.timeout(cx, token);
     }
@@ -57,7 +68,14 @@ fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         streams_max: build.int("streams_max")?,
         push_max: build.int("push_max")?,
     };
-    Ok(add(build.cx, build.name, bounds).1)
+    let (streams, node) = add(build.cx, build.name, bounds);
+    let autopush = build.params.text("autopush").unwrap_or_default();
+    streams.set_autopush(autopush).map_err(|error| BuildError::Environment {
+        param: Some("autopush"),
+        what: error.to_string(),
+        help: format!("there are the modules {}", streams.module_names().join(", ")),
+    })?;
+    Ok(node)
 }
 
 /// Makes the subsystem of a kernel and its node, for programs that compose without a graph file.
@@ -67,6 +85,9 @@ pub fn add(cx: &Kernel, name: &str, bounds: Bounds) -> (Rc<Streams>, ProtocolRef
     let node = cx.add_protocol(ENTRY.kind, name, Node(Rc::clone(&streams)));
     streams.core.set_node(node.id());
     streams.add_module("count", Rc::new(CountTab));
+    streams.add_module("queue", Rc::new(Tab::Queue));
+    streams.add_module("squeeze", Rc::new(Tab::Pack(Form::Runs)));
+    streams.add_module("crunch", Rc::new(Tab::Pack(Form::Repeats)));
     (streams, node)
 }
 
@@ -160,6 +181,8 @@ impl Streams {
             ("data octets", stats.octets.to_string()),
             ("blocks refused", stats.failures.to_string()),
             ("services", format!("{} in {} runs", counts.services, counts.runs)),
+            ("writers blocked", counts.blocked.to_string()),
+            ("back-enables", counts.back_enables.to_string()),
             ("messages lost", counts.lost.to_string()),
             ("messages flushed", counts.flushed.to_string()),
             ("bufcalls", counts.bufcalls.to_string()),
@@ -178,7 +201,34 @@ impl Streams {
             let names: Vec<&str> = chain(&top.q).iter().map(|q| q.module().info().name).collect();
             let above = top.q.module().info().name;
             lines.push(("stream".into(), format!("{above} {}", names.join(" "))));
+            lines.extend(core::iter::once(top.q.write_side()).chain(chain(&top.q)).flat_map(|q| {
+                [q.read_side(), q].into_iter().filter_map(|q| Some(("queue".into(), in_words(&q)?)))
+            }));
         }
         lines
     }
+}
+
+/// What a queue holds and has done, if ever a message waited in it.
+fn in_words(q: &Q) -> Option<String> {
+    let (figures, side) = (
+        q.figures(),
+        match q.side() {
+            Side::Read => "read",
+            Side::Write => "write",
+        },
+    );
+    let (name, (high, low)) = (q.module().info().name, q.marks());
+    (figures.octets_max > 0).then(|| {
+        format!(
+            "{name} {side}: {} messages, {} octets, {} at most, marks {high} and {low}, {} services, \
+             {} blocked, {} back-enables",
+            q.qsize(),
+            q.count(),
+            figures.octets_max,
+            figures.services,
+            figures.blocked,
+            figures.back_enables,
+        )
+    })
 }

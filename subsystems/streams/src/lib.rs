@@ -110,8 +110,9 @@
 //! ```
 //!
 //! # Control
-//! Answers `report`: streams, blocks, service procedures, messages lost and flushed, links, and the
-//! modules of each stream.
+//! Answers `report`: streams, blocks, service procedures, writers that found a queue full and
+//! queues that told them of room again (back-enables), messages lost and flushed, links, the
+//! modules of each stream, and of each queue in which a message has waited what it holds and held.
 //!
 //! # Example
 //! ```kdl
@@ -144,6 +145,8 @@ mod host;
 mod link;
 pub mod module;
 mod modules;
+pub mod pack;
+mod packers;
 mod pipe;
 pub mod queue;
 mod scheduler;
@@ -158,7 +161,7 @@ pub use head::Stream;
 pub use host::{ENTRY, add, add_line, line};
 pub use link::Linkblk;
 pub use module::{Module, ModuleInfo, Opening, Services, Streamtab};
-pub use modules::StreamModules;
-pub use queue::{Q, Side, WeakQ, What};
+pub use modules::{AutopushError, StreamModules};
+pub use queue::{Figures, Q, Side, WeakQ, What};
 pub use scheduler::{Counts, TimerId};
 pub use streams::{Bounds, Streams};

@@ -4,6 +4,7 @@ use crate::block::Mblk;
 use crate::errno::Errno;
 use crate::queue::Q;
 use alloc::rc::Rc;
+use alloc::string::String;
 use core::any::Any;
 use xk_core::object::ProtocolId;
 use xk_core::{Answer, Ask, Kernel, ProtocolRef};
@@ -109,6 +110,11 @@ pub trait Module {
     /// after it.
     fn close(&self, cx: &Kernel, q: &Q) {
         let _ = (cx, q);
+    }
+
+    /// What it has counted, in words, for those that look at the modules of a running host.
+    fn counted(&self) -> Option<String> {
+        None
     }
 
     /// The module as its own type.

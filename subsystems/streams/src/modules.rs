@@ -1,16 +1,16 @@
-//! Modules of streams in a running host: pushed, popped and looked at from outside, and one that
-//! can be pushed anywhere.
+//! Modules of streams in a running host: pushed, popped and looked at from outside, pushed on what
+//! is opened, and one that can be pushed anywhere.
 
 use crate::block::Mblk;
 use crate::module::{Module, ModuleInfo, Opening, Streamtab};
 use crate::queue::Q;
-use crate::streams::{Streams, chain};
+use crate::streams::{Streams, Top, chain, is_same};
 use crate::{Errno, Kind};
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::any::Any;
 use core::cell::Cell;
 use xk_core::{Kernel, question};
 
@@ -44,9 +44,8 @@ impl Streams {
             asked.error = format!("there is no module `{}`: there are {known}", asked.push);
             return;
         }
-        let is_its = |tab: &Rc<dyn Streamtab>| Rc::as_ptr(tab).addr() == Rc::as_ptr(&driver).addr();
         let tops = self.tops.borrow().clone();
-        let tops: Vec<_> = tops.into_iter().filter(|top| is_its(&top.driver)).collect();
+        let tops: Vec<_> = tops.into_iter().filter(|top| is_same(&top.driver, &driver)).collect();
         for top in &tops {
             let changed = match (asked.push.as_str(), asked.pops) {
                 ("", false) => Ok(()),
@@ -68,13 +67,67 @@ impl Streams {
     }
 }
 
+/// What [`Streams::set_autopush`] does not take.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AutopushError {
+    /// There is no such module.
+    #[error("there is no module `{0}`")]
+    NoModule(String),
+    /// More modules than `push_max`.
+    #[error("more modules on `{0}` than `push_max`")]
+    TooMany(String),
+    /// The line is named twice.
+    #[error("`{0}` is named twice")]
+    Twice(String),
+}
+
+impl Streams {
+    /// Sets what is pushed on each stream that is opened from now on, on lines that may come later
+    /// (`autopush`): the line and its modules, the lowest first, a comma between lines.
+    ///
+    /// # Errors
+    /// [`AutopushError`].
+    pub fn set_autopush(&self, text: &str) -> Result<(), AutopushError> {
+        let mut lines: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for words in text.split(',') {
+            let mut words = words.split_whitespace().map(String::from);
+            let Some(line) = words.next() else { continue };
+            let modules: Vec<_> = words.collect();
+            if let Some(unknown) = modules.iter().find(|name| self.module(name).is_none()) {
+                return Err(AutopushError::NoModule(unknown.clone()));
+            }
+            if modules.len() > self.bounds.push_max {
+                return Err(AutopushError::TooMany(line));
+            }
+            if lines.insert(line.clone(), modules).is_some() {
+                return Err(AutopushError::Twice(line));
+            }
+        }
+        self.autopush.replace(lines);
+        Ok(())
+    }
+
+    /// A line of `autopush` that there is not.
+    pub(crate) fn missing_autopush(&self) -> Option<String> {
+        let lines = self.autopush.borrow();
+        lines.keys().find(|line| self.driver(line).is_none()).cloned()
+    }
+
+    /// Pushes on a stream that has just been opened what its line says.
+    pub(crate) fn push_automatically(&self, cx: &Kernel, top: &Top) -> Result<(), Errno> {
+        let lines = self.autopush.borrow().clone();
+        let is_its = |line: &str| self.driver(line).is_some_and(|tab| is_same(&tab, &top.driver));
+        let modules = lines.iter().filter(|(line, _)| is_its(line)).flat_map(|(_, names)| names);
+        modules.into_iter().try_for_each(|name| self.push(cx, &top.q, name))
+    }
+}
+
 /// The modules below a top and the driver, in words.
 fn names(top: &Q) -> String {
     let words = chain(top).into_iter().map(|q| {
         let module = q.module();
-        let counts = module.any().and_then(|module| module.downcast_ref::<Count>());
-        match counts {
-            Some(count) => format!("count ({} down, {} up)", count.down.get(), count.up.get()),
+        match module.counted() {
+            Some(counted) => format!("{} ({counted})", module.info().name),
             None => module.info().name.to_string(),
         }
     });
@@ -123,7 +176,7 @@ impl Module for Count {
         q.putnext(cx, mp);
     }
 
-    fn any(&self) -> Option<&dyn Any> {
-        Some(self)
+    fn counted(&self) -> Option<String> {
+        Some(format!("{} down, {} up", self.down.get(), self.up.get()))
     }
 }

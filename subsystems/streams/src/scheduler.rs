@@ -47,6 +47,10 @@ pub struct Counts {
     pub flushed: u64,
     /// Requests for blocks that waited.
     pub bufcalls: u64,
+    /// Times that a writer found a queue full, and waited for its room.
+    pub blocked: u64,
+    /// Times that a queue told those behind that it has room again.
+    pub back_enables: u64,
 }
 
 pub(crate) struct Core {
@@ -101,6 +105,14 @@ impl Core {
 
     pub(crate) fn add_losses(&self, messages: usize) {
         self.count(|counts| counts.lost += messages as u64);
+    }
+
+    pub(crate) fn add_blocked(&self) {
+        self.count(|counts| counts.blocked += 1);
+    }
+
+    pub(crate) fn add_back_enable(&self) {
+        self.count(|counts| counts.back_enables += 1);
     }
 
     pub(crate) fn add_flushed(&self, messages: usize) {

@@ -5,7 +5,7 @@ use crate::errno::Errno;
 use crate::head::Stream;
 use crate::link::Links;
 use crate::module::{Module, Opening, Streamtab};
-use crate::queue::{Q, Side};
+use crate::queue::{Figures, Q, Side};
 use crate::scheduler::{Core, Counts};
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -52,6 +52,8 @@ pub struct Streams {
     pub(crate) bounds: Bounds,
     drivers: RefCell<BTreeMap<String, Rc<dyn Streamtab>>>,
     modules: RefCell<BTreeMap<String, Rc<dyn Streamtab>>>,
+    /// By line: the modules that each stream opened on it gets, the lowest first.
+    pub(crate) autopush: RefCell<BTreeMap<String, Vec<String>>>,
     pub(crate) lines: RefCell<BTreeMap<ProtocolId, Rc<dyn Streamtab>>>,
     pub(crate) tops: RefCell<Vec<Rc<Top>>>,
     pub(crate) links: Links,
@@ -70,6 +72,7 @@ impl Streams {
             bounds,
             drivers: RefCell::default(),
             modules: RefCell::default(),
+            autopush: RefCell::default(),
             lines: RefCell::default(),
             tops: RefCell::default(),
             links: Links::default(),
@@ -109,6 +112,21 @@ impl Streams {
     /// What the scheduler and the modules have done so far.
     pub fn counts(&self) -> Counts {
         self.core.counts()
+    }
+
+    /// What the write queues of a line's driver have done, those of all streams that are open on it
+    /// together; nothing if there is no such line.
+    pub fn figures_of(&self, line: &str) -> Figures {
+        let Some(driver) = self.driver(line) else { return Figures::default() };
+        let mut sum = Figures::default();
+        for top in self.tops.borrow().iter().filter(|top| is_same(&top.driver, &driver)) {
+            let figures = chain(&top.q).last().map(Q::figures).unwrap_or_default();
+            sum.services += figures.services;
+            sum.blocked += figures.blocked;
+            sum.back_enables += figures.back_enables;
+            sum.octets_max = sum.octets_max.max(figures.octets_max);
+        }
+        sum
     }
 
     /// Streams opened so far, and those open.
@@ -249,9 +267,16 @@ impl Streams {
             }
         }
         self.opens.set(self.opens.get() + 1);
-        let top = Top { q: top, driver, stream, link: Cell::new(None) };
-        self.tops.borrow_mut().push(Rc::new(top));
-        Ok(())
+        let top = Rc::new(Top { q: top, driver, stream, link: Cell::new(None) });
+        self.tops.borrow_mut().push(Rc::clone(&top));
+        let pushed = match self.autopush.borrow().is_empty() {
+            true => return Ok(()),
+            false => self.push_automatically(cx, &top),
+        };
+        if pushed.is_err() {
+            self.close_top(cx, &top);
+        }
+        pushed
     }
 
     pub(crate) fn find_top(&self, q: &Q) -> Option<Rc<Top>> {
@@ -344,6 +369,11 @@ impl Streams {
         let gone = (self.drivers.take(), self.modules.take(), self.lines.take());
         drop(gone);
     }
+}
+
+/// Whether both are one driver.
+pub(crate) fn is_same(one: &Rc<dyn Streamtab>, other: &Rc<dyn Streamtab>) -> bool {
+    Rc::as_ptr(one).addr() == Rc::as_ptr(other).addr()
 }
 
 /// Puts the pair of `below` below that of `above`, which has none below.

@@ -41,7 +41,8 @@
 //!
 //! # Control
 //! Answers `max-packet` and `opt-packet` (MTU and Ethernet header), `my-ether`, `link-type` (1),
-//! `join-group` (it takes all groups), `list-sessions`.
+//! `join-group` (it takes all groups), `list-sessions`, `wire-room` (zero while fewer than `queue`
+//! frames wait at its port, else how long until one of them leaves).
 //!
 //! # Example
 //! ```kdl

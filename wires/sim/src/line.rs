@@ -1,5 +1,6 @@
 //! A line: frames go one after the other, and wait for their turn.
 
+use core::time::Duration;
 use std::collections::VecDeque;
 use xk_core::Time;
 
@@ -34,9 +35,17 @@ impl Waiting {
         if self.departures.len() > max {
             return None;
         }
-        let departure = now.max(*free_at) + core::time::Duration::from_nanos(sending_ns);
+        let departure = now.max(*free_at) + Duration::from_nanos(sending_ns);
         *free_at = departure;
         self.departures.push_back(departure);
         Some(departure)
+    }
+
+    /// How long until a frame gets a turn: zero if fewer than `max` wait.
+    pub(crate) fn room_after(&self, now: Time, max: usize) -> Duration {
+        let over = self.departures.len().checked_sub(max.saturating_add(1));
+        // Turns are given in the order of departures.
+        let leaves = over.and_then(|last| self.departures.get(last));
+        leaves.map_or(Duration::ZERO, |leaves| leaves.since(now))
     }
 }

@@ -113,6 +113,14 @@ impl Link {
         Some(departure + self.delay)
     }
 
+    /// How long until a host's port takes a frame.
+    pub(crate) fn room_after(&self, now: Time, ends: &Ends) -> Duration {
+        match self.rate_bit_s {
+            Some(_) => ends.into.room_after(now, self.config.queue_frames_max),
+            None => Duration::ZERO,
+        }
+    }
+
     /// When a frame that the link has now reaches a receiver: at once, but out of a switch when its
     /// turn has come; `None` if the port's queue is full.
     pub(crate) fn leave(&self, now: Time, ends: &mut Ends, octets: usize) -> Option<Time> {

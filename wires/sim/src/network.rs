@@ -338,6 +338,14 @@ impl Network {
         Ok(())
     }
 
+    /// How long until the port takes a frame; `None` of one that is not attached.
+    pub(crate) fn room_after(&self, now: Time, of: PortId) -> Option<core::time::Duration> {
+        let state = self.state.borrow();
+        let port = state.ports.get(of.0 as usize).filter(|p| p.interface.is_some())?;
+        let link = state.links.get(port.link as usize)?;
+        Some(link.room_after(now.max(state.now), &port.rest.ends))
+    }
+
     /// The octets of a message alone: attributes do not cross a link. The message, if the pool is
     /// exhausted.
     fn without_attributes(&self, message: Message) -> Result<Message, Message> {

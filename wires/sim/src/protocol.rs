@@ -3,6 +3,7 @@
 use crate::link::HEADER_OCTETS;
 use crate::network::{HostId, LinkId, Network, PortId};
 use core::cell::{Cell, RefCell};
+use core::time::Duration;
 use std::rc::Rc;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{OpenError, PushError};
@@ -129,6 +130,10 @@ impl Anchor for SimPort {
             this.discard(cx, not_taken.message, not_taken.reason);
             not_taken.error
         })
+    }
+
+    fn room(&self, cx: &Kernel) -> Option<Duration> {
+        self.network.room_after(cx.now(), self.id.get()?)
     }
 
     fn address(&self) -> Option<EthAddr> {

@@ -16,7 +16,7 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Pool, Protocol, ProtocolRef, SessionRef, Time,
     Upper,
 };
-use xk_kit::control::{MaxPacket, MyEther};
+use xk_kit::control::{MaxPacket, MyEther, WireRoom};
 
 /// Everybody.
 const ALL: u8 = 0xff;

@@ -66,7 +66,8 @@
 //!
 //! # Control
 //! Answers `max-packet` and `opt-packet` (MTU and Ethernet header), `my-ether`, `link-type` (1),
-//! `join-group` (while it is promiscuous, it takes all groups), `describe`, `list-sessions`.
+//! `join-group` (while it is promiscuous, it takes all groups), `describe`, `list-sessions`,
+//! `wire-room` (whether its backlog is full).
 //!
 //! # Example
 //! ```kdl

@@ -1,5 +1,5 @@
 use super::*;
-use crate::control::{JoinGroup, MaxPacket, MyEther};
+use crate::control::{JoinGroup, MaxPacket, MyEther, WireRoom};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec;
@@ -179,11 +179,17 @@ fn frames_wait_in_order_for_a_full_device() {
 fn no_more_than_the_bound_wait() {
     let w = world();
     let session = w.open();
+    let room = || w.wire.ask(&w.cx, WireRoom::default()).unwrap().after;
     for _ in 0..BACKLOG_MAX {
+        assert_eq!(room(), Duration::ZERO);
         w.push(&session, 20).unwrap();
     }
+    assert_eq!(room(), ROOM_AGAIN);
     assert_eq!(w.push(&session, 20), Err(PushError::QueueFull));
     assert_eq!(w.wire.head().drops().of(&DEVICE_FULL), 1);
+    w.state.borrow_mut().room = 1;
+    w.flush();
+    assert_eq!(room(), Duration::ZERO);
     w.cx.stop();
     assert_eq!(w.cx.pool().stats().descriptors_live, 0);
 }

@@ -11,6 +11,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use connections::Connections;
 use core::cell::{Cell, OnceCell, RefCell};
+use core::time::Duration;
 use xk_appletalk::atp::REPLY_OCTETS_MAX;
 use xk_bsd::sockaddr::AF_INET;
 use xk_core::object::ProtocolId;
@@ -22,7 +23,7 @@ use xk_streams::tpi::{
     Datagrams, Endpoint, Info, Refusal, SendError, TliError, UNLIMITED, own_end, uderror_ind,
     unitdata_ind,
 };
-use xk_streams::{Errno, Kind, Mblk, Module, Q, Streams, Streamtab, head};
+use xk_streams::{Errno, Kind, Mblk, Module, Q, Services, Streams, Streamtab, TimerId, head};
 
 /// Octets of addresses, and of options at most.
 const ADDRESS_OCTETS: u32 = 16;
@@ -142,14 +143,46 @@ impl Streamtab for Device {
         let this = half.this.get().ok_or(Errno::ENXIO)?;
         let sink = Rc::new(Frames { up: Rc::clone(&half.up), q: q.downgrade() });
         let door = half.below.open(cx, this.id(), half.form.any(), sink)?;
-        Ok(Rc::new(Wire { half: Rc::clone(half), door: RefCell::new(Some(door)) }))
+        // Frames that wait for the wire's room are sent when it is there, not at each one more.
+        q.write_side().noenable();
+        let door = RefCell::new(Some(door));
+        Ok(Rc::new(Wire { half: Rc::clone(half), door, waits: Cell::new(None) }))
     }
 }
 
-/// The one stream of a wire's driver.
+/// The one stream of a wire's driver. While the wire is full frames wait in its write queue, which
+/// stops what is above at the high-water mark.
 struct Wire {
     half: Rc<Half>,
     door: RefCell<Option<Rc<dyn Door>>>,
+    /// The timer for the wire's room.
+    waits: Cell<Option<TimerId>>,
+}
+
+impl Wire {
+    /// Whether the wire takes a frame now; if not, the queue is enabled when it does.
+    fn has_room(&self, cx: &Kernel, q: &Q) -> bool {
+        if self.waits.get().is_some() {
+            return false;
+        }
+        let door = self.door.borrow().clone();
+        let after = door.map_or(Duration::ZERO, |door| door.room(cx));
+        if after.is_zero() {
+            return true;
+        }
+        // Without a timer nothing would wake it: the wire counts what it does not take.
+        self.waits.set(q.timeout(cx, after, 0));
+        self.waits.get().is_none()
+    }
+
+    fn send(&self, cx: &Kernel, mp: Mblk) {
+        let door = self.door.borrow().clone();
+        let sent = door.ok_or(Fault::Closed);
+        let sent = sent.and_then(|door| door.send(cx, &Ends::default(), Parcel::Blocks(mp)));
+        if let (Err(fault), Some(this)) = (sent, self.half.this.get()) {
+            this.head().drops().count(fault.reason());
+        }
+    }
 }
 
 impl Module for Wire {
@@ -157,17 +190,14 @@ impl Module for Wire {
         MODULE
     }
 
+    fn services(&self) -> Services {
+        Services { read: false, write: true }
+    }
+
     fn wput(&self, cx: &Kernel, q: &Q, mp: Mblk) {
         match mp.kind() {
-            Kind::Data => {
-                let door = self.door.borrow().clone();
-                let sent = door.ok_or(Fault::Closed);
-                let sent =
-                    sent.and_then(|door| door.send(cx, &Ends::default(), Parcel::Blocks(mp)));
-                if let (Err(fault), Some(this)) = (sent, self.half.this.get()) {
-                    this.head().drops().count(fault.reason());
-                }
-            }
+            Kind::Data if q.qsize() == 0 && self.has_room(cx, q) => self.send(cx, mp),
+            Kind::Data => q.putq(cx, mp),
             Kind::Flush => q.flush_at_driver(cx, mp),
             Kind::Ioctl => q.qreply(cx, head::naked(mp, Errno::EINVAL)),
             _ => {
@@ -178,7 +208,24 @@ impl Module for Wire {
         }
     }
 
-    fn close(&self, cx: &Kernel, _: &Q) {
+    fn wsrv(&self, cx: &Kernel, q: &Q) {
+        while q.qsize() > 0
+            && self.has_room(cx, q)
+            && let Some(mp) = q.getq(cx)
+        {
+            self.send(cx, mp);
+        }
+    }
+
+    fn timer(&self, cx: &Kernel, q: &Q, _: u64) {
+        self.waits.set(None);
+        q.qenable(cx);
+    }
+
+    fn close(&self, cx: &Kernel, q: &Q) {
+        if let Some(timer) = self.waits.take() {
+            q.untimeout(cx, timer);
+        }
         let door = self.door.take();
         if let Some(door) = door {
             door.close(cx);

@@ -15,6 +15,7 @@ use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use circuits::Circuits;
 use core::cell::{OnceCell, RefCell};
+use core::time::Duration;
 pub use transactions::NO_ANSWER;
 use transactions::Transactions;
 use xk_bsd::sockaddr::AF_INET;
@@ -26,7 +27,9 @@ use xk_core::{
     SessionRef, Upper,
 };
 use xk_kit::Cache;
-use xk_kit::control::{MaxPacket, MyHost, NetworkError, NetworkErrorKind, SpecificDestination};
+use xk_kit::control::{
+    MaxPacket, MyHost, NetworkError, NetworkErrorKind, SpecificDestination, WireRoom,
+};
 use xk_kit::net::stream::{StreamNotice, StreamRoom};
 use xk_kit::wire::segments;
 
@@ -317,6 +320,10 @@ impl Door for XkDoor {
         let message = parcel.into_message(cx.pool(), &self.half.down)?;
         let session = self.session(cx, &ends.from, &ends.to)?;
         session.push(cx, message).map_err(Fault::from)
+    }
+
+    fn room(&self, cx: &Kernel) -> Duration {
+        self.half.lower.ask(cx, WireRoom::default()).map_or(Duration::ZERO, |q| q.after)
     }
 
     fn local(&self, _: &Kernel) -> Addr {

@@ -6,6 +6,7 @@ mod bounds;
 mod calls;
 mod configurations;
 mod edges;
+mod flow;
 mod internet;
 mod laws;
 mod lines;

@@ -40,17 +40,29 @@ impl Q {
             return self.band_has_room(band);
         }
         let is_full = self.flags() & QFULL != 0;
-        if is_full {
+        if is_full && self.flags() & QWANTW == 0 {
             self.set_flag(QWANTW);
+            self.count_blocked();
         }
         !is_full
     }
 
     fn band_has_room(&self, band: u8) -> bool {
-        self.with_band(band, |band| {
+        let (is_full, is_first) = self.with_band(band, |band| {
+            let is_first = band.is_full && !band.is_wanted;
             band.is_wanted |= band.is_full;
-            !band.is_full
-        })
+            (band.is_full, is_first)
+        });
+        if is_first {
+            self.count_blocked();
+        }
+        !is_full
+    }
+
+    #[cold]
+    fn count_blocked(&self) {
+        self.figure(|figures| figures.blocked += 1);
+        self.core().add_blocked();
     }
 
     /// Whether there is room for an ordinary message ahead (`canputnext`). Ahead of the last queue

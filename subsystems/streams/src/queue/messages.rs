@@ -198,6 +198,9 @@ impl Q {
             let queue = self.queue();
             let count = queue.count.get() + octets;
             queue.count.set(count);
+            if count > self.figures().octets_max {
+                self.figure(|figures| figures.octets_max = count);
+            }
             if count >= queue.hiwat.get() as usize {
                 self.set_flag(QFULL);
             }
@@ -232,7 +235,7 @@ impl Q {
                 wanted
             });
             if wanted {
-                self.backenable(cx);
+                self.tell_room(cx);
             }
         }
     }
@@ -242,8 +245,15 @@ impl Q {
         let (lowat, count) = (self.marks().1 as usize, self.count());
         if self.flags() & QWANTW != 0 && (lowat == 0 || count < lowat) {
             self.clear_flag(QWANTW);
-            self.backenable(cx);
+            self.tell_room(cx);
         }
+    }
+
+    /// Enables the queue behind, whose writer has waited for the room that there is.
+    fn tell_room(&self, cx: &Kernel) {
+        self.figure(|figures| figures.back_enables += 1);
+        self.core().add_back_enable();
+        self.backenable(cx);
     }
 
     /// Whether this message's octets are the type of data that a put procedure passes on when

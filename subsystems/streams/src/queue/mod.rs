@@ -71,7 +71,20 @@ struct Queue {
     bands: RefCell<Vec<Band>>,
     has_service: Cell<bool>,
     puts: Cell<u64>,
-    services: Cell<u64>,
+    figures: Cell<Figures>,
+}
+
+/// What a queue has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Service procedures run.
+    pub services: u64,
+    /// Times that a writer found it full, and waited for its room.
+    pub blocked: u64,
+    /// Times that it told those behind that there is room again.
+    pub back_enables: u64,
+    /// Octets that it has held at most, of band 0 and of high priority.
+    pub octets_max: usize,
 }
 
 pub(crate) struct Pair {
@@ -256,7 +269,7 @@ impl Q {
         if self.pair.is_gone.get() || !queue.has_service.get() {
             return;
         }
-        queue.services.set(queue.services.get() + 1);
+        self.figure(|figures| figures.services += 1);
         let module = self.module();
         match self.side {
             Side::Read => module.rsrv(cx, self),
@@ -297,7 +310,18 @@ impl Q {
 
     /// How often its put procedure and its service procedure ran.
     pub fn runs(&self) -> (u64, u64) {
-        (self.queue().puts.get(), self.queue().services.get())
+        (self.queue().puts.get(), self.figures().services)
+    }
+
+    /// What it has done so far.
+    pub fn figures(&self) -> Figures {
+        self.queue().figures.get()
+    }
+
+    fn figure(&self, change: impl FnOnce(&mut Figures)) {
+        let mut figures = self.figures();
+        change(&mut figures);
+        self.queue().figures.set(figures);
     }
 
     /// The flags, [`QFULL`] and those beside it.

@@ -6,6 +6,7 @@ mod anything;
 mod behaviours;
 mod calls;
 mod ioctls;
+mod modules;
 mod multiplexors;
 mod pipes;
 mod reading;

@@ -60,6 +60,40 @@ fn a_queue_is_bounded() {
 }
 
 #[test]
+fn a_full_port_says_when_it_has_room() {
+    for kind in [LinkKind::PointToPoint, LinkKind::Hub, LinkKind::Switch] {
+        for rate_bit_s in [None, Some(1_000_000), Some(7_777_777)] {
+            let slow = LinkConfig { rate_bit_s, queue_frames_max: 4, ..link(kind) };
+            let mut net = Net::of(1, slow, 2, &Manner::default());
+            // Within the host: one that is called from outside may have an older time.
+            let room = |net: &mut Net| {
+                let asked = net.world.enter(HostId(0), |cx| {
+                    cx.find_protocol("sim").unwrap().ask(cx, WireRoom::default())
+                });
+                asked.unwrap().unwrap().after
+            };
+            let mut waits = 0;
+            for _ in 0..40 {
+                let after = room(&mut net);
+                let sent = net.send(0, |cx| frame(cx, 2, 1, 0));
+                assert_eq!(sent.is_ok(), after.is_zero(), "{kind:?} at {rate_bit_s:?}");
+                if after.is_zero() {
+                    continue;
+                }
+                waits += 1;
+                // Not sooner than it says, and no later.
+                let (now, instant) = (net.world.now(), Duration::from_nanos(1));
+                net.world.run_until(now.after(after - instant));
+                assert_eq!(room(&mut net), instant);
+                net.world.run_until(now.after(after));
+                assert_eq!(room(&mut net), Duration::ZERO);
+            }
+            assert_eq!(waits > 0, rate_bit_s.is_some(), "{kind:?} at {rate_bit_s:?}");
+        }
+    }
+}
+
+#[test]
 fn frames_too_large_are_refused() {
     let mut net = Net::of(1, link(LinkKind::Switch), 2, &Manner::default());
     let sent = net.send(0, |cx| cx.pool().alloc(0, 1515).unwrap());
