@@ -27,8 +27,9 @@ impl Eq for Derived {}
 /// The rule of the node `at` for its uppers' numbers on `target`, if it has one.
 pub(super) fn rule(site: &Site<'_>, at: usize, target: usize) -> Option<Derived> {
     let rules = site.entry(at)?.stacking_rules?;
-    let on = site.entry(target)?.kind;
-    let rule = rules.derived.iter().find(|rule| rule.on == on)?;
+    let on = site.entry(target)?;
+    let is_its = |rule: &&DerivedNumber| rule.on == on.kind || on.numbers_as == Some(rule.on);
+    let rule = rules.derived.iter().find(is_its)?;
     let base = site.params[at].number(rule.base, 0);
     Some(Derived { rule, base, by: at })
 }

@@ -1,7 +1,7 @@
 //! A set of entries that graphs are checked against.
 
 use super::{Entry, Links};
-use crate::numbers::{Conflict, Numbers};
+use crate::numbers::{Conflict, Number, Numbers};
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -60,6 +60,14 @@ impl Catalog {
         let mut numbers = Numbers::default();
         for number in entries.iter().flat_map(|entry| entry.type_numbers()) {
             numbers.add(number).map_err(CatalogError::Numbers)?;
+        }
+        for entry in entries {
+            let own: Vec<_> = numbers.kinds().to_vec();
+            let alike = own.into_iter().filter(|number| Some(number.lower) == entry.numbers_as);
+            for number in alike {
+                let here = Number { lower: entry.kind, ..number };
+                numbers.add(here).map_err(CatalogError::Numbers)?;
+            }
         }
         Ok(Self { entries: entries.to_vec(), numbers })
     }

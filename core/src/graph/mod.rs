@@ -342,6 +342,8 @@ pub struct Entry {
     pub header_octets: usize,
     /// Its standards' type numbers: the lower kind, and what that one's header says for this.
     pub numbers: &'static [(&'static str, u32)],
+    /// The lower kind whose header is its own: a number there is one here.
+    pub numbers_as: Option<&'static str>,
     /// What nothing else says of its place in a graph.
     pub stacking_rules: Option<&'static StackingRules>,
     /// Its scalar parameters.
@@ -401,6 +403,7 @@ impl Entry {
             service,
             header_octets: 0,
             numbers: &[],
+            numbers_as: None,
             stacking_rules: None,
             parameters: &[],
             blocks: &[],
@@ -567,6 +570,13 @@ impl Entry {
     #[must_use]
     pub const fn numbers(mut self, numbers: &'static [(&'static str, u32)]) -> Self {
         self.numbers = numbers;
+        self
+    }
+
+    /// Its header is that of the kind `lower`: what has a number there has the same here.
+    #[must_use]
+    pub const fn numbers_as(mut self, lower: &'static str) -> Self {
+        self.numbers_as = Some(lower);
         self
     }
 

@@ -84,7 +84,7 @@ pub static ENTRY: Entry = Entry::layer("aarp", include_str!("lib.rs"), build)
     // Packets of its own have a header; messages of those above have none.
     .shape(Shape::Virtual)
     // SNAP: organisation zero, EtherType 0x80f3.
-    .numbers(&[("eth", 0x0001_80f3), ("ether", 0x0001_80f3)])
+    .numbers(&[("eth", 0x0001_80f3)])
     .parameters(shared::Config::PARAMETERS)
     .questions(&[
         question("claim-node", "begins to be a node, answers for it and defends it"),

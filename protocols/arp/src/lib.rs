@@ -111,7 +111,7 @@ pub static ENTRY: Entry = Entry::layer("arp", include_str!("lib.rs"), build)
         Guarantees::RESOLVER.and(Guarantees::HOSTS), Guarantees::REPLY))
     // Packets of its own have a header; messages of those above have none.
     .shape(Shape::Virtual)
-    .numbers(&[("eth", 0x0806), ("ether", 0x0806)])
+    .numbers(&[("eth", 0x0806)])
     .parameters(shared::Config::PARAMETERS)
     .questions(&[
         question("resolve", "the address of a host on the link"),

@@ -101,7 +101,7 @@ pub static ENTRY: Entry = Entry::layer("ddp", include_str!("lib.rs"), build)
     .service(Service::adding(Guarantees::EXACT.and(Guarantees::REPLY)))
     .header_octets(wire::LONG_LEN)
     // SNAP: Apple's organisation, protocol 0x809b.
-    .numbers(&[("eth", 0x0002_809b), ("ether", 0x0002_809b), ("llap", 2)])
+    .numbers(&[("eth", 0x0002_809b), ("llap", 2)])
     .parameters(&[
         optional("net", ParamKind::Text(NETWORKS),
             "the networks of the cable; without it, those of nodes that know no router"),

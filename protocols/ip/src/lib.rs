@@ -121,7 +121,6 @@ pub static ENTRY: Entry = Entry::layer("ip", include_str!("lib.rs"), build)
     .numbers(&[
         // IANA, EtherTypes.
         ("eth", 0x0800),
-        ("ether", 0x0800),
         ("null", 0x0800),
     ])
     .parameters(config::Config::PARAMETERS)

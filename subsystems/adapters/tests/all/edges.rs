@@ -1,9 +1,11 @@
 //! Every edge between two subsystems that the catalog allows to be written: either the check
 //! refuses it, with a reason, or the host is built and starts.
 
+use std::time::Duration;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
-use xk_core::Entry;
+use xk_core::control::Report;
 use xk_core::graph::Shape;
+use xk_core::{Entry, Time};
 
 /// Lines of a host of the x-kernel's IP, and more.
 macro_rules! hosts_with {
@@ -112,6 +114,47 @@ fn what_the_check_lets_pass_is_built_and_starts() {
     assert!(wrong.is_empty(), "{wrong}");
     println!("{joined} edges are joined, {refused} refused");
     assert!(joined > 50, "{joined} edges are joined, {refused} refused");
+}
+
+/// Whatever has a number on `eth`, or one that follows there, has it on a framework's Ethernet.
+#[test]
+fn what_stands_on_eth_has_its_number_on_ether() {
+    let catalog = xk_catalog::standard();
+    let numbers = catalog.numbers();
+    let on_eth: Vec<_> = numbers.kinds().iter().filter(|number| number.lower == "eth").collect();
+    assert!(on_eth.len() > 8, "{on_eth:?}");
+    for number in on_eth {
+        let found = numbers.find_kinds(number.upper, "ether");
+        assert_eq!(found, Some(number.number), "{}", number.upper);
+    }
+    let ip = "ip arp { address \"10.0.0.1/24\"; }";
+    for of in ["bsd", "streams"] {
+        for (lines, figure) in [
+            ("mrpc vip; caller mrpc to=\"procedure1@10.0.0.2\" count=5 start=\"500ms\"", "replies"),
+            ("udp vip; probe udp to=\"port7@10.0.0.2\" count=5 start=\"500ms\"", "received"),
+        ] {
+            let source = format!(
+                "host a {{ sim link=lan; subsystem {of} {{ ether sim; }}
+                 arp ether; {ip}; vip arp ip; {lines} }}
+                 host b {{ sim link=lan; eth sim; arp eth; ip arp {{ address \"10.0.0.2/24\"; }}
+                 vip arp ip; mrpc vip; procedures mrpc; udp vip; echo udp port=7 }}
+                 link lan delay=\"1ms\"\n"
+            );
+            let graph = check(&source, "edges", &catalog).unwrap_or_else(|e| panic!("{e}"));
+            let mut world = simulate(&graph, SimulationConfig::default()).unwrap();
+            start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{e}"));
+            world.run_until_finished(Time::ZERO + Duration::from_secs(30));
+            let kernel = world.find("a").and_then(|id| world.kernel(id)).unwrap();
+            let reports = kernel.protocols().into_iter().filter_map(|protocol| {
+                matches!(protocol.name(), "caller" | "probe")
+                    .then(|| protocol.ask(kernel, Report::default()).unwrap().lines)
+            });
+            let lines: Vec<_> = reports.flatten().collect();
+            let line = lines.iter().find(|(name, _)| name == figure);
+            assert!(line.is_some_and(|(_, text)| text == "5"), "{of}: {lines:?}");
+            world.stop();
+        }
+    }
 }
 
 /// BSD's own takes the frames: what asks for them besides is refused, and nothing is taken away.
