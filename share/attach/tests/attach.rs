@@ -11,7 +11,13 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use xk_attach::{AttachError, Attached, Door, Grant, PROGRAMS_OF_A_USER_MAX, attach};
+use xk_bsd::sockaddr::AF_INET;
+use xk_bsd::{
+    Bsd, Sink, Sock, Sockaddr, Uio, recvfrom, sendto, sobind, soclose, soconnect, socreate,
+    soreceive, sosend,
+};
 use xk_compose::HostSetup;
+use xk_core::graph::BuildError;
 use xk_core::object::{OpenError, Refused};
 use xk_core::participant::PORT;
 use xk_core::{
@@ -22,6 +28,8 @@ use xk_kit::control::MyHost;
 use xk_lang::HostInstance;
 use xk_run::{Idle, Runner};
 use xk_share::Known;
+use xk_streams::Streams;
+use xk_streams::tli::{Endpoint, Maxima};
 
 const GRAPH: &str = r#"
 host lab {
@@ -54,13 +62,17 @@ struct Domain {
 
 impl Domain {
     fn open(name: &str, grants: fn(&Kernel) -> Vec<Grant>) -> Self {
+        Self::of(GRAPH, name, grants)
+    }
+
+    fn of(graph: &'static str, name: &str, grants: fn(&Kernel) -> Vec<Grant>) -> Self {
         let path = std::env::temp_dir().join(format!("xk-attach-{name}-{}", std::process::id()));
         let (seen, at) = (Arc::<Seen>::default(), path.clone());
         let (ready, is_ready) = std::sync::mpsc::channel();
         let shown = Arc::clone(&seen);
         let thread = std::thread::spawn(move || {
             let entries = xk_catalog::PROTOCOLS;
-            let mut setup = HostSetup::from_text(GRAPH, entries);
+            let mut setup = HostSetup::from_text(graph, entries);
             setup.idle = Idle::Sleep;
             let door = |kernel: &Kernel, _: &HostInstance<'_>, _: &_| {
                 let known = move || Known::of(entries);
@@ -339,6 +351,126 @@ fn other_users_are_sent_away_and_one_user_has_a_share() {
     let since = Instant::now();
     while attach(&domain.path).is_err() {
         assert!(since.elapsed() < PATIENCE, "there is room again");
+    }
+}
+
+/// What a program does, on a shepherd of its kernel.
+type Does<T> = fn(&Kernel) -> T;
+
+/// A program that waits for what it does: what it does runs on a shepherd of its kernel.
+struct Task<T> {
+    act: Cell<Option<Does<T>>>,
+    done: Rc<Cell<Option<T>>>,
+}
+
+impl<T: 'static> Protocol for Task<T> {
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        cx.schedule_protocol(this, Duration::ZERO, 0).map(drop).map_err(|_| OpenError::Full)
+    }
+
+    fn timeout(&self, cx: &Kernel, _: &ProtocolRef, _: u64) {
+        self.done.set(self.act.take().map(|act| act(cx)));
+    }
+}
+
+/// What `act` answers, done by a program with these protocols of its own.
+fn perform<T: 'static>(here: &Attached, act: Does<T>) -> T {
+    let done = Rc::new(Cell::new(None));
+    let task = Task { act: Cell::new(Some(act)), done: Rc::clone(&done) };
+    here.kernel().add_protocol("task", "task", task);
+    here.join().expect("it may join");
+    let runner = Runner::new(Rc::clone(here.kernel()), Idle::Sleep).expect("a loop");
+    runner.start().unwrap_or_else(|(_, error)| panic!("{error}"));
+    let (answer, seen) = (Rc::new(Cell::new(None)), Rc::clone(&done));
+    let shown = Rc::clone(&answer);
+    let finished = move |_: &Kernel| match seen.take() {
+        Some(done) => {
+            shown.set(Some(done));
+            true
+        }
+        None => false,
+    };
+    runner.run(Some(PATIENCE), Rc::new(finished)).unwrap();
+    answer.take().expect("it is done in time")
+}
+
+/// The domain of a program that asks for datagrams and streams.
+const TRANSPORTS: &str = r#"
+host lab {
+    loopback
+    ip loopback { address "10.0.0.1/24"; }
+    icmp ip
+    udp ip
+    tcp ip
+    echo udp port=7
+    echo tcp port=7 name=streams
+}
+"#;
+
+/// Asks by BSD's sockets; what is granted, and what is not.
+fn by_sockets(cx: &Kernel) -> [Vec<u8>; 2] {
+    let bsd = Bsd::of(cx).unwrap();
+    let at = |port| Sockaddr::inet(bsd.mbufs().release(), [10, 0, 0, 1].into(), port);
+    let named = |port| at(port).to_mbuf(bsd.mbufs()).unwrap();
+    let make = |kind| socreate(cx, &bsd, AF_INET, kind, 0).unwrap();
+    let (datagrams, stream) = (make(Sock::Dgram), make(Sock::Stream));
+    assert!(sobind(cx, &datagrams, &mut named(4999)).is_err(), "no such port is granted");
+    sobind(cx, &datagrams, &mut named(5100)).unwrap();
+    sendto(cx, &datagrams, b"a datagram", Some(at(7))).unwrap();
+    let mut room = [0; 64];
+    let (len, from) = recvfrom(cx, &datagrams, &mut room).unwrap();
+    assert_eq!(from, Some(at(7)));
+    let datagram = room[..len].to_vec();
+    sobind(cx, &stream, &mut named(5101)).unwrap();
+    soconnect(cx, &stream, &mut named(7)).unwrap();
+    sosend(cx, &stream, None, Uio::Octets(b"a stream"), None, 0).unwrap();
+    let got = soreceive(cx, &stream, Sink::Octets(&mut room), 0).unwrap();
+    for so in [datagrams, stream] {
+        soclose(cx, &so).unwrap();
+    }
+    [datagram, room[..got.len].to_vec()]
+}
+
+/// Asks by the transport interface.
+fn by_tli(cx: &Kernel) -> [Vec<u8>; 2] {
+    let streams = Streams::of(cx).unwrap();
+    let at = |port: u16| {
+        let mut octets = [AF_INET, 0, 0, 0, 10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
+        octets[2..4].copy_from_slice(&port.to_be_bytes());
+        octets
+    };
+    let open = |driver| Endpoint::open(cx, &streams, driver).unwrap().0;
+    let (datagrams, stream) = (open("tli/udp"), open("tli/tcp"));
+    assert!(datagrams.bind(cx, Some(&at(4999)), 0).is_err(), "no such port is granted");
+    datagrams.bind(cx, Some(&at(5100)), 0).unwrap();
+    datagrams.sndudata(cx, &at(7), &[], b"a datagram").unwrap();
+    let unit = datagrams.rcvudata(cx, Maxima::ALL).unwrap();
+    assert_eq!(*unit.addr, at(7));
+    stream.bind(cx, Some(&at(5101)), 0).unwrap();
+    stream.connect(cx, &at(7), &[], &[]).unwrap();
+    stream.snd(cx, b"a stream", 0).unwrap();
+    let got = stream.rcv(cx, 64).unwrap().0;
+    for end in [datagrams, stream] {
+        end.close(cx).unwrap();
+    }
+    [unit.data, got]
+}
+
+#[test]
+fn programs_use_the_interfaces_of_frameworks_on_what_they_are_granted() {
+    let grants = |kernel: &Kernel| {
+        let of = |name| Grant::new(&kernel.find_protocol(name).unwrap());
+        ["udp", "tcp"].map(|name| Grant { ports: Some(5000..=5999), ..of(name) }).into()
+    };
+    let domain = Domain::of(TRANSPORTS, "frameworks", grants);
+    type Add = fn(&Kernel, &[ProtocolRef]) -> Result<ProtocolRef, BuildError>;
+    let ways: [(Add, Does<[Vec<u8>; 2]>); 2] =
+        [(xk_adapters::add_sockets, by_sockets), (xk_adapters::add_tli, by_tli)];
+    for (add, act) in ways {
+        let here = attach(&domain.path).expect("it is let in");
+        let lowers = ["udp", "tcp"].map(|name| here.find(name).expect("it is granted").clone());
+        add(here.kernel(), &lowers).expect("it stands there");
+        assert_eq!(perform(&here, act), [b"a datagram".to_vec(), b"a stream".to_vec()]);
     }
 }
 

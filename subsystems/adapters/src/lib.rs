@@ -35,9 +35,11 @@ pub use edge::{
 pub use form::{Addr, ETHER, FORMS, FRAMES, Form, Service};
 pub use parcel::Parcel;
 
+use alloc::format;
 use alloc::rc::Rc;
-use xk_core::Entry;
-use xk_core::graph::{Build, BuildError, ParamSpec, text};
+use alloc::vec::Vec;
+use xk_core::graph::{Build, BuildError, ParamSpec, Params, Value, text};
+use xk_core::{Entry, Kernel, ProtocolRef};
 
 /// All six.
 pub static ENTRIES: [&Entry; 6] = [
@@ -69,6 +71,53 @@ static BELOW: [ParamSpec; 1] = [text(
 /// What is known of the protocol that an adapter stands on.
 fn form_of(build: &Build<'_>) -> &'static Form {
     build.params.text("below").and_then(Form::of).unwrap_or(&FRAMES)
+}
+
+/// Puts BSD's sockets above protocols of the x-kernel in a kernel that no graph has built, such as
+/// that of a program that is attached: BSD, an adapter for each and the line `sockets`, which is
+/// answered. Programs then open sockets as they do above a line of a graph.
+///
+/// # Errors
+/// [`BuildError`], such as of a lower whose addresses no adapter translates.
+pub fn add_sockets(cx: &Kernel, lowers: &[ProtocolRef]) -> Result<ProtocolRef, BuildError> {
+    let entries = [&xk_bsd::ENTRY, &bsd_on_xk::ENTRY, &xk_bsd::sockets::ENTRY];
+    add_programs(cx, entries, lowers)
+}
+
+/// Puts the transport interface of STREAMS there, as [`add_sockets`] does BSD's sockets: the line
+/// `tli`, above drivers such as `tli/udp`.
+///
+/// # Errors
+/// As of [`add_sockets`].
+pub fn add_tli(cx: &Kernel, lowers: &[ProtocolRef]) -> Result<ProtocolRef, BuildError> {
+    let entries = [&xk_streams::ENTRY, &streams_on_xk::ENTRY, &xk_streams::tli::ENTRY];
+    add_programs(cx, entries, lowers)
+}
+
+/// Adds a framework, an adapter for each of the lowers, and the line on them for programs.
+fn add_programs(
+    cx: &Kernel,
+    [framework, adapter, line]: [&'static Entry; 3],
+    lowers: &[ProtocolRef],
+) -> Result<ProtocolRef, BuildError> {
+    let none = Params::default();
+    framework.add(cx, framework.kind, &[], &none)?;
+    let mut adapters = Vec::new();
+    for lower in lowers {
+        let kind = lower.head().kind();
+        if Form::of(kind).is_none() {
+            return Err(BuildError::Environment {
+                param: None,
+                what: format!("no adapter translates the addresses of `{kind}`"),
+                help: "stand on `udp`, `tcp`, `ddp` or `atp`".into(),
+            });
+        }
+        let mut params = Params::default();
+        params.set("below", Value::Text(kind.into()));
+        let name = format!("{}/{}", line.kind, lower.name());
+        adapters.push(adapter.add(cx, &name, core::slice::from_ref(lower), &params)?);
+    }
+    line.add(cx, line.kind, &adapters, &none)
 }
 
 /// The examples of the page on subsystems.
