@@ -266,6 +266,11 @@ impl Module {
         (self.channels.borrow().len().saturating_sub(waiting), waiting)
     }
 
+    /// Counts the rights of all channels.
+    pub fn rights(&self) -> usize {
+        self.rights.borrow().len()
+    }
+
     /// The hardware address that this host has, whatever the device's: that of the channels.
     fn station(&self) -> Option<[u8; 6]> {
         self.station.get().filter(|_| !self.channels.borrow().is_empty())
@@ -390,7 +395,7 @@ impl Module {
     }
 
     fn describe(&self) -> String {
-        let ((fetched, granted), rights) = (self.counts(), self.rights.borrow().len());
+        let ((fetched, granted), rights) = (self.counts(), self.rights());
         let mut text = format!("{fetched} channels, {granted} granted, {rights} rights");
         let steering = self.steering.get().map(|steering| steering.describe());
         let indices = self.indices.get().map(Indices::describe);

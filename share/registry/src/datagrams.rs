@@ -1,11 +1,13 @@
 //! Datagrams: ports that the registry's transport has, and whose messages go by the program's own.
 //!
-//! Nothing moves: the session at the registry keeps the port, and takes what the program's channel
-//! does not carry. That is what comes in fragments or for many hosts, what is sent to hosts whose
-//! station is not known or in more than a frame holds, and what the network reports.
+//! Nothing moves: the session at the registry keeps the ends, a port with everybody or with one
+//! peer, and takes what the program's channel does not carry. That is what comes in fragments or
+//! for many hosts, what is sent to hosts whose station is not known or in more than a frame holds,
+//! and what the network reports.
 
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
+use alloc::vec::Vec;
 use core::cell::{Cell, OnceCell, RefCell};
 use core::time::Duration;
 use xk_core::control::{Describe, ListSessions};
@@ -98,6 +100,15 @@ impl Parts {
         self.sessions.get(mark)
     }
 
+    /// The sessions with one peer at a port.
+    fn connected_at(&self, port: u16) -> Vec<SessionRef> {
+        let connected = self.connected.borrow();
+        let of_port = connected
+            .range((port, HostAddr::UNSPECIFIED, 0)..)
+            .take_while(|(key, _)| key.0 == port);
+        of_port.filter_map(|(_, mark)| self.sessions.get(*mark)).collect()
+    }
+
     /// Whether the program's own protocol reaches a host. The registry is asked if that is not
     /// known, or has been for a while; `port` is what the program has there.
     fn leads_to(&self, cx: &Kernel, port: Option<&SessionRef>, host: HostAddr) -> bool {
@@ -157,6 +168,7 @@ impl Parts {
             own: SessionSlot::default(),
             octets_max: Cell::new(0),
             right: Cell::new(None),
+            again_at: Cell::new(Time::MAX),
         };
         let session = cx.new_session(this, upper, body);
         let mark = stand(cx, &self.sessions, &session, far)?;
@@ -164,24 +176,40 @@ impl Parts {
         Some(session)
     }
 
-    /// Has the datagrams of a port come and go by the program's own protocol, if the registry gives
-    /// the right to them.
+    /// Has the datagrams of a session come and go by the program's own protocol, if the registry
+    /// gives the right to them. Those of one peer at a port that is open to everybody go by that.
     fn begin(&self, cx: &Kernel, this: &ProtocolRef, session: &SessionRef) -> Option<()> {
         let (own, _) = self.own.get()?;
         let port = session.body::<Port>()?;
         let far = port.far.get()?;
-        if let Some(other) = self.open_at(port.port) {
+        let other = self.open_at(port.port);
+        let peer = match port.to {
+            Some(_) if other.is_some() => return None,
+            Some(to) if !self.leads_to(cx, Some(&far), to.host) => {
+                port.again_at.set(cx.now() + UNKNOWN_FOR);
+                return None;
+            }
+            Some(to) => Participant::of(Part::Host(to.host)).with(Part::port(to.port)),
+            None => Participant::of(Part::Any),
+        };
+        if let Some(other) = other {
             // One for a host and one for any: which of both an arrival is for, the registry's
             // transport tells.
             other.body::<Port>()?.leave_own(cx);
             return None;
         }
-        self.open.borrow_mut().insert(port.port, port.mark.get());
+        if port.to.is_none() {
+            self.open.borrow_mut().insert(port.port, port.mark.get());
+            self.connected_at(port.port)
+                .iter()
+                .filter_map(|one| one.body::<Port>())
+                .for_each(|one| one.leave_own(cx));
+        }
         let local = match port.host {
             ANY_HOST => Participant::of(Part::port(port.port)),
             host => Participant::of(Part::Host(host)).with(Part::port(port.port)),
         };
-        let ends = Participants::pair(local, Participant::of(Part::Any));
+        let ends = Participants::pair(local, peer);
         // First, so that what arrives by the right finds it.
         let here = own.open(cx, Upper::new(this), ends).ok()?;
         follow(port.mark.get(), &here);
@@ -193,6 +221,7 @@ impl Parts {
         // Another may have come for this port meanwhile, or the session have been closed.
         let is_own = port.own.get().as_ref() == Some(&here) && !session.head().is_closed();
         if right.is_none() || !is_own {
+            port.again_at.set(cx.now() + KNOWN_FOR);
             port.leave_own(cx);
         }
         Some(())
@@ -284,19 +313,16 @@ impl Protocol for Datagrams {
             far.close(cx);
             return Err(OpenError::Full);
         };
-        match (to, session.body::<Port>()) {
-            (Some(to), Some(port)) => {
+        if let Some(port) = session.body::<Port>() {
+            if let Some(to) = to {
                 let key = (port.port, to.host, to.port);
                 parts.connected.borrow_mut().insert(key, port.mark.get());
             }
             // Once the opener has the session: until then nothing is to come by it.
-            (None, Some(port)) => {
-                let mark = u64::from(port.mark.get());
-                if cx.schedule_protocol(this, Duration::ZERO, mark).is_err() {
-                    this.head().drops().count(&reason::TABLE_FULL);
-                }
+            let mark = u64::from(port.mark.get());
+            if cx.schedule_protocol(this, Duration::ZERO, mark).is_err() {
+                this.head().drops().count(&reason::TABLE_FULL);
             }
-            _ => {}
         }
         Ok(session)
     }
@@ -374,11 +400,13 @@ struct Port {
     mark: Cell<u32>,
     /// At the registry; empty once that has died.
     far: SessionSlot,
-    /// Of the program's own protocol, of a session with everybody.
+    /// Of the program's own protocol.
     own: SessionSlot,
     /// Octets of the largest datagram that goes by that in one frame.
     octets_max: Cell<usize>,
     right: Cell<Option<u32>>,
+    /// Of a session with one peer: from when on the registry is asked for the right again.
+    again_at: Cell<Time>,
 }
 
 impl Port {
@@ -386,14 +414,13 @@ impl Port {
         [&self.far, &self.own].iter().any(|slot| slot.get().as_ref() == Some(lower))
     }
 
-    /// The session of the program's own protocol by which datagrams of this port go, and the octets
-    /// of the largest one; that of a session with one peer is the port's with everybody.
+    /// The session of the program's own protocol by which datagrams go, and the octets of the
+    /// largest one: its own, or that of the port with everybody.
     fn way(&self) -> Option<(SessionRef, usize)> {
-        if self.to.is_some() {
-            return self.parts.open_at(self.port)?.body::<Self>()?.way();
+        if let Some(own) = self.own.get().filter(|_| self.right.get().is_some()) {
+            return Some((own, self.octets_max.get()));
         }
-        let own = self.own.get().filter(|_| self.right.get().is_some())?;
-        Some((own, self.octets_max.get()))
+        self.to.and_then(|_| self.parts.open_at(self.port)?.body::<Self>()?.way())
     }
 
     /// Nothing comes and goes by the program's own protocol any more.
@@ -432,11 +459,18 @@ impl Session for Port {
         if let Some(((own, _), peer)) = way
             && self.parts.leads_to(cx, far.as_ref(), peer.host)
         {
-            if message.set_attribute(peer).is_err() {
+            let has_peer = self.to.is_some() && self.own.get().as_ref() == Some(&own);
+            if !has_peer && message.set_attribute(peer).is_err() {
                 this.discard(cx, message, &reason::NO_BUFFERS);
                 return Err(PushError::NoBuffers);
             }
             return own.push(cx, message);
+        }
+        if self.again_at.get() <= cx.now()
+            && let Some(protocol) = this.protocol(cx)
+        {
+            self.again_at.set(Time::MAX);
+            let _ = cx.schedule_protocol(&protocol, Duration::ZERO, self.mark.get().into());
         }
         match far {
             Some(far) => far.push(cx, message),

@@ -26,8 +26,8 @@
 //! frames go through nothing but the module. What a program says is never believed: only which
 //! session it means, which must be its own.
 //!
-//! Where conversations do not move (`udp`) a session that receives from everybody keeps its port at
-//! the transport, and the right is to all that fits a frame from and to that port. How a host is
+//! Where conversations do not move (`udp`) a session keeps its ends at the transport: a port with
+//! everybody, or with one peer. The right is to all that fits a frame between them. How a host is
 //! reached the program asks here (`find-station`) before it sends there, and again after ten
 //! seconds. Through the registry goes what is in fragments, to hosts of which no station is known
 //! or to many hosts, what the network reports, and what comes for an enable.

@@ -542,10 +542,9 @@ impl Program {
         }
         let of = (transport.id(), ends.clone());
         let right = Rc::new(Right::new((transport, ends), channel, &headers));
-        if peer.is_none() {
-            session.hold();
-            drop(right.held.replace(Some(session.clone())));
-        }
+        // It keeps the ends, unless it is to move.
+        session.hold();
+        drop(right.held.replace(Some(session.clone())));
         let headers = Headers { sent: self.shared.unbounded(cx, headers.sent)?, ..headers };
         let asked = GrantRight { channel, headers, of, number: None };
         let Some(number) = self.shared.netio.ask(cx, asked).and_then(|granted| granted.number)

@@ -17,7 +17,7 @@ pub(super) struct Right {
     pub(super) station: Cell<[u8; 6]>,
     /// A right to send to that, if it is not the first one.
     pub(super) extended: Cell<Option<u32>>,
-    /// The session that keeps a port, of a transport whose conversations do not move.
+    /// The session that keeps the ends, of a transport whose conversations do not move.
     pub(super) held: RefCell<Option<SessionRef>>,
 }
 
@@ -41,8 +41,7 @@ impl Right {
     }
 
     /// Has the ends kept, under this number for `keeper`: if they are, the headers as they are now,
-    /// if it `looks` for these and the protocol says. Where conversations do not move, by a session
-    /// with everybody.
+    /// if it `looks` for these and the protocol says. A session keeps those that do not move.
     pub(super) fn keep(
         &self,
         cx: &Kernel,
@@ -53,6 +52,7 @@ impl Right {
         let headers = looks.then(Headers::default);
         let asked = KeepEnds { ends, keep: true, keeper: of, number, headers, done: false };
         if let Some(answer) = self.transport.ask(cx, asked) {
+            self.held.take().inspect(|held| held.close(cx));
             return answer.done.then_some(answer.headers);
         }
         if self.held.borrow().is_none() {

@@ -87,3 +87,71 @@ fn a_port_that_opens_has_its_session_before_its_datagrams() {
         hosts.finish(&what);
     }
 }
+
+/// What a program sends to one peer, and hears of it, goes by its own protocol: the registry's sees
+/// what came before the right to it was given, and nothing else. If the port is then opened to
+/// everybody both go by that.
+#[test]
+fn datagrams_of_one_peer_go_by_the_programs_own_protocol() {
+    for seed in seeds() {
+        let what = format!("XK_SEED={seed}");
+        let plan = Plan { octets: 0, ends_first: true };
+        let mut hosts = Hosts::new(seed, LinkConfig::new("lan", LinkKind::Hub), plan);
+        let program = hosts.program(plan);
+        let (peer, _, _) = hosts.peer;
+        let open =
+            |hosts: &mut Hosts, (host, lower): (_, &ProtocolRef), name, ends: &'static str| {
+                let seen = Rc::<Seen>::default();
+                let cx = Rc::clone(hosts.world.kernel(host).expect("a kernel"));
+                let this = cx.add_protocol("receiver", name, Receiver(Rc::clone(&seen)));
+                let (opens, lower) = (Rc::clone(&seen), lower.clone());
+                hosts.world.spawn(host, move |cx| {
+                    let ends: Participants = ends.parse().expect("participants");
+                    let opened = lower.open(cx, Upper::new(&this), ends).expect("it opens");
+                    *opens.port.borrow_mut() = Some(opened);
+                });
+                hosts.run(Duration::from_millis(10));
+                seen
+            };
+        let udp = hosts.world.kernel(peer).expect("a kernel").find_protocol("udp");
+        let udp = udp.expect("a node");
+        let library = (program.id, &program.datagrams);
+        let mine = open(&mut hosts, library, "mine", "port9, port8@10.0.0.2");
+        let theirs = open(&mut hosts, (peer, &udp), "theirs", "port8, port9@10.0.0.1");
+        let talk = |hosts: &mut Hosts, count: u32| {
+            for _ in 0..count {
+                for (host, from) in [(program.id, &mine), (peer, &theirs)] {
+                    let session = from.port.borrow().clone().expect("it is open");
+                    hosts.world.spawn(host, move |cx| {
+                        let message = cx.pool().copy_from(128, b"hello").expect("a buffer");
+                        let _ = session.push(cx, message);
+                    });
+                    hosts.run(Duration::from_micros(200));
+                }
+            }
+        };
+        // The first finds the station, by the registry.
+        talk(&mut hosts, 1);
+        hosts.run(Duration::from_millis(200));
+        talk(&mut hosts, 1);
+        let trusted = hosts.trusted.udp.clone();
+        let before = trusted.head().received();
+        program.sent.take();
+        talk(&mut hosts, 50);
+        let asked = (trusted.head().received() - before, program.sent.take().len());
+        let counts = || [mine.known.get(), theirs.known.get(), mine.unknown.get()];
+        let told = format!("{what}: {:?} {asked:?}", counts());
+        assert_eq!((counts(), asked), ([52, 52, 0], (0, 0)), "{told}");
+        let all = open(&mut hosts, library, "all", "port9, *");
+        talk(&mut hosts, 50);
+        let told = format!("{what}: {:?} {}: {}", counts(), all.known.get(), hosts.told());
+        assert_eq!((counts(), all.known.get()), ([102, 102, 0], 0), "{told}");
+        let sessions = [&mine, &all].map(|seen| seen.port.take().expect("it is open"));
+        hosts.world.spawn(program.id, move |cx| sessions.iter().for_each(|one| one.close(cx)));
+        hosts.run(Duration::from_secs(1));
+        let left = hosts.device.module.rights();
+        assert_eq!(left, 0, "{what}: {left} rights: {}", hosts.told());
+        drop((theirs.port.take(), mine, program));
+        hosts.finish(&what);
+    }
+}

@@ -136,7 +136,7 @@ fn a_registry_may_take_long_to_hand_a_conversation_over() {
             hosts.world.spawn(peer_id, move |cx| breaks.reset(cx));
             hosts.run(Duration::from_secs(20));
             let left = hosts.connections(program.id, "library");
-            assert_eq!((left, hosts.device.module.counts().1), (0, 0), "{what}: {}", hosts.told());
+            assert_eq!((left, hosts.device.module.rights()), (0, 0), "{what}: {}", hosts.told());
             drop((program, peer));
             hosts.finish(&what);
         }
@@ -162,7 +162,7 @@ fn a_peer_may_break_off_at_any_moment() {
             hosts.world.spawn(peer_id, move |cx| peer.reset(cx));
             hosts.run(Duration::from_secs(20));
             let left = hosts.connections(program.id, "library");
-            assert_eq!((left, hosts.device.module.counts().1), (0, 0), "{what}: {}", hosts.told());
+            assert_eq!((left, hosts.device.module.rights()), (0, 0), "{what}: {}", hosts.told());
             drop(program);
             hosts.finish(&what);
         }

@@ -314,7 +314,7 @@ impl Between {
         let counts = (
             if is_there { self.hosts.connections(self.program.id, "library") } else { 0 },
             self.hosts.connections(self.hosts.trusted.id, "tcp"),
-            self.hosts.device.module.counts().1,
+            self.hosts.device.module.rights(),
         );
         assert_eq!(counts, (0, 0, 0), "{what}: {}", self.told());
         let Self { hosts, program, ours, theirs, .. } = self;
