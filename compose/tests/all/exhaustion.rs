@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::common::seeds;
 use crate::deaths::{figure, report, run_until};
 use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::object::Refused;
@@ -59,9 +60,15 @@ fn open(cx: &Kernel, deaf: &ProtocolRef) -> SessionRef {
 
 #[test]
 fn streams_that_read_nothing_leave_others_served() {
+    for seed in seeds(8) {
+        leave_others_served(seed);
+    }
+}
+
+fn leave_others_served(seed: u64) {
     let graph = check(GRAPH, "exhaustion", &xk_catalog::standard());
     let graph = graph.unwrap_or_else(|mistakes| panic!("{mistakes}"));
-    let config = SimulationConfig { pool_octets_max: POOL, ..SimulationConfig::default() };
+    let config = SimulationConfig { seed, pool_octets_max: POOL, ..SimulationConfig::default() };
     let mut world = simulate(&graph, config).unwrap_or_else(|mistakes| panic!("{mistakes}"));
     let greedy = world.find("greedy").expect("a host");
     let deaf = world.kernel(greedy).expect("a kernel").add_protocol("deaf", "deaf", Deaf);
@@ -90,8 +97,12 @@ fn streams_that_read_nothing_leave_others_served() {
     world.run_until(Time::ZERO.after(Duration::from_secs(14)));
     let (stream, after) = (report(&world, "modest", "stream"), lost(&world));
     // What finds the pool full waits for a moment at most.
-    assert!(figure(&stream, "received") >= 70, "{:?}", stream.lines);
-    assert!(after - before < 70, "of 700 datagrams {} were not answered", after - before);
+    assert!(figure(&stream, "received") >= 70, "seed {seed}: {:?}", stream.lines);
+    assert!(
+        after - before < 70,
+        "seed {seed}: {} of 700 datagrams were not answered",
+        after - before
+    );
     streams.borrow_mut().clear();
     world.stop();
 }

@@ -17,8 +17,9 @@ const PATIENCE: Duration = Duration::from_millis(250);
 /// After how long without a refusal it counts as the first.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Below which part of the pool, one of so many, what they keep is not why it is exhausted. A
-/// size of buffers is at most half of a pool, and a piece may be less than its buffer.
-const GUILTY_PART: u64 = 16;
+/// size of buffers is at most half of a pool, and a piece, counted as 2 KiB at least, may keep a
+/// buffer of 64 KiB. Several kernels of a simulation have one pool.
+const GUILTY_PART: u64 = 128;
 /// Which part of what they keep is given back at a time, one of so many.
 const GIVEN_PART: u64 = 4;
 /// How many octets one keeps at least that is broken off.
