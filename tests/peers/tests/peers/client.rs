@@ -8,7 +8,7 @@ use xk_peers::testbed::{LINUX, Lan, PATIENCE, Wire};
 use xk_testkit::{needs_program, needs_root};
 
 /// Waits for all probes and asserts that each message came back as it went.
-fn assert_all_back(stack: &Stack, each: u64) {
+pub(crate) fn assert_all_back(stack: &Stack, each: u64) {
     for report in stack.finish(PATIENCE) {
         assert_eq!(report.figure("received"), each, "{report:#?}");
         assert!(!report.failed, "{report:#?}");

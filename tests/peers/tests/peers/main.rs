@@ -9,6 +9,7 @@ mod arp;
 mod client;
 mod ends;
 mod exec;
+mod frameworks;
 mod granted;
 mod host;
 mod hostile;
@@ -169,6 +170,8 @@ const COMPANY: &[Test] = tests! {
     client::pings_in_all_sizes over Tap Veth XdpGeneric;
     client::sends_datagrams_of_all_sizes over Tap TapOffload Veth VethOffload Vxlan XdpGeneric XdpNative;
     client::learns_of_closed_ports over Tap Veth;
+    frameworks::datagrams_go_both_ways over TapOffload VethOffload;
+    frameworks::closed_ports_are_refused over TapOffload;
     client::learns_of_unreachable_hosts over Tap;
     client::finds_the_maximum_of_a_path over Tap Veth;
     arp::answers_arping over Tap Veth XdpGeneric;

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use xk_peers::stack::Stack;
 use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PATIENCE, Wire};
 use xk_testkit::{needs_program, needs_root};
 
+use crate::client::assert_all_back;
 use crate::host::pattern;
 
 /// Octets of a stream: one, a segment, one more, several windows, and as many as a second or two
@@ -119,13 +119,6 @@ pub(crate) fn asks_a_server(wire: Wire) {
     drop(stack);
     // On a busy machine an answer may come later than a loss probe.
     lan.testbed.judge(&[OPEN_SUMS, ("D-SACK", "a probe"), ("etransmission", "a probe")]);
-}
-
-fn assert_all_back(stack: &Stack, each: u64) {
-    for report in stack.finish(PATIENCE) {
-        assert_eq!(report.figure("received"), each, "{report:#?}");
-        assert!(!report.failed, "{report:#?}");
-    }
 }
 
 pub(crate) fn is_refused(wire: Wire) {
