@@ -11,7 +11,8 @@ use xk_share::{Arrival, Carrier, SendError};
 use xk_share_ring::{FRONT, Kin, LENT_MIN, Lending, Ring, SLICES_MAX, Terms, geometry, pair};
 use xk_shm::Link;
 
-const POOL_OCTETS: usize = 1 << 21;
+/// More than all that a test sends.
+const POOL_OCTETS: usize = 1 << 25;
 const LIMIT: Duration = Duration::from_secs(5);
 const HEAD: [u8; 12] = [13, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
 
