@@ -6,6 +6,7 @@ mod checks;
 mod common;
 mod compositions;
 mod connects;
+mod counted;
 mod cuts;
 mod deaths;
 mod exhaustion;
