@@ -264,6 +264,10 @@ impl Session for XkSession {
             question.peer = triple(&self.ends.to);
             return Answer::Answered;
         }
+        if form.family != AF_INET {
+            // A socket of AppleTalk is none of the ports of which some are reserved.
+            return Answer::Unknown;
+        }
         if ask.get::<PeerPort>().is_some()
             && let Some(port) = self.port(true)
         {
