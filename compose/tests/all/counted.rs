@@ -43,6 +43,30 @@ fn of(all: &BTreeMap<String, u64>, name: &str) -> u64 {
     all.get(name).copied().unwrap_or(0)
 }
 
+/// What is pushed on STREAMS' `ddp`, of any size, before it has an address and after, is delivered,
+/// refused to the one that pushes, or counted as dropped.
+#[test]
+fn what_streams_ddp_does_not_deliver_is_counted() {
+    for size in [586, 587, 1480, 8000] {
+        let source = format!(
+            r#"
+            host bob {{ sim link=lan; subsystem streams {{ ether sim; ddp ether net="10-19" node=12; }}
+                echo ddp local="socket140" {{ number ddp=241; }}; }}
+            host alice {{ sim link=lan; subsystem streams {{ ether sim; ddp ether net="10-19" node=11; }}
+                probe ddp to="socket140@node12@net10" count=5 interval="100ms" size={size} {{ number ddp=241; }}; }}
+            link lan delay="1ms"
+        "#
+        );
+        let all = counted(&source);
+        let lost = of(&all, "alice/probe/lost");
+        let dropped: u64 =
+            all.iter().filter(|(name, _)| name.contains("dropped")).map(|(_, count)| count).sum();
+        assert_eq!(of(&all, "alice/probe/sent"), 5, "{all:#?}");
+        assert_eq!(lost, dropped, "{size} octets: {all:#?}");
+        assert_eq!(lost == 0, size <= 586, "{size} octets: {all:#?}");
+    }
+}
+
 /// A hardware address that the graph gives is no other host's, on whichever side it is given.
 #[test]
 fn a_hardware_address_that_is_made_up_is_none_that_is_given() {

@@ -192,6 +192,10 @@ impl Datagrams for Aep {
         })
     }
 
+    fn told(&self, reason: &'static Reason) {
+        self.count(reason);
+    }
+
     fn has_room(&self, _: &Kernel) -> bool {
         self.mux.below.has_room()
     }

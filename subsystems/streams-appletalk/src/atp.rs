@@ -494,6 +494,10 @@ impl Datagrams for Atp {
         done
     }
 
+    fn told(&self, reason: &'static Reason) {
+        self.count(reason);
+    }
+
     fn has_room(&self, _: &Kernel) -> bool {
         self.mux.below.has_room()
     }

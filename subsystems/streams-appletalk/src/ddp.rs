@@ -581,6 +581,10 @@ impl Datagrams for Ddp {
         })
     }
 
+    fn told(&self, reason: &'static Reason) {
+        self.count(reason);
+    }
+
     fn has_room(&self, _: &Kernel) -> bool {
         self.mux.below.has_room()
     }

@@ -330,6 +330,10 @@ impl Datagrams for Ether {
         })
     }
 
+    fn told(&self, reason: &'static Reason) {
+        self.count(reason);
+    }
+
     fn has_room(&self, _: &Kernel) -> bool {
         self.mux.below.has_room()
     }

@@ -279,6 +279,10 @@ impl Datagrams for Udp {
         })
     }
 
+    fn told(&self, reason: &'static Reason) {
+        self.count(reason);
+    }
+
     fn has_room(&self, _: &Kernel) -> bool {
         self.mux.below.has_room()
     }

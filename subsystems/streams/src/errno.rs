@@ -1,6 +1,8 @@
 //! Error numbers of System V.
 
 use core::fmt;
+use xk_core::Reason;
+use xk_core::reason;
 
 /// An error of an operation of this subsystem, by its number in System V Release 4.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -105,3 +107,17 @@ impl fmt::Display for Errno {
 }
 
 impl core::error::Error for Errno {}
+
+impl From<Errno> for &'static Reason {
+    /// The reason under which a message is dropped for this error.
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::ENOSR | Errno::ENOBUFS | Errno::ENOMEM => &reason::NO_BUFFERS,
+            Errno::EMSGSIZE | Errno::ERANGE => &reason::TOO_BIG,
+            Errno::EAGAIN => &reason::QUEUE_FULL,
+            Errno::ENXIO | Errno::EIO | Errno::EBADF | Errno::ENOTCONN => &reason::CLOSED,
+            Errno::EINVAL | Errno::EDESTADDRREQ | Errno::EADDRNOTAVAIL => &reason::MALFORMED,
+            _ => &reason::NOT_SUPPORTED,
+        }
+    }
+}

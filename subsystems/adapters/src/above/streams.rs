@@ -15,7 +15,7 @@ use core::time::Duration;
 use xk_appletalk::atp::REPLY_OCTETS_MAX;
 use xk_bsd::sockaddr::AF_INET;
 use xk_core::object::ProtocolId;
-use xk_core::reason;
+use xk_core::reason::{self, Reason};
 use xk_core::{Kernel, ProtocolRef};
 use xk_streams::module::{ModuleInfo, Opening};
 use xk_streams::queue::WeakQ;
@@ -368,12 +368,13 @@ impl Datagrams for Provider {
         let data = data.ok_or_else(|| told(Fault::NoBuffers))?;
         let ends = Ends { options, ..Ends::new(from, to) };
         let sent = door.send(cx, &ends, Parcel::Blocks(data));
-        sent.map_err(|fault| {
-            if let Some(this) = self.half.this.get() {
-                this.head().drops().count(fault.reason());
-            }
-            told(fault)
-        })
+        sent.map_err(told)
+    }
+
+    fn told(&self, reason: &'static Reason) {
+        if let Some(this) = self.half.this.get() {
+            this.head().drops().count(reason);
+        }
     }
 
     fn given_back(&self, _: &Kernel, _: &Q, mut mp: Mblk) {

@@ -249,6 +249,8 @@ impl Datagrams for End {
         self.0.bound.borrow_mut().retain(|(other, ..)| other.upgrade().is_some_and(|o| o != *q));
     }
 
+    fn told(&self, _: &'static xk_core::Reason) {}
+
     fn send(
         &self,
         cx: &Kernel,

@@ -79,7 +79,7 @@ fn what_cannot_go_is_told_or_counted() {
     let lan = Lan::new(&[17, 18]);
     let a = &lan.hosts[0];
     let one = a.bound("ddp", &AtAddr::new(0, 0, 130).to_sockaddr());
-    // Too long: the user is told.
+    // Too long: the user is told, and it is counted.
     send(&a.cx, &one, &AtAddr::new(10, 18, 9).to_sockaddr(), &[9], &[0; 587]);
     let told = one.getp(&a.cx, xk_streams::head::Want::Any).unwrap();
     assert!(format!("{:?}", xk_streams::tpi::Primitive::of(&told)).contains("UderrorInd"));
@@ -94,7 +94,7 @@ fn what_cannot_go_is_told_or_counted() {
     // Before it had an address it heard what the other one asked routers for.
     let drops = drops.iter().filter(|(reason, _)| reason.name != "not mine");
     let dropped: Vec<_> = drops.map(|(reason, n)| (reason.name, *n)).collect();
-    assert_eq!(dropped, [("no route", 1), ("address not resolved", 1)]);
+    assert_eq!(dropped, [("too big", 1), ("no route", 1), ("address not resolved", 1)]);
     assert_eq!(lan.hosts[1].ddp.head().drops().of(&reason::NO_PORT), 1);
     assert_eq!(receive(&a.cx, &one), Err(Errno::EAGAIN));
 }

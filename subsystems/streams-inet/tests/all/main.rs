@@ -39,6 +39,8 @@ impl Datagrams for Ip {
         inet(ME, 0).into()
     }
 
+    fn told(&self, _: &'static xk_core::Reason) {}
+
     fn send(
         &self,
         cx: &Kernel,

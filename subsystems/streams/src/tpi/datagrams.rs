@@ -13,12 +13,13 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::Cell;
-use xk_core::Kernel;
+use xk_core::{Kernel, Reason, reason};
 
 /// Why a datagram is not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
-    /// The user is told by T_UDERROR_IND, with this number.
+    /// It is dropped, and counted by [`Datagrams::told`]; the user is told by T_UDERROR_IND, with
+    /// this number.
     Told(Errno),
     /// It is dropped, and counted by the provider.
     Dropped,
@@ -54,6 +55,10 @@ pub trait Datagrams {
         parts: (&[u8], &[u8]),
         data: Option<Mblk>,
     ) -> Result<(), SendError>;
+
+    /// Counts a datagram that is dropped and of which its user is told. T_UNITDATA_REQ has no
+    /// answer, and a user that sends no more hears of no error.
+    fn told(&self, reason: &'static Reason);
 
     /// Whether there is room below for one more; if not, the endpoint's write queue is enabled when
     /// there is ([`Q::qenable`]).
@@ -176,6 +181,7 @@ impl<D: Datagrams + 'static> Endpoint<D> {
         match mp.octets().first_chunk().map(|word| u32::from_le_bytes(*word)) {
             // Nothing acknowledges data, and the user is told of a bad address.
             Some(8) => {
+                self.provider.told(&reason::MALFORMED);
                 let told = uderror_ind(q.blocks(), &[], &[], TliError::TBADADDR.0);
                 self.reply(cx, q, told);
             }
@@ -192,6 +198,7 @@ impl<D: Datagrams + 'static> Endpoint<D> {
         match self.provider.send(cx, &q.read_side(), (dest, opt), data) {
             Ok(()) | Err(SendError::Dropped) => {}
             Err(SendError::Told(error)) => {
+                self.provider.told(error.into());
                 let told = uderror_ind(q.blocks(), dest, opt, error.0);
                 self.reply(cx, q, told);
             }
