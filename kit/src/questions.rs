@@ -27,6 +27,7 @@ use crate::net::template::Headers;
 use crate::rpc::auth::{IssueShorthand, TakeShorthand};
 use crate::rpc::call::{
     CallsAtOnce, CancelCall, GathersReplies, LargestPush, MyProcedure, NeedsPseudoHeader,
+    UsualTransaction,
 };
 use crate::rpc::onc::{CarriesCredentials, MyProgram};
 use crate::rpc::retransmit::{AskCopy, FreeCopy, LastCopy};
@@ -125,6 +126,7 @@ table![
     LargestPush,
     MyProcedure,
     NeedsPseudoHeader,
+    UsualTransaction,
     AskCopy,
     FreeCopy,
     LastCopy,

@@ -217,6 +217,16 @@ impl Attribute for Caller {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transaction(pub [u8; 12]);
 
+/// Asked of a layer of transactions: what goes beside a request that comes without a
+/// [`Transaction`], as its parameters say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UsualTransaction {
+    /// The octets of a [`Transaction`].
+    pub octets: [u8; 12],
+}
+
+question!(UsualTransaction { octets }, "usual-transaction", Fact);
+
 impl Attribute for Transaction {
     const KEY: u32 = xk_core::name_key("transaction");
     const CROSSES: Crossing = Crossing::BOTH;

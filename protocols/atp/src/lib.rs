@@ -58,7 +58,7 @@
 //!
 //! # Control
 //! Answers `max-packet` and `opt-packet` (those of a request: 578 at most), `cancel-call`,
-//! `list-sessions`, `list-maps`, `describe`; forwards the rest.
+//! `usual-transaction`, `list-sessions`, `list-maps`, `describe`; forwards the rest.
 //!
 //! # Example
 //! ```kdl
@@ -108,6 +108,7 @@ pub static ENTRY: Entry = Entry::calls("atp", include_str!("lib.rs"), build)
     .questions(&[
         own_question::<Transactions>("how many packets a reply may have"),
         question("cancel-call", "ends the waiting for a reply"),
+        question("usual-transaction", "what is asked for where a request says nothing itself"),
         question("max-packet", "the largest request: 578 octets at most"),
         question("opt-packet", "the largest request: 578 octets at most"),
     ])

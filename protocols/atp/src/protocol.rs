@@ -6,11 +6,9 @@ use crate::wire;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use core::num::NonZeroU8;
 use core::time::Duration;
 use xk_appletalk::atp::{
-    Bounds, Header, Kind, Limits, RESPONSES_MAX, ReleaseTimer, Requester, Responder, Want,
-    bitmap_of,
+    Bounds, Header, Kind, Limits, Options, RESPONSES_MAX, Requester, Responder, Want, bitmap_of,
 };
 use xk_core::control::Tables;
 use xk_core::graph::{Build, BuildError};
@@ -22,6 +20,7 @@ use xk_core::{
     Reason, Secret, SessionRef, Upper, question, reason,
 };
 use xk_kit::net::appletalk::now;
+use xk_kit::rpc::call::UsualTransaction;
 use xk_kit::rpc::call_layer::less;
 use xk_kit::rpc::server::OfferingServers;
 
@@ -63,13 +62,8 @@ xk_core::settings! {
 impl Settings {
     /// What a call asks for that says nothing itself.
     pub(crate) fn want(&self) -> Want {
-        Want {
-            once: self.xo.then(|| ReleaseTimer::at_least(self.release)),
-            user: [0; 4],
-            bitmap: bitmap_of(self.responses),
-            tries: NonZeroU8::new(self.tries),
-            interval: self.interval,
-        }
+        let usual = Want::usual(self.xo, self.tries, self.interval, self.release);
+        Want { bitmap: bitmap_of(self.responses), ..usual }
     }
 }
 
@@ -324,6 +318,10 @@ impl Protocol for Atp {
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(question) = ask.get::<Transactions>() {
             question.responses_max = RESPONSES_MAX as u32;
+            return Answer::Answered;
+        }
+        if let Some(usual) = ask.get::<UsualTransaction>() {
+            usual.octets = Options::request(&self.shared.settings.want(), 0).emit();
             return Answer::Answered;
         }
         less_request(less(self.lower.control(cx, ask), ask, wire::HEADER_OCTETS), ask)

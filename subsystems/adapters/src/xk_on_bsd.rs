@@ -29,12 +29,12 @@
 //! Where ports tell apart, each is a socket below, which the sessions and the offer with that port
 //! have in common. On `udp` it may send to all, and the longest datagram, unless `sb_max` of the
 //! subsystem is less. On `atp` `call` is a request there with the options of a transaction: the
-//! attribute `transaction` if the request bears it, or else the default of ATP. A reply is found by
-//! the number that goes with it. A request that arrives is executed by an event of the kernel, on a
-//! shepherd, so that it may wait: 64 wait for that at most, and the next is dropped as `queue
-//! full`. A request that is dropped or refused above is told to the protocol below, which offers it
-//! again when it comes again. A call ends when the protocol below says so, or half a second for
-//! each try after it must have said so.
+//! attribute `transaction` if the request bears it, or else what ATP there is set to. A reply is
+//! found by the number that goes with it. A request that arrives is executed by an event of the
+//! kernel, on a shepherd, so that it may wait: 64 wait for that at most, and the next is dropped
+//! as `queue full`. A request that is dropped or refused above is told to the protocol below,
+//! which offers it again when it comes again. A call ends when the protocol below says so, or
+//! half a second for each try after it must have said so.
 //!
 //! Messages go down without a copy: each slice becomes an mbuf that refers to it. Upwards clusters
 //! and what the x-kernel has lent go without one; small mbufs are copied, for the x-kernel's

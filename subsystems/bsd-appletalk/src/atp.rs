@@ -10,7 +10,7 @@
 //! # Above
 //! Sockets of type `SOCK_DGRAM`. A datagram is a request or a reply; which, and how it is to be
 //! done, says an mbuf of type `MT_CONTROL` beside it ([`xk_appletalk::atp::Options`]). One without
-//! is a request with the defaults: at least once, up to eight responses, five tries, two seconds.
+//! is a request for up to eight responses, and otherwise as the parameters say.
 //!
 //! # Below
 //! DDP, or what stands in for it.
@@ -23,7 +23,8 @@
 //! timer. What the machines wait for is looked at every 200 ms (`pr_fasttimo`).
 //!
 //! # Control
-//! Answers `report` (counters), `max-packet` (578); forwards the rest.
+//! Answers `report` (counters), `max-packet` (578), `usual-transaction` (what the parameters say);
+//! forwards the rest.
 //!
 //! # Example
 //! ```kdl
@@ -40,6 +41,9 @@
 //! # Standard
 //! Inside AppleTalk, second edition, chapter 9.
 
+mod settings;
+
+use self::settings::Settings;
 use crate::{SIOCDATSOCKET, SIOCSATSOCKET, at_addr, ioctl, lower_of, nam_addr, now, sockaddr};
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
@@ -49,7 +53,7 @@ use xk_appletalk::addr::AtAddr;
 use xk_appletalk::atp::{
     Arrived, BeginError, Bounds, DATA_OCTETS_MAX, Due, HEADER_OCTETS, Header, Heard, Kind, Limits,
     OptionKind, Options, Packet, Payload, REPLY_OCTETS_MAX, ReplyError, Requester, Responder,
-    Verdict, Want,
+    Verdict,
 };
 use xk_appletalk::ddp::{SOCKETS_DYNAMIC, TYPE_ATP, is_socket};
 use xk_bsd::errno::{Errno, Result};
@@ -61,9 +65,10 @@ use xk_bsd::{
     SIOCGIFMTU, SIOCGIFSRCADDR, SS_ISCONNECTED, Sock, Socket, Switch, add_line,
 };
 use xk_core::control::question;
-use xk_core::graph::{Build, BuildError, Family, Guarantees, Realm, Service, int};
+use xk_core::graph::{Build, BuildError, Family, Guarantees, Realm, Service};
 use xk_core::reason::{self, Class};
-use xk_core::{Entry, Kernel, ProtocolRef, Reason};
+use xk_core::{Answer, Ask, Entry, Kernel, ProtocolRef, Reason};
+use xk_kit::rpc::call::UsualTransaction;
 
 /// Octets sent at once at most: eight packets, and the options.
 const SENDSPACE: usize = REPLY_OCTETS_MAX + 64;
@@ -86,14 +91,12 @@ pub static ENTRY: Entry = Entry::calls("atp", include_str!("atp.rs"), build)
     .service(Service::adding(Guarantees::TRANSACTIONS))
     .header_octets(HEADER_OCTETS)
     .numbers(&[("ddp", TYPE_ATP as u32)])
-    .parameters(&[
-        int("requests_max", 1..=16_384, 1024, "transactions of its own under way at most"),
-        int("remembered_max", 1..=65_536, 1024, "transactions of others that it remembers"),
-    ])
+    .parameters(Settings::PARAMETERS)
     .questions(&[
         question("max-packet", "the largest request: 578 octets"),
         question("opt-packet", "the largest request: 578 octets"),
         question("report", "counters"),
+        question("usual-transaction", "what is asked for where a request says nothing itself"),
     ])
     .reasons(&[&NO_TRANSACTION, &TOO_MANY]);
 
@@ -133,6 +136,8 @@ struct Atpcb {
 type Owner = (Weak<Socket>, u16, AtAddr);
 
 struct Atp {
+    /// Of a request that comes without.
+    usual: Options,
     bsd: Rc<Bsd>,
     lower: Rc<Protosw>,
     /// By our socket.
@@ -149,12 +154,14 @@ struct Atp {
 
 fn build(build: &mut Build<'_>) -> core::result::Result<ProtocolRef, BuildError> {
     let bsd = xk_bsd::of(build.cx)?;
-    let limits = Limits { transactions: build.int("requests_max")? };
-    let transactions: usize = build.int("remembered_max")?;
+    let settings = Settings::read(build)?;
+    let limits = Limits { transactions: settings.requests_max };
+    let transactions = settings.remembered_max;
     let per_host = transactions.div_ceil(4);
     let bounds = Bounds { transactions, per_host, ..Bounds::DEFAULT };
     let last = build.cx.random().next_u32() as u16;
     let atp = Atp {
+        usual: settings.options(),
         lower: lower_of(build, &bsd)?,
         bsd,
         pcbs: RefCell::default(),
@@ -331,7 +338,7 @@ impl Atp {
     ) -> Result {
         let options = match &control {
             Some(control) => Options::parse(control.mtod()).map_err(|_| Errno::EINVAL)?,
-            None => Options::request(&Want::DEFAULT, 0),
+            None => self.usual,
         };
         match options.kind {
             OptionKind::Request => {
@@ -437,6 +444,10 @@ impl ProtoFns for Atp {
         if let Err(reason) = self.atp_input(cx, m, &arg) {
             pr.count_drop(reason);
         }
+    }
+
+    fn pr_control(&self, ask: &mut Ask<'_>) -> Answer {
+        ask.answer::<UsualTransaction>(|usual| usual.octets = self.usual.emit())
     }
 
     /// `atp_usrreq`.

@@ -198,6 +198,9 @@ impl Protocol for Line {
             let _ = ask.answer::<OptPacket>(|q| q.octets = octets);
             return Answer::Answered;
         }
+        if self.functions.pr_control(ask).is_answered() {
+            return Answer::Answered;
+        }
         self.lower.as_ref().map_or(Answer::Unknown, |lower| lower.control(cx, ask))
     }
 

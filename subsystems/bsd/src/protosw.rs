@@ -8,7 +8,7 @@ use crate::socket::Socket;
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
 use xk_core::object::{ProtocolId, ProtocolRef};
-use xk_core::{Kernel, Reason};
+use xk_core::{Answer, Ask, Kernel, Reason};
 
 /// The type of a socket (`SOCK_STREAM` ...), and of the protocol switch entry that serves it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -320,6 +320,12 @@ pub trait ProtoFns {
     ) -> Result {
         let _ = (cx, op, so, level, name, mp);
         Err(Errno::ENOPROTOOPT)
+    }
+
+    /// A question to the line, of those that are the protocol's own.
+    fn pr_control(&self, ask: &mut Ask<'_>) -> Answer {
+        let _ = ask;
+        Answer::Unknown
     }
 
     /// A request of a user (`pr_usrreq`). Only `Control` may come without a socket.

@@ -17,15 +17,16 @@
 //! A stream is bound to a socket, which is claimed of `ddp` (T_OPTMGMT_REQ), so that no user of
 //! `ddp` has it; what stands for `ddp` and gives no sockets leaves them to ATP. T_UNITDATA_REQ with
 //! options (twelve octets, `xk_appletalk::atp::Options`) begins a transaction or replies to one;
-//! T_UNITDATA_IND brings requests to be executed, replies, and failures. A reply of up to 8 x 578
-//! octets is one message: it is cut into responses here, and joined here, by duplicates of blocks
-//! and without a copy.
+//! without, it begins one as the parameters say. T_UNITDATA_IND brings requests to be executed,
+//! replies, and failures. A reply of up to 8 x 578 octets is one message: it is cut into responses
+//! here, and joined here, by duplicates of blocks and without a copy.
 //!
 //! A request for a stream whose queue is full is dropped, as if it had been lost. Replies and
 //! failures always go up: there are no more of them than transactions under way, 1024 at most.
 //!
 //! # Control
-//! Answers `report` and `max-packet` (4624); forwards the rest.
+//! Answers `report`, `max-packet` (4624) and `usual-transaction` (what the parameters say);
+//! forwards the rest.
 //!
 //! # Example
 //! ```kdl
@@ -47,18 +48,20 @@ use alloc::rc::Rc;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
+use core::time::Duration;
 use xk_appletalk::addr::{AtAddr, SOCKADDR_LEN};
 use xk_appletalk::atp::{
     Arrived, BeginError, Bounds, Due, HEADER_OCTETS, Header, Heard, Kind as Packets, Limits,
     OPTIONS_OCTETS, OptionKind, Options, Packet, Payload, REPLY_OCTETS_MAX, ReplyError, Requester,
-    Responder, Verdict,
+    Responder, Verdict, Want,
 };
 use xk_appletalk::ddp::{SOCKETS_DYNAMIC, is_socket};
-use xk_core::control::Report;
+use xk_core::control::{Report, question};
 use xk_core::graph::{Build, BuildError, Family, Guarantees, Realm, Service};
 use xk_core::reason::{self, Reason};
 use xk_core::{Answer, Ask, Entry, Kernel, ProtocolRef};
 use xk_kit::control::MaxPacket;
+use xk_kit::rpc::call::UsualTransaction;
 use xk_streams::tpi::{
     Datagrams, Driver, Endpoint, Info, Multiplexor, Mux, Primitive, Refusal, SendError, TliError,
     unitdata_ind,
@@ -76,7 +79,33 @@ pub static ENTRY: Entry = Entry::layer("atp", include_str!("atp.rs"), build)
     .service(Service::adding(Guarantees::TRANSACTIONS))
     .header_octets(HEADER_OCTETS)
     .numbers(&[("ddp", 3)])
+    .parameters(Settings::PARAMETERS)
+    .questions(&[question(
+        "usual-transaction",
+        "what is asked for where a request says nothing itself",
+    )])
     .reasons(&[&UNASKED]);
+
+xk_core::settings! {
+    /// What is asked for where a request says nothing itself.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Settings {
+        xo: bool = flag(true, "whether requests are executed exactly once, and not at least once"),
+        tries: u8 = int(0..=255, 5, "how often a request is sent; 0: until its user takes it back"),
+        interval: Duration = duration(Duration::from_secs(2),
+            "the time between two sendings, in steps of 100 ms"),
+        release: Duration = duration(Duration::from_secs(30),
+            "how long the responder remembers a request that is executed exactly once, rounded up \
+             to 30 s, 1, 2, 4 or 8 min"),
+    }
+}
+
+impl Settings {
+    fn options(self) -> Options {
+        let Self { xo, tries, interval, release, .. } = self;
+        Options::request(&Want::usual(xo, tries, interval, release), 0)
+    }
+}
 
 /// Transactions of this host under way at most.
 const TRANSACTIONS_MAX: usize = 1024;
@@ -112,6 +141,8 @@ struct Owner {
 }
 
 struct Atp {
+    /// Of a request that comes without.
+    usual: Options,
     mux: Mux<User>,
     requester: RefCell<Requester<AtAddr, Data, Owner>>,
     responder: RefCell<Responder<AtAddr, Data>>,
@@ -123,12 +154,13 @@ struct Atp {
 }
 
 fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    xk_streams::line(build, new(build.cx))
+    xk_streams::line(build, new(build.cx, Settings::read(build)?))
 }
 
-fn new(cx: &Kernel) -> Rc<Driver<Atp>> {
+fn new(cx: &Kernel, settings: Settings) -> Rc<Driver<Atp>> {
     let last = cx.random().next_u32() as u16;
     Driver::new(Atp {
+        usual: settings.options(),
         mux: Mux::default(),
         requester: RefCell::new(Requester::new(Limits { transactions: TRANSACTIONS_MAX }, last)),
         responder: RefCell::new(Responder::new(Bounds::DEFAULT)),
@@ -144,7 +176,7 @@ fn new(cx: &Kernel) -> Rc<Driver<Atp>> {
 /// # Errors
 /// [`BuildError`] in a kernel without the subsystem.
 pub fn add(cx: &Kernel, name: &str, ddp: ProtocolRef) -> Result<ProtocolRef, BuildError> {
-    xk_streams::add_line(cx, (ENTRY.kind, name), &[ddp], new(cx))
+    xk_streams::add_line(cx, (ENTRY.kind, name), &[ddp], new(cx, Settings::default()))
 }
 
 type Sent = Result<(), &'static Reason>;
@@ -362,7 +394,12 @@ impl Multiplexor for Atp {
                 report.finished = true;
                 Answer::Answered
             }
-            None => ask.answer::<MaxPacket>(|max| max.octets = REPLY_OCTETS_MAX as u32),
+            None => match ask.answer::<MaxPacket>(|max| max.octets = REPLY_OCTETS_MAX as u32) {
+                Answer::Answered => Answer::Answered,
+                Answer::Unknown => {
+                    ask.answer::<UsualTransaction>(|usual| usual.octets = self.usual.emit())
+                }
+            },
         };
         answer.is_answered().then_some(answer)
     }
@@ -474,7 +511,10 @@ impl Datagrams for Atp {
     ) -> Result<(), SendError> {
         let bad = SendError::Told(Errno::EINVAL);
         let to = AtAddr::from_sockaddr(to).ok_or(bad)?;
-        let options = Options::parse(opt).map_err(|_| bad)?;
+        let options = match opt {
+            [] => self.usual,
+            opt => Options::parse(opt).map_err(|_| bad)?,
+        };
         let socket = self.mux.users.with(q, |user| user.socket).flatten().ok_or(bad)?;
         let empty = || q.blocks().copy(Kind::Data, 0, &[]);
         let data = data.or_else(empty).ok_or(SendError::Told(Errno::ENOSR))?;

@@ -47,6 +47,18 @@ impl Want {
         tries: NonZeroU8::new(5),
         interval: Duration::from_secs(2),
     };
+
+    /// What the parameters of a host's graph ask for where a request says nothing itself: `tries`
+    /// is 0 for without end, and `release` counts for one that is executed exactly once.
+    #[must_use]
+    pub fn usual(xo: bool, tries: u8, interval: Duration, release: Duration) -> Self {
+        Self {
+            once: xo.then(|| ReleaseTimer::at_least(release)),
+            tries: NonZeroU8::new(tries),
+            interval,
+            ..Self::DEFAULT
+        }
+    }
 }
 
 /// The bounds of a requester.

@@ -112,9 +112,9 @@ fn modules_are_pushed_and_popped_in_a_running_host() {
     let pushed = ask(&world, "ddp", "count", false);
     assert_eq!(pushed, (vec!["count (0 down, 0 up) ddp".into()], none()));
     world.run_until_finished(Time::ZERO + Duration::from_secs(60));
-    // Twenty requests and their replies, at least once; before them the wish for a socket of DDP.
+    // Twenty requests, their replies and releases; before them the wish for a socket of DDP.
     let counted = ask(&world, "ddp", "", false);
-    assert_eq!(counted, (vec!["count (21 down, 21 up) ddp".into()], none()));
+    assert_eq!(counted, (vec!["count (41 down, 21 up) ddp".into()], none()));
     assert_eq!(ask(&world, "ddp", "", true), (vec!["ddp".into()], none()));
     assert_eq!(ask(&world, "ddp", "", true).1, "no module is on a stream there");
     let pushed = [(); 10].map(|()| ask(&world, "ddp", "count", false).1);

@@ -70,6 +70,27 @@ fn atp_nine_at_least_once() {
     sweep(plan::atp_nine_at_least_once, SEEDS_PAIRS);
 }
 
+/// Exactly once is what every ATP is set to, also where the protocol above knows of no
+/// transactions.
+#[test]
+fn atp_nine_as_the_graph_says() {
+    sweep(plan::atp_nine_as_the_graph_says, SEEDS_PAIRS);
+}
+
+/// What the graph asks for at least once is executed twice: whichever ATP it is, `xo` holds.
+#[test]
+fn a_graph_that_asks_for_at_least_once_gets_it() {
+    for of in 0..9 {
+        let stacks = (of..SEEDS_PAIRS).step_by(9).map(|seed| {
+            let stack = plan::atp_nine_as_the_graph_says(seed);
+            let graph = stack.graph.replace("atp ddp", "atp ddp xo=#false");
+            (seed, Stack { graph, ..stack })
+        });
+        let mut found = stacks.filter_map(|(seed, stack)| simulate(&stack, seed).err());
+        assert!(found.any(|what| what.contains("was executed twice")), "configuration {of}");
+    }
+}
+
 /// Each pair of configurations more than a hundred times.
 mod nine_ten_thousand {
     #[test]

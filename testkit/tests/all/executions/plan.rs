@@ -295,6 +295,17 @@ pub(crate) fn atp_nine_at_least_once(seed: u64) -> Stack {
     }
 }
 
+/// What is asked for stands in the graph, and nothing above says it.
+pub(crate) fn atp_nine_as_the_graph_says(seed: u64) -> Stack {
+    let stack = atp_nine(seed);
+    Stack {
+        name: "atp_nine_as_the_graph_says",
+        graph: stack.graph.replace("atp ddp", "atp ddp tries=8 interval=\"1s\""),
+        want: None,
+        ..stack
+    }
+}
+
 /// Sessions of commands: at most once. Eight bits tell sessions apart, so that nothing holds for
 /// those of before a server's crash.
 pub(crate) fn asp() -> Stack {

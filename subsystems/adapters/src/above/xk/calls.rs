@@ -18,7 +18,7 @@ use xk_core::object::{CallCause, CallError, ProtocolId};
 use xk_core::reason::{self, Reason};
 use xk_core::shepherd::Semaphore;
 use xk_core::{Kernel, Message, ProtocolRef};
-use xk_kit::rpc::call::{CallOptions, Transaction};
+use xk_kit::rpc::call::{CallOptions, Transaction, UsualTransaction};
 
 /// Calls of one session that wait at most.
 const CALLS_MAX: usize = 256;
@@ -80,7 +80,7 @@ pub(super) fn call(
     let number = half.take_number().ok_or(xk_core::object::PushError::QueueFull)?;
     let options = match given {
         Some(given) => Options { kind: OptionKind::Request, number, ..given },
-        None => Options::request(&Want::DEFAULT, number),
+        None => half.usual(cx, number),
     };
     let outcome = RefCell::new(None);
     let pending = Rc::new(Pending { number, outcome, done: Semaphore::new(0) });
@@ -97,6 +97,15 @@ pub(super) fn call(
 }
 
 impl Half {
+    /// The options of a request that comes without: those that the protocol below is set to, as if
+    /// no adapter were between.
+    fn usual(&self, cx: &Kernel, number: u16) -> Options {
+        let usual = self.lower.ask(cx, UsualTransaction::default());
+        let given = usual.and_then(|usual| Options::parse(&usual.octets).ok());
+        let options = given.unwrap_or_else(|| Options::request(&Want::DEFAULT, number));
+        Options { number, ..options }
+    }
+
     /// A number that no call that waits has.
     fn take_number(&self) -> Option<u16> {
         let mut numbers = self.numbers.borrow_mut();
