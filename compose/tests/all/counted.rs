@@ -104,3 +104,33 @@ fn what_a_switch_does_not_pass_on_is_counted() {
     assert!(sent >= 3, "{all:#?}");
     assert_eq!(sent, delivered + of(&all, "lan/filtered"), "{all:#?}");
 }
+
+/// Callers of one peer, through layers that have no ports, and one that serves beside them.
+#[test]
+fn callers_of_one_peer_do_not_exclude_each_other() {
+    for layer in ["atp", "reqrep"] {
+        let host = |name: &str, own: u8, to: u8| {
+            format!(
+                r#"
+                host {name} {{ sim link=lan; ip sim {{ address "10.0.0.{own}/24"; }}
+                    {layer} ip {{ number ip=200; }}
+                    procedures {layer} procedure=1
+                    caller {layer} to="10.0.0.{to}" name=one
+                    caller {layer} to="10.0.0.{to}" name=two start="3s"
+                    caller {layer} to="10.0.0.{to}" name=three start="3s" interval="100ms"; }}
+            "#
+            )
+        };
+        let link = "link lan kind=pointtopoint delay=\"1ms\"";
+        let all = counted(&format!("{}{}{link}", host("alice", 1, 2), host("bob", 2, 1)));
+        for caller in ["one", "two", "three"] {
+            for host in ["alice", "bob"] {
+                let replies = of(&all, &format!("{host}/{caller}/replies"));
+                assert_eq!(replies, 5, "{layer}: {host}/{caller}: {all:#?}");
+            }
+        }
+        for host in ["alice", "bob"] {
+            assert_eq!(of(&all, &format!("{host}/procedures/echo")), 15, "{layer}: {all:#?}");
+        }
+    }
+}

@@ -22,6 +22,7 @@ use xk_core::{
 use xk_kit::net::appletalk::now;
 use xk_kit::rpc::call::UsualTransaction;
 use xk_kit::rpc::call_layer::less;
+use xk_kit::rpc::callers::{self, Key};
 use xk_kit::rpc::server::OfferingServers;
 
 /// What a reply may be; only a protocol of transactions knows, whose options go with each call
@@ -70,8 +71,8 @@ impl Settings {
 /// What protocol and sessions share.
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
-    /// By the session below.
-    pub(crate) sessions: SessionTable<u64>,
+    /// By the session below, and those of further protocols above by these.
+    pub(crate) sessions: SessionTable<Key>,
     /// Borrowed for one step of the machine at a time, and never while a layer below sends.
     pub(crate) requester: RefCell<Requester<Origin, Data, Rc<Call>>>,
     pub(crate) responder: RefCell<Responder<Origin, Data>>,
@@ -92,6 +93,11 @@ impl Shared {
     pub(crate) fn server_of(&self, lower: &SessionRef) -> Option<ProtocolRef> {
         let number = lower.head().tag().checked_sub(1)?;
         self.server.get(number).map(|(server, _)| server)
+    }
+
+    /// The protocol that serves at this local participant.
+    pub(crate) fn server_at(&self, local: &Participant) -> Option<ProtocolRef> {
+        self.server.get(self.offer_for(local)?).map(|(server, _)| server)
     }
 
     /// Whether this protocol serves at this local participant.
@@ -242,8 +248,10 @@ impl Protocol for Atp {
             lower.head().set_peer(self.shared.name(&participants, lower.id().0));
         }
         let upper = upper.receiver;
-        let association = Association::new(cx, &self.shared, upper, &lower, Some(local));
-        self.shared.sessions.open(cx, this, upper, lower.id().0, association)
+        let sessions = &self.shared.sessions;
+        let key = callers::key(sessions, &lower, upper);
+        let association = Association::new(cx, &self.shared, upper, (&lower, key), Some(local));
+        sessions.open(cx, this, upper, key, association)
     }
 
     fn open_enable(
@@ -309,7 +317,7 @@ impl Protocol for Atp {
         lower: &SessionRef,
         message: Message,
     ) -> Result<(), Refused> {
-        if let Some(session) = self.shared.sessions.get(&lower.id().0) {
+        if let Some(session) = self.shared.sessions.get(&callers::first(lower)) {
             return session.pop(cx, message);
         }
         self.demux_first(cx, this, lower, message)
@@ -354,8 +362,8 @@ impl Protocol for Atp {
 }
 
 impl Atp {
-    /// A packet from a peer of which nothing is known: only a request makes a session, and only for
-    /// a protocol that serves.
+    /// A packet that there is no first session for: a request makes one, for a protocol that
+    /// serves; what else comes may be for the calls of a further one.
     #[cold]
     fn demux_first(
         &self,
@@ -365,8 +373,14 @@ impl Atp {
         message: Message,
     ) -> Result<(), Refused> {
         let (octets, message) = this.header::<{ wire::HEADER_OCTETS }>(message)?;
-        match Header::parse(&octets).map(|header| header.kind) {
-            Ok(Kind::Request) => {}
+        match Header::parse(&octets) {
+            Ok(Header { kind: Kind::Request, .. }) => {}
+            Ok(header @ Header { kind: Kind::Response, .. }) => {
+                let (shared, mut data) = (&self.shared, message);
+                let _ = data.strip(wire::HEADER_OCTETS);
+                let heard = shared.hear(cx, (lower, shared.origin(lower)), &header, data);
+                return heard.map_err(|(data, why)| this.refuse(data, why));
+            }
             Ok(_) => return Err(this.refuse(message, &NO_TRANSACTION)),
             Err(_) => return Err(this.refuse(message, &reason::MALFORMED)),
         }
@@ -374,10 +388,11 @@ impl Atp {
             return Err(this.refuse(message, &NOT_A_SERVER));
         };
         let make = || {
-            let association = Association::new(cx, &self.shared, &upper, lower, None);
+            let ends = (lower, callers::first(lower));
+            let association = Association::new(cx, &self.shared, &upper, ends, None);
             (association, Participants::default())
         };
-        match self.shared.sessions.accept(cx, this, &upper, lower.id().0, make) {
+        match self.shared.sessions.accept(cx, this, &upper, callers::first(lower), make) {
             Ok(session) => session.pop(cx, message),
             Err(why) => Err(this.refuse(message, why)),
         }

@@ -14,12 +14,15 @@ use xk_appletalk::atp::{
 use xk_core::object::{CallCause, CallError, Closing, PushError, Refused};
 use xk_core::reason::{self, Class, Reason};
 use xk_core::shepherd::WaitError;
-use xk_core::{Answer, Ask, Kernel, Message, Participant, ProtocolRef, Session, SessionRef};
+use xk_core::{
+    Answer, Ask, Kernel, Message, Participant, Participants, ProtocolRef, Session, SessionRef,
+};
 use xk_kit::asks::HEADROOM;
 use xk_kit::control::max_packet;
 use xk_kit::net::appletalk::now;
 use xk_kit::rpc::call::{BUSY, CallOptions, CancelCall, Transaction};
 use xk_kit::rpc::call_layer::less;
+use xk_kit::rpc::callers::{self, Key};
 
 /// A response or a release that belongs to no transaction: it came late, or its number was guessed.
 pub static NO_TRANSACTION: Reason = Reason::new("no such transaction", Class::NotMine);
@@ -45,6 +48,7 @@ pub(crate) struct Association {
     shared: Rc<Shared>,
     lower: SessionRef,
     upper: ProtocolRef,
+    key: Key,
     origin: Origin,
     /// Our own end, of a session that was opened from above.
     local: Option<Participant>,
@@ -53,13 +57,13 @@ pub(crate) struct Association {
 }
 
 impl Association {
-    /// A conversation through the session `lower`, opened from above with this local end, or begun
-    /// by a request.
+    /// A conversation through the session `lower`, by this key, opened from above with this local
+    /// end, or begun by a request.
     pub(crate) fn new(
         cx: &Kernel,
         shared: &Rc<Shared>,
         upper: &ProtocolRef,
-        lower: &SessionRef,
+        (lower, key): (&SessionRef, Key),
         local: Option<Participant>,
     ) -> Self {
         let below = max_packet(cx, lower, u32::MAX) as usize;
@@ -67,6 +71,7 @@ impl Association {
             shared: Rc::clone(shared),
             lower: lower.clone(),
             upper: upper.clone(),
+            key,
             origin: shared.origin(lower),
             local,
             data_octets: below.saturating_sub(HEADER_OCTETS).clamp(1, DATA_OCTETS_MAX),
@@ -76,12 +81,7 @@ impl Association {
     /// Sends a packet of a machine's.
     #[inline]
     fn send(&self, cx: &Kernel, packet: Packet<Origin, Data>) -> Result<(), PushError> {
-        let mut message = match packet.data {
-            Some(Data(message)) => message,
-            None => empty(cx)?,
-        };
-        message.push_array(&packet.header.emit()).map_err(|_| PushError::NoBuffers)?;
-        self.lower.push(cx, message)
+        send(cx, &self.lower, packet)
     }
 
     /// Sends the responses of a reply. What the layer below does not take it has counted, and the
@@ -190,9 +190,18 @@ impl Association {
         request: Message,
     ) -> Result<(), Refused> {
         let shared = &self.shared;
-        let serves = |local| shared.serves(&self.upper, local);
-        if self.local.as_ref().is_some_and(|local| !serves(local)) {
-            return Err(this.refuse(cx, request, &NOT_A_SERVER));
+        if let Some(local) = &self.local
+            && !shared.serves(&self.upper, local)
+        {
+            // One that calls was first.
+            return match self.server(cx, this, local) {
+                Ok(server) if server != *this => match server.body::<Self>() {
+                    Some(own) => own.serve(cx, &server, header, request),
+                    None => Err(this.refuse(cx, request, &NOT_A_SERVER)),
+                },
+                Ok(_) => Err(this.refuse(cx, request, &NOT_A_SERVER)),
+                Err(why) => Err(this.refuse(cx, request, why)),
+            };
         }
         if request.len() > DATA_OCTETS_MAX {
             return Err(this.refuse(cx, request, &reason::MALFORMED));
@@ -222,6 +231,29 @@ impl Association {
             Verdict::Full => Err(this.refuse(cx, request, &TOO_MANY_REMEMBERED)),
             Verdict::Unreleased => Err(this.refuse(cx, request, &UNRELEASED)),
         }
+    }
+
+    /// The session of the protocol that serves at this end, over the session below that one that
+    /// calls has opened.
+    #[cold]
+    fn server(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        local: &Participant,
+    ) -> Result<SessionRef, &'static Reason> {
+        let (shared, lower) = (&self.shared, &self.lower);
+        let upper = shared.server_at(local).ok_or(&NOT_A_SERVER)?;
+        let key = callers::own(lower, &upper);
+        if let Some(session) = shared.sessions.get(&key) {
+            return Ok(session);
+        }
+        let protocol = this.protocol(cx).ok_or(&NOT_A_SERVER)?;
+        let make = || {
+            let association = Self::new(cx, shared, &upper, (lower, key), None);
+            (association, Participants::default())
+        };
+        shared.sessions.accept(cx, &protocol, &upper, key, make)
     }
 
     /// Has a request executed above, and sends the reply.
@@ -295,28 +327,9 @@ impl Association {
         header: &Header,
         data: Message,
     ) -> Result<(), Refused> {
-        let from = (self.origin, 0);
-        let heard = self.shared.requester.borrow_mut().response(now(cx), from, header, Data(data));
-        match heard {
-            Ok(Heard::Kept(again)) => {
-                if let Some(packet) = again {
-                    let _ = self.send(cx, packet);
-                }
-                Ok(())
-            }
-            Ok(Heard::Done { owner, wanted, arrived, release }) => {
-                owner.finish(cx, Outcome::Done { wanted, arrived, release });
-                Ok(())
-            }
-            Err((why, Data(data))) => {
-                let why = match why {
-                    Unheard::Unknown => &NO_TRANSACTION,
-                    Unheard::Repeated => &REPEATED_RESPONSE,
-                    Unheard::TooBig => &reason::MALFORMED,
-                };
-                Err(this.refuse(cx, data, why))
-            }
-        }
+        let ends = (&self.lower, self.origin);
+        let heard = self.shared.hear(cx, ends, header, data);
+        heard.map_err(|(data, why)| this.refuse(cx, data, why))
     }
 
     /// Ends calls of this session: those with this tag, or all. Whether there are any.
@@ -333,6 +346,47 @@ impl Association {
             is_any = true;
         }
     }
+}
+
+impl Shared {
+    /// Takes a response that has come through the session `lower`, for whichever call it is.
+    #[inline]
+    pub(crate) fn hear(
+        &self,
+        cx: &Kernel,
+        (lower, origin): (&SessionRef, Origin),
+        header: &Header,
+        data: Message,
+    ) -> Result<(), (Message, &'static Reason)> {
+        let from = (origin, 0);
+        let heard = self.requester.borrow_mut().response(now(cx), from, header, Data(data));
+        match heard {
+            Ok(Heard::Kept(again)) => {
+                if let Some(packet) = again {
+                    let _ = send(cx, lower, packet);
+                }
+                Ok(())
+            }
+            Ok(Heard::Done { owner, wanted, arrived, release }) => {
+                owner.finish(cx, Outcome::Done { wanted, arrived, release });
+                Ok(())
+            }
+            Err((Unheard::Unknown, Data(data))) => Err((data, &NO_TRANSACTION)),
+            Err((Unheard::Repeated, Data(data))) => Err((data, &REPEATED_RESPONSE)),
+            Err((Unheard::TooBig, Data(data))) => Err((data, &reason::MALFORMED)),
+        }
+    }
+}
+
+/// Sends a packet of a machine's.
+#[inline]
+fn send(cx: &Kernel, lower: &SessionRef, packet: Packet<Origin, Data>) -> Result<(), PushError> {
+    let mut message = match packet.data {
+        Some(Data(message)) => message,
+        None => empty(cx)?,
+    };
+    message.push_array(&packet.header.emit()).map_err(|_| PushError::NoBuffers)?;
+    lower.push(cx, message)
 }
 
 /// A message without octets.
@@ -428,8 +482,7 @@ impl Session for Association {
     }
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
-        let key = self.lower.id().0;
-        if self.shared.sessions.rests(&key, this) {
+        if self.shared.sessions.rests(&self.key, this) {
             // It waits for the peer's next request.
             return Closing::Idle;
         }

@@ -31,6 +31,8 @@ pub(crate) struct Call {
     state: Cell<State>,
     xid: Cell<u32>,
     session: Cell<SessionId>,
+    /// The session below, which replies come through.
+    lower: Cell<SessionId>,
     tag: Cell<u64>,
     reply: Cell<Option<Message>>,
     /// The stream that carried the request has broken.
@@ -44,6 +46,7 @@ impl Call {
             state: Cell::new(State::Free),
             xid: Cell::new(0),
             session: Cell::new(SessionId(0)),
+            lower: Cell::new(SessionId(0)),
             tag: Cell::new(0),
             reply: Cell::new(None),
             lost: Cell::new(false),
@@ -120,8 +123,14 @@ impl Calls {
         cx.random().next_u32() & !(places - 1) | next & (places - 1)
     }
 
-    /// Begins a call with a number of its own; `None` if there are as many as there may be.
-    pub(crate) fn begin(&self, cx: &Kernel, session: SessionId, tag: u64) -> Option<Rc<Call>> {
+    /// Begins a call of a session through one below, with a number of its own; `None` if there are
+    /// as many as there may be.
+    pub(crate) fn begin(
+        &self,
+        cx: &Kernel,
+        (session, lower): (SessionId, SessionId),
+        tag: u64,
+    ) -> Option<Rc<Call>> {
         if self.waiting.get() >= self.max {
             return None;
         }
@@ -140,6 +149,7 @@ impl Calls {
             call.state.set(State::Waiting);
             call.xid.set(xid);
             call.session.set(session);
+            call.lower.set(lower);
             call.tag.set(tag);
             self.waiting.set(self.waiting.get() + 1);
             return Some(Rc::clone(call));
@@ -171,11 +181,12 @@ impl Calls {
         drop(call.reply.take());
     }
 
-    /// Takes a reply; gives it back if no call of this session with this number waits for one.
+    /// Takes a reply; gives it back if no call through this session below with this number waits
+    /// for one.
     pub(crate) fn answer(
         &self,
         cx: &Kernel,
-        session: SessionId,
+        lower: SessionId,
         xid: u32,
         reply: Message,
     ) -> Result<(), Message> {
@@ -185,7 +196,7 @@ impl Calls {
             Some(Some(call))
                 if call.state.get() == State::Waiting
                     && call.xid.get() == xid
-                    && call.session.get() == session =>
+                    && call.lower.get() == lower =>
             {
                 call.reply.set(Some(reply));
                 call.finish(cx, State::Answered);
@@ -195,47 +206,40 @@ impl Calls {
         }
     }
 
-    /// Ends the calls of a session that `is` says true of; answers how many there were.
-    fn finish(
-        &self,
-        cx: &Kernel,
-        session: SessionId,
-        state: State,
-        is: impl Fn(&Call) -> bool,
-    ) -> usize {
+    /// Ends the calls that `is` says true of; answers how many there were.
+    fn finish(&self, cx: &Kernel, state: State, is: impl Fn(&Call) -> bool) -> usize {
         let places = self.places.borrow();
         let all = places.iter().flatten();
-        all.filter(|call| {
-            call.state.get() == State::Waiting && call.session.get() == session && is(call)
-        })
-        .map(|call| call.finish(cx, state))
-        .count()
+        all.filter(|call| call.state.get() == State::Waiting && is(call))
+            .map(|call| call.finish(cx, state))
+            .count()
     }
 
     /// Takes the call with this tag back; false if there is none.
     pub(crate) fn cancel(&self, cx: &Kernel, session: SessionId, tag: u64) -> bool {
-        tag != 0 && self.finish(cx, session, State::Cancelled, |call| call.tag.get() == tag) > 0
+        let is = |call: &Call| call.session.get() == session && call.tag.get() == tag;
+        tag != 0 && self.finish(cx, State::Cancelled, is) > 0
     }
 
     /// Ends all calls of a session that is closed.
     pub(crate) fn close(&self, cx: &Kernel, session: SessionId) {
         if self.waiting.get() > 0 {
-            self.finish(cx, session, State::Closed, |_| true);
+            self.finish(cx, State::Closed, |call| call.session.get() == session);
         }
     }
 
-    /// No protocol of the peer takes the call with this number, or any of a session if it is not
-    /// known which.
-    pub(crate) fn refuse(&self, cx: &Kernel, session: SessionId, xid: Option<u32>) {
-        self.finish(cx, session, State::Refused, |call| {
-            xid.is_none_or(|xid| call.xid.get() == xid)
-        });
+    /// No protocol of the peer takes the call with this number, or any through a session below if
+    /// it is not known which. False if there is none.
+    pub(crate) fn refuse(&self, cx: &Kernel, lower: SessionId, xid: Option<u32>) -> bool {
+        self.finish(cx, State::Refused, |call| {
+            call.lower.get() == lower && xid.is_none_or(|xid| call.xid.get() == xid)
+        }) > 0
     }
 
-    /// The stream below a session broke: calls that wait are sent again.
-    pub(crate) fn lose(&self, cx: &Kernel, session: SessionId) {
+    /// The stream below broke: calls through it that wait are sent again.
+    pub(crate) fn lose(&self, cx: &Kernel, lower: SessionId) {
         for call in self.places.borrow().iter().flatten() {
-            if call.session.get() == session
+            if call.lower.get() == lower
                 && call.state.get() == State::Waiting
                 && !call.lost.replace(true)
             {

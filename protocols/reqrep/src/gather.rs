@@ -34,6 +34,8 @@ const KEPT: Duration = Duration::from_secs(10);
 /// One request to many, and its replies.
 pub(crate) struct Gathering {
     session: SessionId,
+    /// The session below, which replies come through.
+    lower: SessionId,
     tag: u64,
     xid: u32,
     until: Time,
@@ -119,6 +121,7 @@ impl Gatherings {
         kept.save(&request).map_err(no_buffers)?;
         let gathering = Rc::new(Gathering {
             session: session.id(),
+            lower: lower.id(),
             tag: options.tag,
             xid,
             until: cx.now().after(left),
@@ -175,11 +178,12 @@ impl Gatherings {
     pub(crate) fn answer(
         &self,
         cx: &Kernel,
-        (session, xid): (SessionId, u32),
+        (lower, xid): (SessionId, u32),
         replies_max: usize,
         reply: Message,
     ) -> Result<(), (Message, &'static Reason)> {
-        let known = self.find(|one| one.is(session, xid) && one.end.get().is_none());
+        let known =
+            self.find(|one| one.lower == lower && one.xid == xid && one.end.get().is_none());
         // Without a sender's name it does not come from where many are.
         let (Some(gathering), Some(from)) = (known, reply.attribute::<Peer>()) else {
             return Err((reply, &NO_CALL));

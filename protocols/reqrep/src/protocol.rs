@@ -3,7 +3,7 @@
 use crate::calls::Calls;
 use crate::dupcache::DupCache;
 use crate::gather::Gatherings;
-use crate::session::{Association, NO_CALL, NOT_A_SERVER, may_add_octets};
+use crate::session::{Association, NOT_A_SERVER, may_add_octets, take_header};
 use crate::wire::{HEADER_OCTETS, Header, Kind};
 use alloc::rc::Rc;
 use core::cell::Cell;
@@ -19,6 +19,7 @@ use xk_kit::answers::Allowance;
 use xk_kit::control::{NetworkError, NetworkErrorKind};
 use xk_kit::net::stream::{CarriesRecords, StreamError, StreamEvent, StreamNotice, StreamSpace};
 use xk_kit::rpc::call_layer::less;
+use xk_kit::rpc::callers::{self, Key};
 use xk_kit::rpc::server::OfferingServers;
 
 xk_core::settings! {
@@ -60,8 +61,8 @@ impl Settings {
 /// What protocol and sessions share.
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
-    /// By the session below.
-    pub(crate) sessions: SessionTable<u64>,
+    /// By the session below, and those of further protocols above by these.
+    pub(crate) sessions: SessionTable<Key>,
     pub(crate) calls: Calls,
     pub(crate) gatherings: Gatherings,
     pub(crate) dupcache: Option<DupCache>,
@@ -130,8 +131,9 @@ impl Protocol for ReqRep {
             return Err(OpenError::NotSupported);
         }
         let (upper, below) = (upper.receiver, Some(&self.lower));
-        let association = Association::new(cx, &self.shared, upper, &lower, below);
-        let (sessions, key) = (&self.shared.sessions, lower.id().0);
+        let sessions = &self.shared.sessions;
+        let key = callers::key(sessions, &lower, upper);
+        let association = Association::new(cx, &self.shared, upper, (&lower, key), below);
         sessions.open(cx, this, upper, key, association)
     }
 
@@ -171,7 +173,7 @@ impl Protocol for ReqRep {
         lower: &SessionRef,
         message: Message,
     ) -> Result<(), Refused> {
-        if let Some(session) = self.shared.sessions.get(&lower.id().0) {
+        if let Some(session) = self.shared.sessions.get(&callers::first(lower)) {
             return session.pop(cx, message);
         }
         self.demux_first(cx, this, lower, message)
@@ -211,8 +213,8 @@ impl Protocol for ReqRep {
 }
 
 impl ReqRep {
-    /// A message from a peer of which nothing is known: only a call makes a session, and only for
-    /// a protocol that serves.
+    /// A message that there is no first session for: a call makes one, for a protocol that serves;
+    /// a reply may be for the calls of a further one.
     #[cold]
     fn demux_first(
         &self,
@@ -222,23 +224,32 @@ impl ReqRep {
         message: Message,
     ) -> Result<(), Refused> {
         let (octets, message) = this.header(message)?;
-        let parsed = match may_add_octets(cx, lower) {
+        let marks = may_add_octets(cx, lower);
+        let parsed = match marks {
             true => Header::parse_marked(&octets).map(|(header, _)| header),
             false => Header::parse(&octets),
         };
-        match parsed.map(|header| header.kind) {
-            Ok(Kind::Call) => {}
-            Ok(Kind::Reply) => return Err(this.refuse(message, &NO_CALL)),
+        match parsed {
+            Ok(Header { kind: Kind::Call, .. }) => {}
+            Ok(Header { kind: Kind::Reply, xid }) => {
+                let mut reply = message;
+                return match take_header(&mut reply, &octets, marks) {
+                    Ok(_) => self.shared.answer(cx, lower.id(), xid, reply),
+                    Err(why) => Err((reply, why)),
+                }
+                .map_err(|(reply, why)| this.refuse(reply, why));
+            }
             Err(_) => return Err(this.refuse(message, &reason::MALFORMED)),
         }
         let Some((upper, _)) = self.shared.server.get(0) else {
             return Err(this.refuse(message, &NOT_A_SERVER));
         };
         let make = || {
-            let association = Association::new(cx, &self.shared, &upper, lower, None);
+            let ends = (lower, callers::first(lower));
+            let association = Association::new(cx, &self.shared, &upper, ends, None);
             (association, Participants::default())
         };
-        match self.shared.sessions.accept(cx, this, &upper, lower.id().0, make) {
+        match self.shared.sessions.accept(cx, this, &upper, callers::first(lower), make) {
             Ok(session) => session.pop(cx, message),
             Err(why) => Err(this.refuse(message, why)),
         }
@@ -255,16 +266,20 @@ impl ReqRep {
             error.kind,
             NetworkErrorKind::PortUnreachable | NetworkErrorKind::ProtocolUnreachable
         );
-        let session = self.shared.sessions.get(&lower.id().0);
-        let Some(session) = session.filter(|session| is_final && !session.head().is_passive())
-        else {
+        if !is_final {
             return Answer::Unknown;
-        };
-        let xid = error.start.first_chunk().map(|octets| u32::from_be_bytes(*octets));
-        if let Some(association) = session.body::<Association>() {
-            association.unreachable(cx, &session, xid);
         }
-        Answer::Answered
+        let xid = error.start.first_chunk().map(|octets| u32::from_be_bytes(*octets));
+        let session = self.shared.sessions.get(&callers::first(lower));
+        let session = session.filter(|session| !session.head().is_passive());
+        if let Some(association) = session.as_ref().and_then(SessionRef::body::<Association>) {
+            association.unreachable(cx, xid);
+            return Answer::Answered;
+        }
+        match self.shared.calls.refuse(cx, lower.id(), xid) {
+            true => Answer::Answered,
+            false => Answer::Unknown,
+        }
     }
 
     /// Something has happened to the stream below a session.
@@ -273,19 +288,19 @@ impl ReqRep {
             notice.event,
             StreamEvent::Failed(_) | StreamEvent::Closed | StreamEvent::EndOfStream
         );
-        let Some(session) = self.shared.sessions.get(&notice.session.id().0) else {
-            return;
-        };
         if !is_gone {
             return;
         }
-        if session.head().is_passive() {
-            self.shared.sessions.unbind(&notice.session.id().0);
+        let (lower, first) = (notice.session.id(), callers::first(&notice.session));
+        let session = self.shared.sessions.get(&first);
+        if let Some(session) = session.filter(|session| session.head().is_passive()) {
+            self.shared.sessions.unbind(&first);
             session.abort(cx);
-        } else if notice.event == StreamEvent::Failed(StreamError::Refused) {
-            self.shared.calls.refuse(cx, session.id(), None);
+        }
+        if notice.event == StreamEvent::Failed(StreamError::Refused) {
+            self.shared.calls.refuse(cx, lower, None);
         } else {
-            self.shared.calls.lose(cx, session.id());
+            self.shared.calls.lose(cx, lower);
         }
     }
 }

@@ -9,15 +9,18 @@ use alloc::rc::Rc;
 use alloc::string::String;
 use core::cell::Cell;
 use core::time::Duration;
-use xk_core::object::{CallCause, CallError, Closing, PushError, Refused};
+use xk_core::object::{CallCause, CallError, Closing, PushError, Refused, SessionId};
 use xk_core::reason::{self, Class, Reason};
 use xk_core::shepherd::WaitError;
-use xk_core::{Answer, Ask, HostAddr, Kernel, Message, ProtocolRef, Session, SessionRef};
+use xk_core::{
+    Answer, Ask, HostAddr, Kernel, Message, Participants, ProtocolRef, Session, SessionRef,
+};
 use xk_kit::answers::{self, UNPROVED, is_proved};
 use xk_kit::control::{IsGroup, MinPacket, OptPacket, PeerHost, PeerPort};
 use xk_kit::net::stream::CarriesRecords;
 use xk_kit::rpc::call::{BUSY, CallOptions, CancelCall, Gather, GathersReplies};
 use xk_kit::rpc::call_layer::less;
+use xk_kit::rpc::callers::{self, Key};
 use xk_kit::rpc::retransmit::SavedMessage;
 
 /// A reply to no call that waits: it came twice, or late, or its number was guessed.
@@ -34,6 +37,7 @@ pub(crate) struct Association {
     shared: Rc<Shared>,
     lower: SessionRef,
     upper: ProtocolRef,
+    key: Key,
     /// Names the peer for the cache of replies, beyond the life of the session below where it has a
     /// host.
     source: Source,
@@ -54,6 +58,47 @@ pub(crate) struct Association {
     told: Cell<bool>,
 }
 
+impl Shared {
+    /// Takes a reply that has come through the session `lower`, for whichever call it is.
+    #[inline]
+    pub(crate) fn answer(
+        &self,
+        cx: &Kernel,
+        lower: SessionId,
+        xid: u32,
+        reply: Message,
+    ) -> Result<(), (Message, &'static Reason)> {
+        match self.calls.answer(cx, lower, xid, reply) {
+            Ok(()) => Ok(()),
+            Err(reply) if self.gatherings.len() > 0 => {
+                self.gatherings.answer(cx, (lower, xid), self.settings.replies_max, reply)
+            }
+            Err(reply) => Err((reply, &NO_CALL)),
+        }
+    }
+}
+
+/// Takes the header off a message, and what is behind its end.
+#[inline]
+pub(crate) fn take_header(
+    message: &mut Message,
+    octets: &[u8; HEADER_OCTETS],
+    marks: bool,
+) -> Result<Header, &'static Reason> {
+    let there = message.len() - HEADER_OCTETS;
+    let parsed = match marks {
+        true => Header::parse_marked(octets),
+        false => Header::parse(octets).map(|header| (header, there)),
+    };
+    let (header, own) = parsed.map_err(|_| &reason::MALFORMED)?;
+    if own > there {
+        return Err(&reason::TRUNCATED);
+    }
+    let _ = message.strip(HEADER_OCTETS);
+    message.truncate(own);
+    Ok(header)
+}
+
 /// Whether short messages may arrive through a session with octets added.
 pub(crate) fn may_add_octets(cx: &Kernel, lower: &SessionRef) -> bool {
     let min = lower.ask(cx, MinPacket::default());
@@ -63,9 +108,9 @@ pub(crate) fn may_add_octets(cx: &Kernel, lower: &SessionRef) -> bool {
 impl Association {
     /// The network says that no protocol takes what was sent: the request with this number, or all
     /// if that is not known.
-    pub(crate) fn unreachable(&self, cx: &Kernel, this: &SessionRef, xid: Option<u32>) {
+    pub(crate) fn unreachable(&self, cx: &Kernel, xid: Option<u32>) {
         self.told.set(true);
-        self.shared.calls.refuse(cx, this.id(), xid);
+        self.shared.calls.refuse(cx, self.lower.id(), xid);
     }
 
     /// The header in front of a message of so many octets.
@@ -84,7 +129,7 @@ impl Association {
         cx: &Kernel,
         shared: &Rc<Shared>,
         upper: &ProtocolRef,
-        lower: &SessionRef,
+        (lower, key): (&SessionRef, Key),
         below: Option<&ProtocolRef>,
     ) -> Self {
         let host = lower.ask(cx, PeerHost::default()).map(|q| q.host);
@@ -97,6 +142,7 @@ impl Association {
             shared: Rc::clone(shared),
             lower: lower.clone(),
             upper: upper.clone(),
+            key,
             source,
             unproved: (!is_proved(cx, lower)).then(|| answers::source(cx, lower)),
             whole_max: lower.ask(cx, OptPacket::default()).map_or(0, |opt| opt.octets as usize),
@@ -252,7 +298,14 @@ impl Association {
         }
         let serves = || shared.server.get(0).is_some_and(|(server, _)| server == self.upper);
         if !this.head().is_passive() && !serves() {
-            return Err(this.refuse(cx, request, &NOT_A_SERVER));
+            // One that calls was first.
+            return match self.server(cx, this) {
+                Ok(server) => match server.body::<Self>() {
+                    Some(own) => own.serve(cx, &server, xid, request),
+                    None => Err(this.refuse(cx, request, &NOT_A_SERVER)),
+                },
+                Err(why) => Err(this.refuse(cx, request, why)),
+            };
         }
         if shared.executing.get() >= shared.settings.requests_max {
             return Err(this.refuse(cx, request, &BUSY));
@@ -272,6 +325,24 @@ impl Association {
             };
         }
         self.execute(cx, this, xid, request, None)
+    }
+
+    /// The session of the protocol that serves, over the session below that one that calls has
+    /// opened.
+    #[cold]
+    fn server(&self, cx: &Kernel, this: &SessionRef) -> Result<SessionRef, &'static Reason> {
+        let (shared, lower) = (&self.shared, &self.lower);
+        let (upper, _) = shared.server.get(0).ok_or(&NOT_A_SERVER)?;
+        let key = callers::own(lower, &upper);
+        if let Some(session) = shared.sessions.get(&key) {
+            return match session.head().is_passive() {
+                true => Ok(session),
+                false => Err(&NOT_A_SERVER),
+            };
+        }
+        let protocol = this.protocol(cx).ok_or(&NOT_A_SERVER)?;
+        let make = || (Self::new(cx, shared, &upper, (lower, key), None), Participants::default());
+        shared.sessions.accept(cx, &protocol, &upper, key, make)
     }
 
     fn execute(
@@ -353,7 +424,7 @@ impl Session for Association {
         }
         let tag = options.map_or(0, |options| options.tag);
         let calls = &self.shared.calls;
-        let Some(call) = calls.begin(cx, this.id(), tag) else {
+        let Some(call) = calls.begin(cx, (this.id(), self.lower.id()), tag) else {
             this.discard(cx, request, &TOO_MANY_CALLS);
             return Err(PushError::QueueFull.into());
         };
@@ -376,31 +447,14 @@ impl Session for Association {
                 Err(error) => return Err(this.refuse(cx, message, error.into())),
             },
         };
-        let there = message.len() - HEADER_OCTETS;
-        let parsed = match self.marks {
-            true => Header::parse_marked(&octets),
-            false => Header::parse(&octets).map(|header| (header, there)),
+        let Header { xid, kind } = match take_header(&mut message, &octets, self.marks) {
+            Ok(header) => header,
+            Err(why) => return Err(this.refuse(cx, message, why)),
         };
-        let Ok((Header { xid, kind }, own)) = parsed else {
-            return Err(this.refuse(cx, message, &reason::MALFORMED));
-        };
-        if own > there {
-            return Err(this.refuse(cx, message, &reason::TRUNCATED));
-        }
-        let _ = message.strip(HEADER_OCTETS);
-        message.truncate(own);
         match kind {
             Kind::Reply => {
-                let shared = &self.shared;
-                match shared.calls.answer(cx, this.id(), xid, message) {
-                    Ok(()) => Ok(()),
-                    Err(reply) if self.is_to_many => {
-                        let (call, max) = ((this.id(), xid), shared.settings.replies_max);
-                        let answered = shared.gatherings.answer(cx, call, max, reply);
-                        answered.map_err(|(reply, why)| this.refuse(cx, reply, why))
-                    }
-                    Err(reply) => Err(this.refuse(cx, reply, &NO_CALL)),
-                }
+                let answered = self.shared.answer(cx, self.lower.id(), xid, message);
+                answered.map_err(|(reply, why)| this.refuse(cx, reply, why))
             }
             Kind::Call => self.serve(cx, this, xid, message),
         }
@@ -431,8 +485,7 @@ impl Session for Association {
     }
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
-        let key = self.lower.id().0;
-        if self.shared.sessions.rests(&key, this) {
+        if self.shared.sessions.rests(&self.key, this) {
             // It waits for the peer's next request.
             return Closing::Idle;
         }

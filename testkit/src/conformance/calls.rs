@@ -17,6 +17,7 @@
 //! | a session ends with what it stands on, or goes on over another | [`ends_with_its_lower`] |
 //! | a procedure may call | [`nests`] |
 //! | a question that is lost founds nothing | [`lost::founds_no_calls`] |
+//! | several protocols above call one peer | [`shares_its_peer`] |
 //! | calls at one time do not meet | [`keeps_calls_apart`] |
 //! | a call ends at its deadline | [`obeys_deadlines`] |
 //! | a call ends when it is taken back | [`obeys_cancels`] |
@@ -51,6 +52,7 @@
 
 pub mod blocking;
 mod laws;
+mod sharing;
 mod world;
 
 pub use laws::{
@@ -59,6 +61,7 @@ pub use laws::{
     nests, obeys_cancels, obeys_deadlines, pins_nothing, refuses, stops, survives_damage,
     takes_slices, tells_what_it_takes,
 };
+pub use sharing::shares_its_peer;
 pub use world::CallWorld;
 
 use super::{Findings, Side, Verdict, cut, lost};
@@ -184,6 +187,7 @@ pub const LAWS: &[Law] = &[
     ("a session ends with its lower one", ends_with_its_lower),
     ("a procedure may call", nests),
     ("a lost question founds nothing", lost::founds_no_calls),
+    ("several protocols call one peer", shares_its_peer),
     ("calls at one time do not meet", keeps_calls_apart),
     ("a call ends at its deadline", obeys_deadlines),
     ("a call ends when it is taken back", obeys_cancels),

@@ -26,7 +26,7 @@ const WARM: u32 = 200;
 const STEADY: u32 = 500;
 
 /// B serves, A has a session.
-fn conversation(fixture: &dyn CallFixture) -> (CallWorld<'_>, SessionRef) {
+pub(super) fn conversation(fixture: &dyn CallFixture) -> (CallWorld<'_>, SessionRef) {
     let world = CallWorld::new(fixture);
     world.serve(Side::B);
     let session = world.open(Side::A, PROCEDURE);
