@@ -300,10 +300,8 @@ impl Association {
         };
         let mut responder = self.shared.responder.borrow_mut();
         let sent = responder.reply(now(cx), ticket, (user, octets), Data(reply));
-        if let Err((ReplyError::TooBig | ReplyError::NoBuffers, _)) = &sent {
-            responder.refuse(ticket);
-        }
         drop(responder);
+        // Without a reply it is remembered as under way, and is executed no second time.
         match sent {
             Ok(packets) => self.send_all(cx, packets),
             Err((why, Data(reply))) => this.discard(

@@ -77,6 +77,8 @@ const RECVSPACE: usize = 8 * SENDSPACE;
 
 /// A response to no transaction, or one that is there already.
 pub static NO_TRANSACTION: Reason = Reason::new("no such transaction", Class::NotMine);
+/// A request that is being executed came again.
+pub static REPEATED_REQUEST: Reason = Reason::new("repeated request", Class::NotMine);
 /// As many transactions are remembered as may be.
 pub static TOO_MANY: Reason = Reason::new("too many transactions", Class::Exhausted);
 
@@ -98,7 +100,7 @@ pub static ENTRY: Entry = Entry::calls("atp", include_str!("atp.rs"), build)
         question("report", "counters"),
         question("usual-transaction", "what is asked for where a request says nothing itself"),
     ])
-    .reasons(&[&NO_TRANSACTION, &TOO_MANY]);
+    .reasons(&[&NO_TRANSACTION, &REPEATED_REQUEST, &TOO_MANY]);
 
 /// Data of the machines: a chain of mbufs.
 struct Chain(Mbuf);
@@ -274,7 +276,7 @@ impl Atp {
                 }
                 Ok(())
             }
-            Verdict::InProgress => Ok(()),
+            Verdict::InProgress => Err(&REPEATED_REQUEST),
             Verdict::Full | Verdict::Unreleased => Err(&TOO_MANY),
         }
     }

@@ -84,7 +84,7 @@ pub static ENTRY: Entry = Entry::layer("atp", include_str!("atp.rs"), build)
         "usual-transaction",
         "what is asked for where a request says nothing itself",
     )])
-    .reasons(&[&UNASKED]);
+    .reasons(&[&REPEATED_REQUEST, &UNASKED]);
 
 xk_core::settings! {
     /// What is asked for where a request says nothing itself.
@@ -280,7 +280,7 @@ impl Atp {
                 q.putnext(cx, up);
             }
             Verdict::Repeat(segments) => segments.for_each(|packet| self.output(cx, packet)),
-            Verdict::InProgress => {}
+            Verdict::InProgress => return Err(&REPEATED_REQUEST),
             Verdict::Full | Verdict::Unreleased => return Err(&reason::TABLE_FULL),
         }
         Ok(())
@@ -360,6 +360,8 @@ impl Atp {
     }
 }
 
+/// A request that is being executed came again.
+static REPEATED_REQUEST: Reason = Reason::new("repeated request", reason::Class::NotMine);
 /// A response that no transaction waits for.
 static UNASKED: Reason = Reason::new("response not asked for", reason::Class::Bad);
 

@@ -224,15 +224,21 @@ fn a_server_executes_once_and_sends_again_what_is_asked_for() {
 }
 
 #[test]
-fn what_is_refused_or_too_big_is_not_remembered() {
+fn what_is_refused_is_not_remembered_and_what_is_executed_is_though_its_reply_is_too_big() {
     let node = Node::new(xk_atp::Settings::default());
     node.top.on_serve(Some(Rc::new(|cx, _, _| {
         cx.pool().copy_from(0, &[0; 8 * 578 + 1]).map_err(|_| &xk_core::reason::NO_BUFFERS)
     })));
     node.serve();
-    let request = Header::request(Some(ReleaseTimer::HalfMinute), 0xff, 9, [0; 4]).emit();
-    assert!(node.arrives(2, &request).is_empty());
-    assert_eq!(node.drops(&xk_atp::REPLY_TOO_BIG), 1);
+    let once = Some(ReleaseTimer::HalfMinute);
+    let big = Header::request(once, 0xff, 8, [0; 4]).emit();
+    for again in 0..3 {
+        assert!(node.arrives(2, &big).is_empty());
+        assert_eq!(node.drops(&xk_atp::REPLY_TOO_BIG), 1);
+        assert_eq!(node.drops(&xk_atp::REPEATED_REQUEST), again);
+        assert_eq!(node.top.served(), 1);
+    }
+    let request = Header::request(once, 0xff, 9, [0; 4]).emit();
     node.top.on_serve(Some(Rc::new(|_, _, _| Err(&xk_kit::rpc::call::BUSY))));
     assert!(node.arrives(2, &request).is_empty());
     node.top.on_serve(None);

@@ -70,6 +70,12 @@ fn atp_nine_at_least_once() {
     sweep(plan::atp_nine_at_least_once, SEEDS_PAIRS);
 }
 
+/// What is executed is executed no second time because its reply cannot be sent.
+#[test]
+fn atp_nine_too_big() {
+    sweep(plan::atp_nine_too_big, SEEDS_PAIRS);
+}
+
 /// Exactly once is what every ATP is set to, also where the protocol above knows of no
 /// transactions.
 #[test]

@@ -295,6 +295,11 @@ pub(crate) fn atp_nine_at_least_once(seed: u64) -> Stack {
     }
 }
 
+/// Where some replies have more than eight packets: such a call fails.
+pub(crate) fn atp_nine_too_big(seed: u64) -> Stack {
+    Stack { name: "atp_nine_too_big", octets_max: [578 - MARK, 16 * 578], ..atp_nine(seed) }
+}
+
 /// What is asked for stands in the graph, and nothing above says it.
 pub(crate) fn atp_nine_as_the_graph_says(seed: u64) -> Stack {
     let stack = atp_nine(seed);

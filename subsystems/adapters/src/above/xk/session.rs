@@ -9,7 +9,7 @@ use crate::parcel::Parcel;
 use alloc::format;
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
-use xk_appletalk::atp::Options;
+use xk_appletalk::atp::{OptionKind, Options};
 use xk_bsd::sockaddr::{AF_APPLETALK, AF_INET};
 use xk_core::control::Describe;
 use xk_core::object::{CallCause, CallError, Closing, ProtocolId, PushError, Refused};
@@ -134,9 +134,13 @@ pub(super) fn tell(
     options: Option<&Octets>,
 ) {
     if body.half.is_calls() {
-        let number = options.and_then(|octets| Some(Options::parse(octets).ok()?.number));
+        let options = options.and_then(|octets| Options::parse(octets).ok());
+        // A reply that is not sent is no call of ours, whatever its number.
+        let is_it = |call: &Pending| {
+            options.is_none_or(|of| of.kind == OptionKind::Request && call.is(of.number))
+        };
         let mut calls = body.calls.borrow().clone();
-        calls.retain(|call| number.is_none_or(|number| call.is(number)));
+        calls.retain(|call| is_it(call));
         for call in calls {
             call.end(cx, CallCause::Push(fault.into()));
         }
