@@ -193,6 +193,8 @@ pub(crate) fn udp(data: &[u8]) {
             drop(data);
             Ok(())
         }
+
+        fn told(&self, _: &'static xk_core::Reason) {}
     }
 
     impl Streamtab for Ip {

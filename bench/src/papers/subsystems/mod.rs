@@ -63,8 +63,8 @@ impl Configuration {
             Subsystem::Xk => format!("eth cable\naarp eth\nddp aarp net=\"10-19\" node={node}\n"),
             _ => format!("ether cable\nddp ether net=\"10-19\" node={node}\n"),
         };
-        // The others' is at least once where a request says nothing.
-        let atp = if self.atp == Subsystem::Xk { "atp ddp xo=#false\n" } else { "atp ddp\n" };
+        // As the paper's: at least once.
+        let atp = "atp ddp xo=#false\n";
         if self.atp == self.ddp {
             return self.atp.block(&(ddp + atp));
         }

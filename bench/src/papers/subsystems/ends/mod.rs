@@ -315,10 +315,7 @@ impl Rig {
                 let ddp = format!("{link}\nddp {link} net=\"10-19\" node=17\nuser ddp\n");
                 (&["ddp"], upper.block(&ddp), "user")
             }
-            Between::Atp if upper == Subsystem::Xk => {
-                (&["atp"], "ddp\natp ddp xo=#false\nuser atp\n".to_owned(), "user")
-            }
-            Between::Atp => (&["atp"], upper.block("ddp\natp ddp\nuser atp\n"), "user"),
+            Between::Atp => (&["atp"], upper.block("ddp\natp ddp xo=#false\nuser atp\n"), "user"),
             Between::Edge if upper == lower => (&[], upper.block("ddp\nuser ddp\n"), "user"),
             Between::Edge => (&[], lower.block("ddp\n") + &upper.block("user ddp\n"), "user"),
         };

@@ -12,7 +12,7 @@ use xk_appletalk::aarp::{Function, Packet};
 use xk_appletalk::addr::AtAddr;
 use xk_appletalk::atp::{OptionKind, Options, Want};
 use xk_core::graph::{Build, BuildError, Family, Realm, Service};
-use xk_core::{Answer, Ask, Entry, Kernel, ProtocolRef};
+use xk_core::{Answer, Ask, Entry, Kernel, ProtocolRef, Reason};
 use xk_kit::control::{MaxPacket, MyEther};
 use xk_streams::tli::{self, Maxima};
 use xk_streams::tpi::{
@@ -342,4 +342,6 @@ impl Datagrams for End {
         self.0.take(cx, q, dest, &data);
         Ok(())
     }
+
+    fn told(&self, _: &'static Reason) {}
 }
