@@ -157,7 +157,7 @@ pub(crate) fn again(name: &str, argument: &str) -> Result<Command, Trouble> {
     Ok(command)
 }
 
-/// How long one of the works may take at most.
+/// Bounds the time of one work.
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn answer_of(command: &mut Command) -> Result<Vec<f64>, Trouble> {

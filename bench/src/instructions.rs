@@ -12,7 +12,7 @@ pub const VARIABLE: &str = "XK_BENCH_CASE";
 
 /// Operations of the shorter run.
 const OPERATIONS: u64 = 1000;
-/// How many seconds one run may take.
+/// Bounds one run, in seconds.
 const LIMIT_S: &str = "60";
 
 /// Instructions per unit of a case; `None` if valgrind is missing, fails or

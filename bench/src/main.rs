@@ -71,7 +71,7 @@ fn main() -> ExitCode {
     }))
 }
 
-/// What the program ends with: 1 if a case was lost, 2 if nothing could be done.
+/// Gives the exit status: 1 if a case was lost, 2 if nothing could be done.
 fn end(outcome: Result<bool, String>) -> ExitCode {
     match outcome {
         Ok(whole) => ExitCode::from(u8::from(!whole)),

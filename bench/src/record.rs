@@ -154,7 +154,7 @@ impl Record {
         self.note.as_ref().is_some_and(|note| note.starts_with("error: "))
     }
 
-    /// What was lost of it, and why.
+    /// Tells the loss and its reason.
     pub fn loss(&self) -> String {
         let Self { row, system, note, .. } = self;
         format!("{row}, {system}: {}", note.as_deref().unwrap_or_default())

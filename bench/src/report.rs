@@ -19,7 +19,7 @@ pub struct Options {
     pub effort: f64,
     /// Only rows whose name or system contains one of these; all if there are none.
     pub only: Vec<String>,
-    /// How long the rounds of one benchmark may take together: no round begins later.
+    /// Bounds the time of all rounds of one benchmark: no round begins later.
     pub limit: Duration,
 }
 
@@ -39,7 +39,7 @@ impl Options {
 
 /// Rounds that a case may fail, one after the other, before it is left alone.
 const FAILURES_MAX: usize = 2;
-/// How often a table is measured if a case of it is lost.
+/// Counts the attempts at a table of which a case is lost.
 const ATTEMPTS: usize = 2;
 /// A mean that many times its median, or that part of it, tells of something else than the median.
 const FAR: f64 = 3.0;

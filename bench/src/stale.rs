@@ -7,10 +7,10 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What stands before the commit, below the head of a table; before that of the whole page.
+/// Marks the commit below the head of a table, and the commit of the whole page.
 pub(crate) const MEASURED_AT: &str = "Measured at commit ";
 const OF_PAGE: &str = ", commit ";
-/// What a commit has behind it if files differed from it.
+/// Marks a commit from which files differed.
 pub(crate) const CHANGED: &str = " with changes";
 
 const EXECUTOR: &[&str] = &["core", "run"];
@@ -24,7 +24,7 @@ const FRAMEWORKS: &[&str] = &["subsystems", "protocols/ddp", "protocols/atp", "k
 /// Groups of sources.
 type Groups = &'static [&'static [&'static str]];
 
-/// What benchmarks measure whose names begin so; of several, the first.
+/// Sources of the benchmarks whose names begin so; of several, the first.
 const SOURCES: &[(&str, Groups)] = &[
     ("layer", &[&["core", "bench/src/micro/layer.rs"]]),
     ("message", &[&["core", "bench/src/micro/message.rs"]]),
@@ -71,7 +71,7 @@ const SOURCES: &[(&str, Groups)] = &[
     ("papers/subsystems-", &[EXECUTOR, FRAMEWORKS, &["bench/src/papers/subsystems"]]),
 ];
 
-/// What a benchmark measures: paths in the repository.
+/// Sources of a benchmark: paths in the repository.
 fn sources(name: &str) -> impl Iterator<Item = &'static str> {
     let found = SOURCES.iter().find(|(prefix, _)| name.starts_with(prefix));
     found.into_iter().flat_map(|(_, groups)| groups.iter().copied().flatten().copied())
@@ -82,7 +82,7 @@ fn sources(name: &str) -> impl Iterator<Item = &'static str> {
 struct Table<'a> {
     name: &'a str,
     rows: usize,
-    /// Of its own, or of the page.
+    /// The table's own commit, or the page's.
     commit: &'a str,
 }
 
@@ -114,7 +114,7 @@ fn tables(page: &str) -> Vec<Table<'_>> {
     list
 }
 
-/// What git says in a folder.
+/// Runs git in a folder and gives its output.
 fn git(folder: &Path, arguments: &[&str]) -> Option<String> {
     let mut command = Command::new("git");
     let output = command.current_dir(folder).args(arguments).stdin(Stdio::null()).output().ok()?;

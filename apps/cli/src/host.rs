@@ -170,7 +170,7 @@ pub(crate) fn lowers(host: &HostInstance<'_>) -> Lowers {
 mod tests {
     use super::*;
 
-    /// What a run of a host with these applications ends with; the host looks up names, too.
+    /// Runs a host with these applications and gives its last words; the host looks up names, too.
     fn ends(applications: &str) -> Vec<String> {
         let text = format!(
             "host lab {{\n\

@@ -235,7 +235,7 @@ pub(super) fn on_veth(graph: &str, device: &str) -> String {
     graph.replace(tap, &format!("packet device={device}")).replace("eth  tap", "eth  packet")
 }
 
-/// What the probe of a graph reports at its end.
+/// Reads the report that the probe of a graph makes at its end.
 fn asked(path: &Path) -> Result<Vec<f64>, String> {
     let mut running = run(path, Stdio::piped())?;
     let lines = child::lines_within(&running.lines(), 2 * PATIENCE);

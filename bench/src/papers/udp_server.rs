@@ -184,7 +184,7 @@ fn best<'a>(records: &'a [Record], row: &str, system: &str) -> Option<(&'a Recor
     placed.min_by(|(a, _), (b, _)| a.median.total_cmp(&b.median))
 }
 
-/// Of each row and system the best placement, with its name: the row to quote.
+/// Picks the best placement of each row and system, with its name: the row to quote.
 fn bests(records: &[Record]) -> Vec<Record> {
     let mut list: Vec<Record> = Vec::new();
     for record in records {
@@ -204,7 +204,7 @@ fn bests(records: &[Record]) -> Vec<Record> {
     list
 }
 
-/// What a row in one placement is called.
+/// Names a row in one placement.
 fn placed(row: &str, mode: Mode) -> String {
     format!("{row}, {}", mode.name())
 }

@@ -65,7 +65,7 @@ pub trait Anchor: Wire + Sized + 'static {
         None
     }
 
-    /// How long until it takes one more message, if it can tell: zero if there is room.
+    /// Time until it takes one more message, if it can tell: zero if there is room.
     fn room(&self, cx: &Kernel) -> Option<Duration> {
         let _ = cx;
         None

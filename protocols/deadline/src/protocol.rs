@@ -50,7 +50,7 @@ impl Tally {
     }
 }
 
-/// What a session keeps.
+/// State of a session.
 #[derive(Default)]
 pub struct Own {
     tally: Cell<Tally>,

@@ -354,7 +354,7 @@ fn other_users_are_sent_away_and_one_user_has_a_share() {
     }
 }
 
-/// What a program does, on a shepherd of its kernel.
+/// Work of a program, on a shepherd of its kernel.
 type Does<T> = fn(&Kernel) -> T;
 
 /// A program that waits for what it does: what it does runs on a shepherd of its kernel.

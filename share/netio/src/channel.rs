@@ -129,11 +129,11 @@ impl AsRef<Check> for Toward {
     }
 }
 
-/// How much the channels of one user have; nothing of those of no user.
+/// Counts what the channels of one user have; nothing of those of no user.
 #[derive(Default)]
 pub(crate) struct Had {
     pub(crate) channels: usize,
-    /// How many of them nothing has fetched.
+    /// Channels that nothing has fetched.
     pub(crate) waiting: usize,
     pub(crate) rights: usize,
 }

@@ -400,12 +400,12 @@ struct Port {
     mark: Cell<u32>,
     /// At the registry; empty once that has died.
     far: SessionSlot,
-    /// Of the program's own protocol.
+    /// Session of the program's own protocol.
     own: SessionSlot,
     /// Octets of the largest datagram that goes by that in one frame.
     octets_max: Cell<usize>,
     right: Cell<Option<u32>>,
-    /// Of a session with one peer: from when on the registry is asked for the right again.
+    /// Time from which on the registry is asked again for the right to datagrams of one peer.
     again_at: Cell<Time>,
 }
 

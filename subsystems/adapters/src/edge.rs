@@ -195,7 +195,7 @@ pub trait Door {
     /// [`Fault`]; the message is gone.
     fn send(&self, cx: &Kernel, ends: &Ends, parcel: Parcel) -> Result<(), Fault>;
 
-    /// How long until it takes one more message, where that is known: zero if there is room.
+    /// Time until it takes one more message, where that is known: zero if there is room.
     fn room(&self, cx: &Kernel) -> Duration {
         let _ = cx;
         Duration::ZERO

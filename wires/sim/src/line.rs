@@ -41,7 +41,7 @@ impl Waiting {
         Some(departure)
     }
 
-    /// How long until a frame gets a turn: zero if fewer than `max` wait.
+    /// Time until a frame gets a turn: zero if fewer than `max` wait.
     pub(crate) fn room_after(&self, now: Time, max: usize) -> Duration {
         let over = self.departures.len().checked_sub(max.saturating_add(1));
         // Turns are given in the order of departures.

@@ -113,7 +113,7 @@ impl Link {
         Some(departure + self.delay)
     }
 
-    /// How long until a host's port takes a frame.
+    /// Time until a host's port takes a frame.
     pub(crate) fn room_after(&self, now: Time, ends: &Ends) -> Duration {
         match self.rate_bit_s {
             Some(_) => ends.into.room_after(now, self.config.queue_frames_max),

@@ -338,7 +338,7 @@ impl Network {
         Ok(())
     }
 
-    /// How long until the port takes a frame; `None` of one that is not attached.
+    /// Time until the port takes a frame; `None` of one that is not attached.
     pub(crate) fn room_after(&self, now: Time, of: PortId) -> Option<core::time::Duration> {
         let state = self.state.borrow();
         let port = state.ports.get(of.0 as usize).filter(|p| p.interface.is_some())?;

@@ -18,14 +18,14 @@ use xk_core::graph::Catalog;
 use xk_core::random::Random;
 use xk_sim::{Ended, HostId, World};
 
-/// How many graphs a run draws, unless `XK_GRAPHS` says; and in the long form.
+/// Graphs that a run draws, unless `XK_GRAPHS` says; and in the long form.
 const GRAPHS: u64 = 200;
 const GRAPHS_LONG: u64 = 100_000;
-/// How long a conversation may last, in virtual time.
+/// Bounds a conversation, in virtual time.
 const TIME_MAX: Duration = Duration::from_secs(600);
-/// How many events a run may have: one without an end has more.
+/// Bounds the events of a run: one without an end has more.
 const EVENTS_MAX: u64 = 4_000_000;
-/// What the check may say of filters and domains that it says of nothing else.
+/// Mistakes that the check may find of filters and domains, and of nothing else.
 const REFUSALS: &[&str] = &[
     // Each would wait for the other.
     "a cycle of domains",
@@ -39,10 +39,10 @@ const REFUSALS: &[&str] = &[
 
 /// Counts of a client, by name; those of messages that came back, or were said to be too long.
 type Counts = BTreeMap<String, u64>;
-/// What a client has told, without times: whether it has finished, and its counts.
+/// Report of a client, without times: whether it has finished, and its counts.
 type Told = BTreeMap<String, (bool, Counts)>;
 
-/// What a run has come to.
+/// Outcome of a run.
 struct Run {
     told: Told,
     /// All drops that are counted anywhere.

@@ -13,7 +13,7 @@ fn work(lower: usize) -> String {
 /// The subsystems, the x-kernel as none.
 const ALL: [Option<&str>; 3] = [None, Some("bsd"), Some("streams")];
 
-/// What stands on top, on both hosts.
+/// Lines on top, on both hosts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Top {
     Udp,
@@ -26,7 +26,7 @@ enum Top {
     Aep,
 }
 
-/// What both hosts have in common.
+/// Lines that both hosts have.
 struct Plan {
     tops: Vec<Top>,
     is_apple: bool,

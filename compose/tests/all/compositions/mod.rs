@@ -39,7 +39,7 @@ const UNSEEN: &[(Guarantees, &str)] = &[
     (Guarantees::RESOLVER, "what a station announces is no traffic of a client"),
     (Guarantees::TRANSACTIONS, "short calls happen to pass layers that know of no transactions"),
 ];
-/// How long a conversation may last, in virtual time.
+/// Bounds a conversation, in virtual time.
 const TIME_MAX: Duration = Duration::from_secs(600);
 
 /// What a client says at the end.
@@ -125,7 +125,7 @@ fn graphs(count: u64) -> impl Iterator<Item = (u64, u64)> {
     graphs.map(move |at| (at, seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ at))
 }
 
-/// Those of the x-kernel alone.
+/// Lines of the x-kernel alone.
 fn drawn(catalog: &Catalog) -> impl Iterator<Item = (u64, Drawn)> {
     graphs(GRAPHS).map(|(at, seed)| {
         let drawn = Drawn::draw(catalog, &Random::new(seed));

@@ -295,7 +295,7 @@ impl Bench {
         Some(Self { cx, link, link_sessions, arp, upper, other, sent, notes, wire })
     }
 
-    /// How many sessions the link layer has.
+    /// Counts the sessions of the link layer.
     pub(crate) fn link_sessions(&self) -> usize {
         self.link_sessions.len()
     }

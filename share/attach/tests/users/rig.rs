@@ -21,7 +21,7 @@ static COUNTED: CountingAllocator = CountingAllocator;
 pub(crate) const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 pub(crate) const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 pub(crate) const ENTRIES: [&Entry; 2] = [&xk_udp::ENTRY, &xk_tcp::ENTRY];
-/// How many sessions and enables a transport holds.
+/// Counts the sessions and enables of a transport.
 pub(crate) const TABLE: usize = 64;
 pub(crate) const SHARE: usize = TABLE / USER_SHARE;
 /// The first of the ports that all programs are granted, up to 5999.

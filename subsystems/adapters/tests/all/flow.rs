@@ -13,10 +13,10 @@ const HIGH: usize = 65_536;
 /// A frame of the largest payload.
 const FRAME: usize = 1514;
 
-/// What a run of a probe shows.
+/// Report of a probe's run.
 struct Seen {
     results: Results,
-    /// Of the queue of the wire's driver in the sending host.
+    /// Report of the queue of the wire's driver in the sending host.
     wire: Figures,
     blocked: u64,
     back_enables: u64,

@@ -74,7 +74,7 @@ struct Queue {
     figures: Cell<Figures>,
 }
 
-/// What a queue has done so far.
+/// Counters of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Service procedures run.

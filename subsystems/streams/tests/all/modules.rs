@@ -156,7 +156,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..300)
 }
 
-/// What has been written and has come up, and what has arrived of it.
+/// Octets that were written, have come up, and have arrived.
 #[derive(Default)]
 struct Model {
     written: Vec<Vec<u8>>,

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::program::command;
 
-/// How many sessions each transport of the host holds.
+/// Bounds the sessions of each transport of the host.
 pub(super) const SESSIONS_MAX: usize = 512;
 /// A port of Linux's that takes connections.
 pub(super) const HELD_PORT: u16 = 20_000;
@@ -33,7 +33,7 @@ pub(super) const SILENT: u16 = xk_attach::PROGRAMS_OF_A_USER_MAX as u16;
 pub(super) const PROGRAMS: u64 = 100_000;
 pub(super) const FRAMES: u64 = 10_000_000;
 
-/// What hostile programs do, one after the other.
+/// Kinds of hostile programs, one after the other.
 const ALL: [&str; 8] = [
     "hoards",
     "hoards-streams",
@@ -52,7 +52,7 @@ const LONG_SECONDS: u64 = 3600;
 const SLOWER_MAX: u32 = 100;
 /// How many descriptors of one user a process of the host has at most: an eighth of all.
 const DESCRIPTORS_MAX: usize = 512;
-/// How many questions by UDP come between two connections.
+/// Questions by UDP between two connections.
 const CONNECT_EVERY: usize = 4;
 
 /// The processes of the host, and how many descriptors each had before.
@@ -121,7 +121,7 @@ fn waits(linux: &Space, is_over: &AtomicBool) -> Waits {
     linux.enter(ask).unwrap()
 }
 
-/// How long it takes to connect to the host's own server and have an answer.
+/// Times a connection to the host's own server, with its answer.
 fn connects() -> Option<Duration> {
     let begun = Instant::now();
     let mut stream = TcpStream::connect_timeout(&ours(7), LATE).ok()?;
@@ -190,7 +190,7 @@ impl Place {
     }
 }
 
-/// How many descriptors each process of the host has.
+/// Counts the descriptors of each process of the host.
 fn descriptors(host: &Running) -> BTreeMap<u32, usize> {
     let open = |process| fs::read_dir(format!("/proc/{process}/fd")).map_or(0, Iterator::count);
     memory(host).into_keys().map(|process| (process, open(process))).collect()
