@@ -8,7 +8,8 @@ use core::cell::Cell;
 use xk_core::map::MapStats;
 use xk_core::object::{OpenError, PushError, Refused};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participants, ProtocolRef, SessionRef, Upper, graph, reason,
+    Answer, Ask, HostAddr, Kernel, Message, Part, Participants, ProtocolRef, SessionRef, Upper,
+    graph, reason,
 };
 use xk_kit::Checksum;
 use xk_kit::control::{self, NetworkError};
@@ -346,8 +347,7 @@ impl Layer<HEADER_LEN> for Udp {
             question.octets = own.octets_max as u32;
         } else if let Some(question) = ask.get::<control::ServesPort>() {
             let host = own.all.layer.origins.of(cx, &own.lower).local;
-            let found = ports::receiver(&own.all.offers, question.port, host);
-            question.served = matches!(found, Some(Receiver::Protocol(_)));
+            question.served = serves(&own.all, question.port, host);
         } else {
             return own.answer(cx, ask);
         }
@@ -368,6 +368,11 @@ impl Layer<HEADER_LEN> for Udp {
 /// need not cover the hosts again, and on a UDP of another framework it could not.
 pub(crate) fn covers_hosts(ask: &mut Ask<'_>) -> bool {
     ask.get::<control::PseudoHeader>().is_some()
+}
+
+/// Whether a protocol has enabled this port at our host.
+pub(crate) fn serves(all: &Ports, port: u16, host: Option<HostAddr>) -> bool {
+    matches!(ports::receiver(&all.offers, port, host), Some(Receiver::Protocol(_)))
 }
 
 impl Udp {

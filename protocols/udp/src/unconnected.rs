@@ -1,7 +1,7 @@
 //! An unconnected session: receives from everybody on one port, sends to the peer that each message
 //! names, or else to the many hosts that it was opened to.
 
-use crate::protocol::{Connected, Ports, covers_hosts, key_of, open_below};
+use crate::protocol::{Connected, Ports, covers_hosts, key_of, open_below, serves};
 use crate::wire::{HEADER_LEN, PAYLOAD_LEN_MAX};
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -163,6 +163,10 @@ impl Session for Unconnected {
         }
         if covers_hosts(ask) {
             return Answer::Unknown;
+        }
+        if let Some(question) = ask.get::<control::ServesPort>() {
+            question.served = serves(&self.all, question.port, host);
+            return Answer::Answered;
         }
         // Those of a conversation with all hosts of the link, of which nothing need be asked.
         if ask.get::<Headers>().is_some() {

@@ -4,6 +4,10 @@
 //! peer, and takes what the program's channel does not carry. That is what comes in fragments or
 //! for many hosts, what is sent to hosts whose station is not known or in more than a frame holds,
 //! and what the network reports.
+//!
+//! A port that is enabled is open to everybody, too, on behalf of the layer: what comes for it from
+//! a new peer makes a session above its own. What is sent to other hosts of ours, or to many, makes
+//! one at the registry, where the port is enabled.
 
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -11,20 +15,23 @@ use alloc::vec::Vec;
 use core::cell::{Cell, OnceCell, RefCell};
 use core::time::Duration;
 use xk_core::control::{Describe, ListSessions};
-use xk_core::object::{Closing, Enable, OpenError, PushError, Refused, SessionSlot};
+use xk_core::object::{Closing, Enable, OpenError, PushError, Refused, SessionSlot, SessionTable};
 use xk_core::{
     Answer, Ask, HostAddr, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
-    Session, SessionRef, Time, Upper, reason,
+    Reason, Session, SessionRef, Time, Upper, reason,
 };
 use xk_kit::Cache;
-use xk_kit::control::{MyPort, NetworkError, OptPacket};
+use xk_kit::control::{MyPort, NetworkError, OptPacket, ServesPort};
 use xk_kit::net::attribute::Peer;
-use xk_kit::net::ports::{ANY_HOST, local_host, pop_ports};
+use xk_kit::net::ports::{ANY_HOST, local_host, offer, pop_offer, pop_ports};
 use xk_kit::net::receivers::Marks;
 
 use crate::library::{end_right_soon, follow, stand};
 use crate::membership::Membership;
+use crate::registry::RIGHTS_MAX;
 
+/// Sessions with one peer at most: of those that messages made an idle one makes room.
+const PEERS_MAX: usize = RIGHTS_MAX;
 /// To how many hosts the way is kept at one time.
 const WAYS_MAX: usize = 1024;
 /// How long the station that leads to a host is taken to be the one that the registry has told.
@@ -40,6 +47,14 @@ struct Way {
     leads: bool,
 }
 
+/// A port that was enabled, and that a session has here.
+struct Offered {
+    enable: Enable,
+    /// The registry's protocol has it, too: for other hosts of ours, and for many.
+    is_beyond: bool,
+    session: SessionRef,
+}
+
 /// What the protocol and its sessions share.
 pub(crate) struct Parts {
     /// What stands for the registry's protocol.
@@ -52,8 +67,10 @@ pub(crate) struct Parts {
     sessions: Marks,
     /// The marks of sessions that receive from everybody, by port.
     open: RefCell<BTreeMap<u16, u32>>,
-    /// Those of sessions with one peer, by port and peer.
-    connected: RefCell<BTreeMap<(u16, HostAddr, u16), u32>>,
+    /// Those with one peer, by port and peer.
+    connected: SessionTable<(u16, HostAddr, u16)>,
+    /// Ports that were enabled, and that sessions have here.
+    offers: RefCell<Vec<Offered>>,
     ways: Cache<HostAddr, Way>,
 }
 
@@ -74,7 +91,8 @@ impl Parts {
             library: RefCell::new(Some(library.clone())),
             sessions: Marks::default(),
             open: RefCell::default(),
-            connected: RefCell::default(),
+            connected: SessionTable::new(cx.secret(), PEERS_MAX),
+            offers: RefCell::default(),
             ways: Cache::new(cx.secret(), WAYS_MAX),
         })
     }
@@ -102,11 +120,28 @@ impl Parts {
 
     /// The sessions with one peer at a port.
     fn connected_at(&self, port: u16) -> Vec<SessionRef> {
-        let connected = self.connected.borrow();
-        let of_port = connected
-            .range((port, HostAddr::UNSPECIFIED, 0)..)
-            .take_while(|(key, _)| key.0 == port);
-        of_port.filter_map(|(_, mark)| self.sessions.get(*mark)).collect()
+        let mut all = self.connected.sessions(usize::MAX);
+        all.retain(|session| session.body::<Port>().is_some_and(|own| own.port == port));
+        all
+    }
+
+    /// Lets go of a port that is enabled no more, once no session of its peers is held.
+    fn end_withdrawn(&self, cx: &Kernel, port: u16) {
+        let is_withdrawn = |port: &SessionRef| {
+            port.body::<Port>().is_some_and(|p| p.role.get() == Role::Withdrawn)
+        };
+        let Some(session) = self.open_at(port).filter(is_withdrawn) else {
+            return;
+        };
+        if !self.connected_at(port).iter().any(|one| one.head().opens() > 0) {
+            session.close(cx);
+        }
+    }
+
+    /// The session of a peer of an enabled port.
+    fn taken(&self, key: &(u16, HostAddr, u16)) -> Option<SessionRef> {
+        let is_taken = |one: &SessionRef| one.body::<Port>().is_some_and(Port::is_taken);
+        self.connected.get(key).filter(is_taken)
     }
 
     /// Whether the program's own protocol reaches a host. The registry is asked if that is not
@@ -147,8 +182,30 @@ impl Parts {
         leads
     }
 
-    /// A session above `far`, between a port of a host and a peer, or everybody; `None` if there is
-    /// no room.
+    /// What a session between a port of a host and a peer, or everybody, keeps.
+    fn port(
+        self: &Rc<Self>,
+        upper: &ProtocolRef,
+        (port, host): (u16, HostAddr),
+        to: Option<Peer>,
+    ) -> Port {
+        Port {
+            parts: Rc::clone(self),
+            upper: upper.clone(),
+            port,
+            host,
+            to,
+            role: Cell::new(Role::Opened),
+            mark: Cell::new(0),
+            far: SessionSlot::default(),
+            own: SessionSlot::default(),
+            octets_max: Cell::new(0),
+            right: Cell::new(None),
+            again_at: Cell::new(Time::MAX),
+        }
+    }
+
+    /// A session above `far`, with a peer or everybody; `None` if there is no room.
     fn wrap(
         self: &Rc<Self>,
         cx: &Kernel,
@@ -157,41 +214,104 @@ impl Parts {
         (far, host, to): (&SessionRef, HostAddr, Option<Peer>),
     ) -> Option<SessionRef> {
         let port = far.ask(cx, MyPort::default()).map_or(0, |asked| asked.port);
-        let body = Port {
-            parts: Rc::clone(self),
-            upper: upper.clone(),
-            port,
-            host,
-            to,
-            mark: Cell::new(0),
-            far: SessionSlot::new(Some(far.clone())),
-            own: SessionSlot::default(),
-            octets_max: Cell::new(0),
-            right: Cell::new(None),
-            again_at: Cell::new(Time::MAX),
-        };
-        let session = cx.new_session(this, upper, body);
+        let session = cx.new_session(this, upper, self.port(upper, (port, host), to));
         let mark = stand(cx, &self.sessions, &session, far)?;
-        session.body::<Port>()?.mark.set(mark);
+        let port = session.body::<Port>()?;
+        port.mark.set(mark);
+        drop(port.far.replace(Some(far.clone())));
+        if let Some(key) = port.key()
+            && self.connected.get(&key).is_none()
+            && self.connected.bind(cx, key, session.clone()).is_err()
+        {
+            drop(port.far.take());
+            self.sessions.leave(mark);
+            session.retire(cx);
+            return None;
+        }
         Some(session)
+    }
+
+    /// Has an enable of a port take no registry for what is sent to this host: the session that it
+    /// is here, if the registry gives the right to that.
+    fn offer(
+        self: &Rc<Self>,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        (port, host): (u16, HostAddr),
+    ) -> Option<SessionRef> {
+        let (_, own) = self.own.get()?;
+        if ![ANY_HOST, *own].contains(&host) {
+            return None;
+        }
+        if let Some(there) = self.open_at(port) {
+            let back = there.body::<Port>()?;
+            let is_back = back.role.get() == Role::Withdrawn && back.upper == *upper.receiver;
+            return is_back.then(|| back.role.set(Role::Offer)).map(|()| there.clone());
+        }
+        let library = self.library.borrow().clone()?;
+        let local = Participant::of(Part::Host(*own)).with(Part::port(port));
+        let ends = Participants::pair(local, Participant::of(Part::Any));
+        let far = self.far.open(cx, upper.through(&library), ends).ok()?;
+        let is_new = self.find(&far).is_none();
+        let all = (&far, *own, None);
+        let session = is_new.then(|| self.wrap(cx, this, upper.receiver, all)).flatten();
+        let Some(session) = session else {
+            far.close(cx);
+            return None;
+        };
+        let port = session.body::<Port>()?;
+        port.role.set(Role::Offer);
+        let _ = self.begin(cx, this, &session);
+        if port.right.get().is_none() {
+            session.close(cx);
+            return None;
+        }
+        Some(session)
+    }
+
+    /// The session of a peer that is new at an enabled port. It has one of the program's own
+    /// protocol, whose station is told once something is sent there.
+    fn accept(
+        self: &Rc<Self>,
+        cx: &Kernel,
+        offer: &SessionRef,
+        to: Peer,
+    ) -> Result<SessionRef, &'static Reason> {
+        let closed = || &reason::CLOSED;
+        let (this, base) = offer.protocol(cx).zip(offer.body::<Port>()).ok_or_else(closed)?;
+        let port = self.port(&base.upper, (base.port, base.host), Some(to));
+        let session = cx.new_passive_session(&this, &base.upper, port);
+        let port = session.body::<Port>().ok_or_else(closed)?;
+        port.role.set(Role::Taken);
+        let mark = self.sessions.enter(&session);
+        port.mark.set(mark.unwrap_or_default());
+        self.member.known.expect(to.host);
+        let here = mark.and_then(|_| port.open_here(cx, &this));
+        let key = (port.port, to.host, to.port);
+        let bound = here.and_then(|_| self.connected.bind(cx, key, session.clone()).ok());
+        let ends = Participants::pair(port.local(), port.peer());
+        let told = match bound {
+            Some(()) => session.announce(cx, &base.upper, ends),
+            None => Err(&reason::TABLE_FULL),
+        };
+        told.inspect_err(|_| session.abort(cx)).map(|()| session.clone())
     }
 
     /// Has the datagrams of a session come and go by the program's own protocol, if the registry
     /// gives the right to them. Those of one peer at a port that is open to everybody go by that.
     fn begin(&self, cx: &Kernel, this: &ProtocolRef, session: &SessionRef) -> Option<()> {
-        let (own, _) = self.own.get()?;
         let port = session.body::<Port>()?;
         let far = port.far.get()?;
         let other = self.open_at(port.port);
-        let peer = match port.to {
+        match port.to {
             Some(_) if other.is_some() => return None,
             Some(to) if !self.leads_to(cx, Some(&far), to.host) => {
                 port.again_at.set(cx.now() + UNKNOWN_FOR);
                 return None;
             }
-            Some(to) => Participant::of(Part::Host(to.host)).with(Part::port(to.port)),
-            None => Participant::of(Part::Any),
-        };
+            _ => {}
+        }
         if let Some(other) = other {
             // One for a host and one for any: which of both an arrival is for, the registry's
             // transport tells.
@@ -205,17 +325,8 @@ impl Parts {
                 .filter_map(|one| one.body::<Port>())
                 .for_each(|one| one.leave_own(cx));
         }
-        let local = match port.host {
-            ANY_HOST => Participant::of(Part::port(port.port)),
-            host => Participant::of(Part::Host(host)).with(Part::port(port.port)),
-        };
-        let ends = Participants::pair(local, peer);
         // First, so that what arrives by the right finds it.
-        let here = own.open(cx, Upper::new(this), ends).ok()?;
-        follow(port.mark.get(), &here);
-        let most = here.ask(cx, OptPacket::default()).map_or(0, |asked| asked.octets);
-        port.octets_max.set(most as usize);
-        drop(port.own.replace(Some(here.clone())));
+        let here = port.open_here(cx, this)?;
         let right = self.member.share(cx, &far, false).and_then(|taken| taken.right);
         port.right.set(right);
         // Another may have come for this port meanwhile, or the session have been closed.
@@ -248,7 +359,7 @@ impl Parts {
     /// A datagram has come through `lower`.
     #[inline]
     pub(crate) fn arrive(
-        &self,
+        self: &Rc<Self>,
         cx: &Kernel,
         this: &ProtocolRef,
         lower: &SessionRef,
@@ -257,14 +368,21 @@ impl Parts {
         let Some(session) = self.find(lower) else {
             return Err(this.refuse(message, &reason::CLOSED));
         };
-        if !self.connected.borrow().is_empty()
-            && let (Some(port), Some(peer)) = (session.body::<Port>(), message.attribute::<Peer>())
-        {
-            let key = (port.port, peer.host, peer.port);
-            let mark = self.connected.borrow().get(&key).copied();
-            if let Some(one) = mark.and_then(|mark| self.sessions.get(mark)) {
-                message.remove_attribute::<Peer>();
-                return one.pop(cx, message);
+        let port = session.body::<Port>();
+        let port = port.filter(|p| p.role.get() == Role::Offer || !self.connected.is_empty());
+        if let (Some(port), Some(peer)) = (port, message.attribute::<Peer>()) {
+            let found = self.connected.get(&(port.port, peer.host, peer.port));
+            let one = match port.role.get() == Role::Offer && found.is_none() {
+                true => self.accept(cx, &session, peer).map(Some),
+                false => Ok(found),
+            };
+            match one {
+                Ok(None) => {}
+                Ok(Some(one)) => {
+                    message.remove_attribute::<Peer>();
+                    return one.pop(cx, message);
+                }
+                Err(why) => return Err(this.refuse(message, why)),
             }
         }
         session.pop(cx, message)
@@ -273,7 +391,9 @@ impl Parts {
     /// What hears of an error, which is of its session then; `None` if it is of none here.
     pub(crate) fn receiver(&self, error: &mut NetworkError) -> Option<ProtocolRef> {
         let session = self.find(error.session.as_ref()?)?;
-        let upper = session.body::<Port>()?.upper.clone();
+        // Which peer of an enabled port it is about is not said.
+        let port = session.body::<Port>().filter(|port| !port.role.get().is_offer())?;
+        let upper = port.upper.clone();
         error.session = Some(session);
         Some(upper)
     }
@@ -289,7 +409,7 @@ impl Protocol for Datagrams {
     ) -> Result<SessionRef, OpenError> {
         let parts = &self.0;
         let mut ends = participants.clone();
-        let (_, port) = pop_ports(&mut ends)?;
+        let (own, port) = pop_ports(&mut ends)?;
         let to = match port {
             0 => None,
             port => {
@@ -297,11 +417,20 @@ impl Protocol for Datagrams {
                 Some(Peer { host, port })
             }
         };
+        // A peer of an enabled port.
+        if let Some(key) = to.map(|to| (own, to.host, to.port))
+            && parts.taken(&key).is_some()
+            && let Some(found) = parts.connected.found(&key, upper.receiver)?
+        {
+            return Ok(found);
+        }
         let host = local_host(ends.local_mut()?)?;
         let library = parts.library.borrow().clone().ok_or(OpenError::NoLower)?;
         let far = parts.far.open(cx, upper.through(&library), participants)?;
         if let Some(session) = parts.find(&far) {
-            let is_own = session.body::<Port>().is_some_and(|port| port.upper == *upper.receiver);
+            let is_same =
+                |port: &Port| port.upper == *upper.receiver && !port.role.get().is_offer();
+            let is_own = session.body::<Port>().is_some_and(is_same);
             far.close(cx);
             if !is_own {
                 return Err(OpenError::InUse);
@@ -314,10 +443,6 @@ impl Protocol for Datagrams {
             return Err(OpenError::Full);
         };
         if let Some(port) = session.body::<Port>() {
-            if let Some(to) = to {
-                let key = (port.port, to.host, to.port);
-                parts.connected.borrow_mut().insert(key, port.mark.get());
-            }
             // Once the opener has the session: until then nothing is to come by it.
             let mark = u64::from(port.mark.get());
             if cx.schedule_protocol(this, Duration::ZERO, mark).is_err() {
@@ -327,19 +452,40 @@ impl Protocol for Datagrams {
         Ok(session)
     }
 
-    /// What is enabled has its sessions at the registry: a stranger's datagram takes no right.
+    /// What comes for this host is taken here, if the registry gives the right to it.
     fn open_enable(
         &self,
         cx: &Kernel,
-        _: &ProtocolRef,
+        this: &ProtocolRef,
         upper: Upper<'_>,
         participants: Participants,
     ) -> Result<Enable, OpenError> {
-        self.0.far.open_enable(cx, upper, participants)
+        let (port, host) = pop_offer(&mut participants.clone())?;
+        let Some(session) = self.0.offer(cx, this, upper, (port, host)) else {
+            return self.0.far.open_enable(cx, upper, participants);
+        };
+        let is_beyond = host == ANY_HOST;
+        let enabled = match is_beyond {
+            true => self.0.far.open_enable(cx, upper, participants),
+            false => Ok(Enable(offer(port, host))),
+        };
+        let enable = enabled.inspect_err(|_| session.close(cx))?;
+        self.0.offers.borrow_mut().push(Offered { enable, is_beyond, session });
+        Ok(enable)
     }
 
+    /// Sessions of its peers that are held go on, and the port's with them.
     fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, enable: Enable) {
-        self.0.far.open_disable(cx, enable);
+        let parts = &self.0;
+        let at = parts.offers.borrow().iter().position(|offered| offered.enable == enable);
+        let offered = at.map(|at| parts.offers.borrow_mut().swap_remove(at));
+        if offered.as_ref().is_none_or(|offered| offered.is_beyond) {
+            parts.far.open_disable(cx, enable);
+        }
+        if let Some(port) = offered.as_ref().and_then(|offered| offered.session.body::<Port>()) {
+            port.role.set(Role::Withdrawn);
+            parts.end_withdrawn(cx, port.port);
+        }
     }
 
     fn gone(&self, cx: &Kernel, _: &ProtocolRef, lower: &SessionRef) {
@@ -384,7 +530,28 @@ impl Protocol for Datagrams {
 
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
         self.0.sessions.clear();
-        drop((self.0.open.take(), self.0.connected.take(), self.0.library.take()));
+        self.0.connected.clear();
+        drop((self.0.open.take(), self.0.offers.take(), self.0.library.take()));
+    }
+}
+
+/// What a session is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// For the protocol that has opened it.
+    Opened,
+    /// An enabled port: peers that are new have sessions made.
+    Offer,
+    /// One that was enabled, for those of its peers whose sessions are held.
+    Withdrawn,
+    /// A peer of an enabled port.
+    Taken,
+}
+
+impl Role {
+    /// The protocol above knows of no such session.
+    fn is_offer(self) -> bool {
+        matches!(self, Self::Offer | Self::Withdrawn)
     }
 }
 
@@ -396,9 +563,10 @@ struct Port {
     /// [`ANY_HOST`] for any of this one's.
     host: HostAddr,
     to: Option<Peer>,
+    role: Cell<Role>,
     /// By what it is found.
     mark: Cell<u32>,
-    /// At the registry; empty once that has died.
+    /// At the registry; empty once that has died, and where another session has the port.
     far: SessionSlot,
     /// Session of the program's own protocol.
     own: SessionSlot,
@@ -414,13 +582,57 @@ impl Port {
         [&self.far, &self.own].iter().any(|slot| slot.get().as_ref() == Some(lower))
     }
 
+    fn is_taken(&self) -> bool {
+        self.role.get() == Role::Taken
+    }
+
+    /// By what it is found among those with one peer.
+    fn key(&self) -> Option<(u16, HostAddr, u16)> {
+        self.to.map(|to| (self.port, to.host, to.port))
+    }
+
+    /// Its own end, as for `open`.
+    fn local(&self) -> Participant {
+        match self.host {
+            ANY_HOST => Participant::of(Part::port(self.port)),
+            host => Participant::of(Part::Host(host)).with(Part::port(self.port)),
+        }
+    }
+
+    /// The peer's.
+    fn peer(&self) -> Participant {
+        match self.to {
+            Some(to) => Participant::of(Part::Host(to.host)).with(Part::port(to.port)),
+            None => Participant::of(Part::Any),
+        }
+    }
+
+    /// Opens the session of the program's own protocol.
+    fn open_here(&self, cx: &Kernel, this: &ProtocolRef) -> Option<SessionRef> {
+        let (own, _) = self.parts.own.get()?;
+        let ends = Participants::pair(self.local(), self.peer());
+        let here = own.open(cx, Upper::new(this), ends).ok()?;
+        follow(self.mark.get(), &here);
+        let most = here.ask(cx, OptPacket::default()).map_or(0, |asked| asked.octets);
+        self.octets_max.set(most as usize);
+        drop(self.own.replace(Some(here.clone())));
+        Some(here)
+    }
+
+    /// The session that has its port open to everybody, if it is not that itself.
+    fn base(&self) -> Option<SessionRef> {
+        self.to.and_then(|_| self.parts.open_at(self.port))
+    }
+
     /// The session of the program's own protocol by which datagrams go, and the octets of the
     /// largest one: its own, or that of the port with everybody.
     fn way(&self) -> Option<(SessionRef, usize)> {
-        if let Some(own) = self.own.get().filter(|_| self.right.get().is_some()) {
-            return Some((own, self.octets_max.get()));
+        let here = || self.own.get().map(|own| (own, self.octets_max.get()));
+        if self.right.get().is_some() {
+            return here();
         }
-        self.to.and_then(|_| self.parts.open_at(self.port)?.body::<Self>()?.way())
+        let of_all = self.base()?.body::<Self>()?.way()?;
+        if self.is_taken() { here().or(Some(of_all)) } else { Some(of_all) }
     }
 
     /// Nothing comes and goes by the program's own protocol any more.
@@ -437,16 +649,32 @@ impl Port {
     /// The session is over.
     fn leave(&self, cx: &Kernel) {
         let (parts, mark) = (&self.parts, self.mark.get());
-        if !parts.sessions.leave(mark) {
+        let is_marked = mark != 0;
+        if is_marked && !parts.sessions.leave(mark) {
             return;
         }
-        match self.to {
-            Some(to) => drop(parts.connected.borrow_mut().remove(&(self.port, to.host, to.port))),
+        let is_this = |session: SessionRef| {
+            session.body::<Self>().is_some_and(|port| port.mark.get() == mark)
+        };
+        match self.key() {
+            Some(key) if parts.connected.get(&key).is_some_and(is_this) => {
+                drop(parts.connected.unbind(&key));
+            }
+            Some(_) => {}
             None => parts.open.borrow_mut().retain(|_, open| *open != mark),
         }
         self.leave_own(cx);
         if let Some(far) = self.far.take() {
             far.close(cx);
+        }
+        if let Some(to) = self.to.filter(|_| self.is_taken()) {
+            self.parts.member.known.forget(cx, to.host);
+            self.parts.end_withdrawn(cx, self.port);
+        }
+        if self.role.get().is_offer() {
+            let mut all = parts.connected_at(self.port);
+            all.retain(|one| one.body::<Self>().is_some_and(Self::is_taken));
+            all.iter().for_each(|one| one.abort(cx));
         }
     }
 }
@@ -456,15 +684,24 @@ impl Session for Port {
         let peer = self.to.or_else(|| message.attribute::<Peer>());
         let way = self.way().zip(peer).filter(|((_, most), _)| message.len() <= *most);
         let far = self.far.get();
-        if let Some(((own, _), peer)) = way
-            && self.parts.leads_to(cx, far.as_ref(), peer.host)
+        let of_all = || self.base()?.body::<Self>()?.far.get();
+        let through = far.clone().or_else(of_all);
+        let leads = |peer: Peer| self.parts.leads_to(cx, through.as_ref(), peer.host);
+        let here = way.filter(|(_, peer)| leads(*peer)).map(|((own, _), _)| own);
+        // What has but this peer needs no name of it.
+        let has_peer = match &here {
+            Some(here) => self.own.get().as_ref() == Some(here),
+            None => far.is_some(),
+        };
+        if !has_peer
+            && let Some(to) = self.to
+            && message.set_attribute(to).is_err()
         {
-            let has_peer = self.to.is_some() && self.own.get().as_ref() == Some(&own);
-            if !has_peer && message.set_attribute(peer).is_err() {
-                this.discard(cx, message, &reason::NO_BUFFERS);
-                return Err(PushError::NoBuffers);
-            }
-            return own.push(cx, message);
+            this.discard(cx, message, &reason::NO_BUFFERS);
+            return Err(PushError::NoBuffers);
+        }
+        if let Some(here) = here {
+            return here.push(cx, message);
         }
         if self.again_at.get() <= cx.now()
             && let Some(protocol) = this.protocol(cx)
@@ -472,8 +709,8 @@ impl Session for Port {
             self.again_at.set(Time::MAX);
             let _ = cx.schedule_protocol(&protocol, Duration::ZERO, self.mark.get().into());
         }
-        match far {
-            Some(far) => far.push(cx, message),
+        match through {
+            Some(through) => through.push(cx, message),
             None => {
                 this.discard(cx, message, &reason::CLOSED);
                 Err(PushError::Closed)
@@ -491,7 +728,12 @@ impl Session for Port {
             question.text = alloc::format!("port {} by {by:?}", self.port);
             return Answer::Answered;
         }
-        let lower = self.far.get().or_else(|| self.own.get());
+        let here = || self.own.get();
+        let lower = match ask.get::<ServesPort>() {
+            // Of this the program's own protocol knows nothing.
+            Some(_) if self.far.get().is_none() => self.base(),
+            _ => self.far.get().or_else(here),
+        };
         lower.map_or(Answer::Unknown, |lower| lower.control(cx, ask))
     }
 

@@ -30,7 +30,8 @@
 //! everybody, or with one peer. The right is to all that fits a frame between them. How a host is
 //! reached the program asks here (`find-station`) before it sends there, and again after ten
 //! seconds. Through the registry goes what is in fragments, to hosts of which no station is known
-//! or to many hosts, what the network reports, and what comes for an enable.
+//! or to many hosts, and what the network reports. A port that a program enables is one with
+//! everybody, too, at the address that programs have; what comes for others makes sessions here.
 //!
 //! - What happens to a conversation on its way happens in order: octets, then the end or a reset.
 //! - One that only waits for late segments (TIME-WAIT) is given back, and ends here; once its

@@ -55,8 +55,8 @@ impl Program {
     }
 
     /// Adds a protocol for datagrams, above what stands for the registry's transport of these: what
-    /// others stand on. Those of each port that is opened go by the program's own channel; what is
-    /// enabled has its sessions at the registry.
+    /// others stand on. Those of each port that is opened or enabled go by the program's own
+    /// channel.
     pub fn add_datagrams(&self, cx: &Kernel, name: &str, far: ProtocolRef) -> ProtocolRef {
         let parts = datagrams::Parts::new(cx, far, &self.parts.member, &self.library);
         drop(self.parts.beside.replace(Some(Rc::clone(&parts))));
