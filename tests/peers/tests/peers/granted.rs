@@ -78,6 +78,27 @@ impl Place {
         Some(Self { lan, folder, itself })
     }
 
+    /// Starts a host on the wire, with these domains above ARP and a place where programs attach
+    /// with these grants; `None`, and the test is skipped, without the command.
+    fn victim(&self, domains: &str, grants: &str) -> Option<Running> {
+        let xk = command();
+        if !xk.is_file() {
+            needs::skip("needs the command xk (cargo build -p xk)");
+            return None;
+        }
+        let (door, wire) = (self.path("door"), self.lan.wire_line());
+        let graph = format!(
+            "host victim {{\n{wire}\neth wire address=\"{STATION}\"\narp eth\n{domains}\n\
+             domain users open path={door:?} {{\n{grants}\n}}\n}}\n"
+        );
+        let (file, control) = (self.path("victim.kdl"), self.path("control"));
+        fs::write(&file, graph).unwrap();
+        let command = [&xk.to_string_lossy(), "run", "--control", &control, &file];
+        let host = self.lan.ours().spawn(&command).unwrap();
+        host.wait_for("try: ping", PATIENCE).unwrap();
+        Some(host)
+    }
+
     /// Captures on Linux's side from now on; gives the address of its station.
     fn capture(&self) -> String {
         self.lan.capture();
@@ -221,30 +242,21 @@ pub(crate) fn memory(of: &Running) -> BTreeMap<u32, u64> {
 pub(crate) fn programs_that_attach_send_what_they_may(wire: Wire) {
     needs_root!();
     needs_program!("ip", "tcpdump", "tshark", "setpriv");
-    let xk = command();
-    if !xk.is_file() {
-        needs::skip("needs the command xk (cargo build -p xk)");
-        return;
-    }
     let Some(place) = Place::new("granted-attach", wire) else {
         return;
     };
-    let (door, control) = (place.path("door"), place.path("control"));
-    let graph = format!(
-        "host victim {{\n{}\neth wire address=\"{STATION}\"\narp eth\n\
-         domain net {{\nip arp {{ address \"{OURS}/24\"; }}\nicmp ip\nudp ip sessions_max=512\n}}\n\
-         domain apps {{ echo udp port=7; }}\n\
-         domain users open path={door:?} {{\n\
-         grant udp port=\"{HONEST_PORT}..6999\" uid={HONEST}\n\
-         grant udp port=\"{HOSTILE_PORT}..5999\" uid={HOSTILE}\n\
-         grant ip number=\"{HOSTILE_NUMBER}..254\" uid={HOSTILE}\n}}\n}}\n",
-        place.lan.wire_line()
+    let domains = format!(
+        "domain net {{\nip arp {{ address \"{OURS}/24\"; }}\nicmp ip\nudp ip sessions_max=512\n}}\n\
+         domain apps {{ echo udp port=7; }}"
     );
-    let file = place.path("victim.kdl");
-    fs::write(&file, graph).unwrap();
-    let command = [&xk.to_string_lossy(), "run", "--control", &control, &file];
-    let host = place.lan.ours().spawn(&command).unwrap();
-    host.wait_for("try: ping", PATIENCE).unwrap();
+    let grants = format!(
+        "grant udp port=\"{HONEST_PORT}..6999\" uid={HONEST}\n\
+         grant udp port=\"{HOSTILE_PORT}..5999\" uid={HOSTILE}\n\
+         grant ip number=\"{HOSTILE_NUMBER}..254\" uid={HOSTILE}"
+    );
+    let Some(host) = place.victim(&domains, &grants) else {
+        return;
+    };
     let linux = place.capture();
     let honest = place.program(HONEST, "answers", 3600);
     place.is_served();

@@ -71,6 +71,7 @@ pub(crate) fn run() -> Option<ExitCode> {
         "keeps-silent" => program.keeps_silent(),
         "probes" => program.probes(),
         "comes-again" => program.comes_again(),
+        "computes" => program.computes(),
         "floods" => program.floods(),
         "is-let-in" => program.is_let_in(),
         "wild-frames" => program.goes_wild(&program.path("door"), Program::frame),
