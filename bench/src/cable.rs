@@ -132,7 +132,7 @@ impl Host {
 }
 
 /// A port of one of the two hosts.
-fn at(port: u16, host: u8) -> Participant {
+pub(crate) fn at(port: u16, host: u8) -> Participant {
     Participant::of(Part::Host([10, 0, 0, host].into())).with(Part::port(port))
 }
 
@@ -154,7 +154,15 @@ impl Hosts {
         server: impl Protocol + 'static,
     ) -> Self {
         let pool = pool();
-        let [a, b] = [1, 2].map(|number| Host::new(&pool, number, top, timers_max));
+        Self::of([1, 2].map(|number| Host::new(&pool, number, top, timers_max)), client, server)
+    }
+
+    /// Both, with these users.
+    pub(crate) fn of(
+        [a, b]: [Host; 2],
+        client: impl Protocol + 'static,
+        server: impl Protocol + 'static,
+    ) -> Self {
         let client = a.cx.add_protocol("client", "client", client);
         let server = b.cx.add_protocol("server", "server", server);
         Self { a, b, client, server, now: Cell::new(Time::ZERO) }
@@ -162,14 +170,23 @@ impl Hosts {
 
     /// Has the server serve a port.
     pub(crate) fn serve(&self, port: u16) {
-        let (b, local) = (&self.b, Participants::local(Part::port(port)));
-        let _stands =
-            b.top.open_enable(&b.cx, Upper::new(&self.server), local).expect("the port is free");
+        self.enable(Participants::local(Part::port(port)));
+    }
+
+    /// Has the server serve what is for these.
+    pub(crate) fn enable(&self, local: Participants) {
+        let b = &self.b;
+        let enabled = b.top.open_enable(&b.cx, Upper::new(&self.server), local);
+        let _stands = enabled.expect("nobody else serves it");
     }
 
     /// A session of the client on a port, to one of the server's.
     pub(crate) fn open(&self, port: u16, to: u16) -> Result<SessionRef, OpenError> {
-        let ends = Participants::pair(at(port, 1), at(to, 2));
+        self.open_with(Participants::pair(at(port, 1), at(to, 2)))
+    }
+
+    /// A session of the client.
+    pub(crate) fn open_with(&self, ends: Participants) -> Result<SessionRef, OpenError> {
         self.a.top.open(&self.a.cx, Upper::new(&self.client), ends)
     }
 

@@ -8,6 +8,7 @@
 
 mod demultiplexing;
 mod figure_6;
+mod increments;
 pub(crate) mod linux;
 mod mechanisms;
 mod member;
@@ -28,7 +29,8 @@ pub(crate) use member::serve as member;
 pub(crate) use organisation::organisation;
 pub(crate) use table_2::round_trips;
 
-use crate::case::{Benchmark, Case};
+use crate::case::{Benchmark, Better, Case};
+use crate::record::Record;
 
 /// The paper's x-kernel on a Sun 3/75.
 const X_KERNEL: &str = "x-kernel, Sun 3/75";
@@ -59,6 +61,18 @@ pub(crate) fn benchmarks() -> Vec<Benchmark> {
 /// A figure of the paper.
 fn quoted(row: impl Into<String>, system: &'static str, figure: f64) -> Case {
     Case::measured(row, move |_| Ok(figure.into())).of(system)
+}
+
+/// A figure of the paper for a row that is computed.
+fn quoted_record(
+    row: impl Into<String>,
+    (unit, better): (&'static str, Better),
+    system: &'static str,
+    figure: f64,
+) -> Record {
+    let row = row.into();
+    let [min, median, max] = [figure; 3];
+    Record { row, system, unit, better, min, median, max, runs: 1, ..Record::default() }
 }
 
 #[cfg(test)]

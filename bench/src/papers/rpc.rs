@@ -6,7 +6,8 @@
 //! arguments is the latency; one of 16 kilobytes that answers nothing gives the throughput, and
 //! against one of a kilobyte what each further kilobyte costs.
 
-use super::{X_KERNEL, quoted};
+use super::increments::IN_PROCESS;
+use super::{X_KERNEL, quoted, quoted_record};
 use crate::case::{Benchmark, Better, Case, Goal, Shared};
 use crate::net::endpoint::{System, Wire};
 use crate::net::testbed::{Mode, Testbed};
@@ -18,8 +19,6 @@ use std::time::{Duration, Instant};
 
 /// The Sprite system's own RPC.
 const SPRITE: &str = "Sprite, Sun 3/75";
-/// Both hosts in one thread, with a cable in memory.
-const IN_PROCESS: &str = "xk in process";
 const WIRES: [Wire; 3] = [Wire::Xdp, Wire::Packet, Wire::Shm];
 
 /// How long a round of a case measures.
@@ -36,6 +35,7 @@ const ONE: &str = "1 KiB";
 const SIXTEEN: &str = "16 KiB";
 const THROUGHPUT: &str = "throughput";
 const INCREMENTAL: &str = "each further KiB";
+const RATE: (&str, Better) = ("kilobytes/s", Better::Higher);
 
 /// A line of the paper's tables: milliseconds, kilobytes a second, milliseconds for each further
 /// kilobyte.
@@ -90,7 +90,7 @@ fn measured(stacks: &[Stack], sizes: &[(&str, usize)]) -> Vec<Case> {
     let testbed = Testbed::default();
     let mut list = Vec::new();
     // Rows that are compared are measured one behind the other.
-    for wire in WIRES.map(Some).into_iter().chain([None]) {
+    for wire in [None].into_iter().chain(WIRES.map(Some)) {
         for (what, octets) in sizes {
             for stack in stacks {
                 let row = row(stack.name(), what);
@@ -120,25 +120,14 @@ fn quoted_latency((stack, ms): (Stack, f64)) -> Case {
 
 /// What a person would have written into the paper's other columns.
 fn quoted_records(bench: &'static str, lines: &[Line]) -> Vec<Record> {
-    let figure = |row, unit, system, figure, better| Record {
-        bench,
-        row,
-        system,
-        unit,
-        better,
-        min: figure,
-        median: figure,
-        max: figure,
-        runs: 1,
-        ..Record::default()
-    };
     let two = |(stack, system, [_, rate, ms]): &Line| {
         [
-            figure(row(stack, THROUGHPUT), "kilobytes/s", *system, *rate, Better::Higher),
-            figure(row(stack, INCREMENTAL), "us", *system, ms * 1000.0, Better::Lower),
+            quoted_record(row(stack, THROUGHPUT), RATE, system, *rate),
+            quoted_record(row(stack, INCREMENTAL), ("us", Better::Lower), system, ms * 1000.0),
         ]
     };
-    lines.iter().flat_map(two).collect()
+    let records = lines.iter().flat_map(two);
+    records.map(|record| Record { bench, ..record }).collect()
 }
 
 /// Kilobytes a second, and what each further kilobyte costs.
@@ -164,9 +153,10 @@ fn rates(records: &[Record], stacks: &[&str]) -> Vec<Record> {
     list
 }
 
+/// Where nothing but protocols is measured leads.
 fn systems() -> [&'static str; 4] {
     let [xdp, packet, shm] = WIRES.map(|wire| System::Rpc(Stack::Vip, wire).name());
-    [xdp, packet, shm, IN_PROCESS]
+    [IN_PROCESS, xdp, packet, shm]
 }
 
 /// How many times the second's figure the first's is, for each system that has both.

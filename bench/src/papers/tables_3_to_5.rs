@@ -2,8 +2,9 @@
 //! latency by size; between two processes on the two ends of a veth pair, xk over packet sockets
 //! beside Linux's own sockets.
 
-use super::{SUN_OS, X_KERNEL, quoted};
-use crate::case::{Benchmark, Case};
+use super::increments::{IN_PROCESS, Top};
+use super::{SUN_OS, X_KERNEL, quoted, quoted_record};
+use crate::case::{Benchmark, Better, Case};
 use crate::net::endpoint::{System, Task, Wire};
 use crate::net::testbed::{Mode, Testbed};
 use crate::net::{answered, stream, trips};
@@ -77,8 +78,8 @@ fn cases_3() -> Vec<Case> {
 pub(super) fn table_4() -> Benchmark {
     Benchmark::new(
         "papers/xkernel-table-4",
-        "what each protocol adds to a round trip of 1 octet, spinning: differences of stacks, p50 (Hutchinson and Peterson \
-         1991, table IV)",
+        "what each protocol adds to a round trip of 1 octet: differences of stacks, in one process, then on a veth pair, \
+         spinning, p50 (Hutchinson and Peterson 1991, table IV)",
         "us",
         cases_4,
     )
@@ -91,6 +92,7 @@ const WIRE: &str = "wire";
 fn cases_4() -> Vec<Case> {
     let testbed = Testbed::default();
     let mode = Mode::Spinning;
+    let mut list: Vec<Case> = IN_PROCESS_STACKS.map(|(row, top)| top.case(row)).into();
     let frames = [(WIRE, System::XkFrames(Wire::Packet)), (WIRE, System::Bare(Wire::Packet))];
     let stacks = STACKS.iter().flat_map(|(stack, _, ours, theirs)| {
         // The socket that is Linux's counterpart of ETH stands there as the wire.
@@ -98,31 +100,63 @@ fn cases_4() -> Vec<Case> {
         [(*stack, *ours)].into_iter().chain(theirs)
     });
     let all = frames.into_iter().chain(stacks);
-    let mut list: Vec<Case> = all
-        .map(|(row, system)| {
-            let octets = match system {
-                // A user of frames makes the header itself, and sends no less than Ethernet wants.
-                System::XkFrames(_) => 46,
-                _ => 1,
-            };
-            trips(&testbed, row, system, octets, mode, TIME)
-        })
-        .collect();
+    list.extend(all.map(|(row, system)| {
+        let octets = match system {
+            // A user of frames makes the header itself, and sends no less than Ethernet wants.
+            System::XkFrames(_) => 46,
+            _ => 1,
+        };
+        trips(&testbed, row, system, octets, mode, TIME)
+    }));
     list.push(trips(&testbed, RPC, SUN, 1, mode, TIME));
-    for (component, x_kernel, unix) in [
-        ("UDP adds", 110.0, 250.0),
-        ("TCP adds", 1410.0, 1300.0),
-        ("RPC adds", 2000.0, 3840.0),
-        ("interface adds", 610.0, 1900.0),
-    ] {
-        list.push(quoted(component, X_KERNEL, x_kernel));
-        list.push(quoted(component, SUN_OS, unix));
-    }
     list
 }
 
-/// The differences.
+/// The rows in one process.
+const IN_PROCESS_STACKS: [(&str, Top); 6] = [
+    (WIRE, Top::Wire),
+    (ETH, Top::Eth),
+    (IP, Top::Ip),
+    (UDP, Top::Udp),
+    (TCP, Top::Tcp),
+    (RPC, Top::Rpc),
+];
+
+/// The paper's microseconds, of both of its systems.
+type Papers = Option<[f64; 2]>;
+/// What is computed: the upper and the lower row, and the paper's.
+const COMPONENTS: [(&str, [&str; 2], Papers); 5] = [
+    ("UDP adds", [UDP, IP], Some([110.0, 250.0])),
+    ("TCP adds", [TCP, IP], Some([1410.0, 1300.0])),
+    ("RPC adds", [RPC, UDP], Some([2000.0, 3840.0])),
+    ("IP adds", [IP, ETH], None),
+    ("ETH adds", [ETH, WIRE], None),
+];
+const INTERFACE: (&str, Papers) = ("interface adds", Some([610.0, 1900.0]));
+
+/// The differences: of each component those in one process first, since on a veth pair it is less
+/// than what two rounds there differ by.
 fn derived_4(records: &[Record]) -> Vec<Record> {
+    let on_veth = on_veth_4(records);
+    let papers = |row, figures: Papers| {
+        let systems = [X_KERNEL, SUN_OS].into_iter().zip(figures.into_iter().flatten());
+        systems.map(move |(system, us)| quoted_record(row, ("us", Better::Lower), system, us))
+    };
+    let of = |row| on_veth.iter().filter(move |record| record.row == row).cloned();
+    let mut list = Vec::new();
+    for (component, rows, figures) in COMPONENTS {
+        if let [Some(upper), Some(lower)] = rows.map(|row| Record::find(records, row, IN_PROCESS)) {
+            list.push(upper.beyond(component, &[lower], 1.0));
+        }
+        list.extend(of(component).chain(papers(component, figures)));
+    }
+    let (interface, figures) = INTERFACE;
+    list.extend(of(interface).chain(papers(interface, figures)));
+    list
+}
+
+/// The differences on the veth pair.
+fn on_veth_4(records: &[Record]) -> Vec<Record> {
     let find = |row: &str, system: System| Record::find(records, row, system.name());
     let (packet, bare) = (System::Xk(Wire::Packet), System::Bare(Wire::Packet));
     let wire = System::XkFrames(Wire::Packet);
@@ -259,7 +293,30 @@ mod tests {
             record(WIRE, System::Bare(Wire::Packet), 5.0),
         ];
         let found = derived_4(&records);
-        assert_eq!(found.len(), 1);
-        assert_eq!((found[0].row.as_str(), found[0].median), ("UDP adds", 0.5));
+        let ours: Vec<_> = found.iter().filter(|record| record.system == "xk").collect();
+        assert_eq!(ours.len(), 1);
+        assert_eq!((ours[0].row.as_str(), ours[0].median), ("UDP adds", 0.5));
+    }
+
+    /// On a veth pair the figure is less than its rounds differ by.
+    #[test]
+    fn the_figure_in_one_process_leads() {
+        let benchmark = table_4();
+        let measured = |case: Case| Record {
+            row: case.row,
+            system: case.system,
+            min: 1.0,
+            median: 2.0,
+            max: 3.0,
+            runs: 1,
+            ..Record::default()
+        };
+        let measured: Vec<_> = (benchmark.cases)().into_iter().map(measured).collect();
+        let found = (benchmark.derived)(&measured);
+        for (component, ..) in COMPONENTS {
+            let systems: Vec<_> =
+                found.iter().filter(|record| record.row == component).map(|r| r.system).collect();
+            assert_eq!(systems[..2], [IN_PROCESS, "xk"], "{component}");
+        }
     }
 }

@@ -56,7 +56,7 @@ pub(super) fn connects() -> impl FnMut(u64) {
 }
 
 /// Sends so many octets there and gets them back, one after the other, on one connection.
-pub(super) fn trips() -> impl FnMut(u64) {
+pub(crate) fn trips() -> impl FnMut(u64) {
     trips_counted(Rc::default())
 }
 

@@ -12,6 +12,7 @@ mod smoltcp_peer;
 
 use crate::case::{Benchmark, Better, Case, Goal};
 use crate::record::{Ratio, Record};
+pub(crate) use connects::trips;
 
 /// Octets of data in a segment: what 1500 leave beside the headers and the timestamps option.
 const SEGMENT: usize = 1448;
@@ -50,7 +51,7 @@ fn cases() -> Vec<Case> {
         Case::new(ROW, OPERATIONS, smoltcp_peer::stream).of("smoltcp"),
         foreign::lwip(),
         foreign::gvisor(),
-        Case::new(TRIP, TRIPS, connects::trips),
+        Case::new(TRIP, TRIPS, trips),
         Case::new(CONNECTION, CONNECTIONS, connects::connects),
     ]
 }
