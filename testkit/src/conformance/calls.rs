@@ -18,6 +18,7 @@
 //! | a procedure may call | [`nests`] |
 //! | a question that is lost founds nothing | [`lost::founds_no_calls`] |
 //! | several protocols above call one peer | [`shares_its_peer`] |
+//! | the null procedure is answered | [`answers_the_null_procedure`] |
 //! | calls at one time do not meet | [`keeps_calls_apart`] |
 //! | a call ends at its deadline | [`obeys_deadlines`] |
 //! | a call ends when it is taken back | [`obeys_cancels`] |
@@ -52,6 +53,7 @@
 
 pub mod blocking;
 mod laws;
+mod null;
 mod sharing;
 mod world;
 
@@ -61,6 +63,7 @@ pub use laws::{
     nests, obeys_cancels, obeys_deadlines, pins_nothing, refuses, stops, survives_damage,
     takes_slices, tells_what_it_takes,
 };
+pub use null::answers_the_null_procedure;
 pub use sharing::shares_its_peer;
 pub use world::CallWorld;
 
@@ -188,6 +191,7 @@ pub const LAWS: &[Law] = &[
     ("a procedure may call", nests),
     ("a lost question founds nothing", lost::founds_no_calls),
     ("several protocols call one peer", shares_its_peer),
+    ("the null procedure is answered", answers_the_null_procedure),
     ("calls at one time do not meet", keeps_calls_apart),
     ("a call ends at its deadline", obeys_deadlines),
     ("a call ends when it is taken back", obeys_cancels),

@@ -204,7 +204,12 @@ impl CallFixture for Programs {
         set(&table, &select, 0);
         // The suite speaks to the bottom in the place of what it tests.
         set(&table, bottom, number);
-        table
+        if self.1 != "deadline" {
+            return table;
+        }
+        let deadline = on(cx, side, "deadline", &[&table], params);
+        set(&deadline, bottom, number);
+        deadline
     }
 
     fn refusals(&self) -> &'static [&'static Reason] {
@@ -223,6 +228,13 @@ fn sunselect_keeps_the_laws() {
 #[test]
 fn sunprog_keeps_the_laws() {
     let findings = keeps(&Programs(Family::V6, "sunprog"));
+    assert_eq!(findings.held.len(), LAWS.len(), "every law applies");
+}
+
+/// On a layer that answers the null procedure itself.
+#[test]
+fn deadline_on_programs_keeps_the_laws() {
+    let findings = keeps(&Programs(Family::V6, "deadline"));
     assert_eq!(findings.held.len(), LAWS.len(), "every law applies");
 }
 
