@@ -23,6 +23,15 @@ pub const ETHERNET: u16 = 1;
 /// The link type of octets without a known form: `LINKTYPE_USER0`.
 pub const USER0: u16 = 147;
 
+/// When a full wire may be asked again for room, if its outside does not say when it has some.
+pub const ROOM_AGAIN: Duration = Duration::from_millis(1);
+
+/// The answer of [`Anchor::room`] for a wire that can only tell whether it has room now.
+#[must_use]
+pub fn room_if(has_room: bool) -> Option<Duration> {
+    Some(if has_room { Duration::ZERO } else { ROOM_AGAIN })
+}
+
 /// The outside of a wire: what [`Anchored`] makes a protocol and its session of. How the executor
 /// looks after it is its [`Wire`].
 pub trait Anchor: Wire + Sized + 'static {
@@ -65,7 +74,8 @@ pub trait Anchor: Wire + Sized + 'static {
         None
     }
 
-    /// Time until it takes one more message, if it can tell: zero if there is room.
+    /// Time until it takes one more message, if it can tell: zero if none is refused for want of
+    /// room.
     fn room(&self, cx: &Kernel) -> Option<Duration> {
         let _ = cx;
         None

@@ -1,7 +1,7 @@
 //! A wire over a device that carries whole Ethernet frames: all that such wires have in common.
 
 use crate::EthAddr;
-use crate::wire::anchor::{Anchor, Anchored, WireEnd};
+use crate::wire::anchor::{Anchor, Anchored, WireEnd, room_if};
 use crate::wire::entry::HEADER_OCTETS;
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -15,8 +15,6 @@ use xk_core::{Kernel, Message, Pool, ProtocolRef, Reason, SessionRef, Time};
 
 /// How many frames wait for a device that takes none.
 const BACKLOG_MAX: usize = 256;
-/// When a full wire may be asked again for room: its device does not say when it has some.
-const ROOM_AGAIN: Duration = Duration::from_millis(1);
 /// How often the device is asked for what it lost by itself.
 const LOSSES_EVERY: Duration = Duration::from_secs(1);
 
@@ -244,8 +242,7 @@ impl<D: FrameDevice + 'static> Anchor for DeviceWire<D> {
     }
 
     fn room(&self, _: &Kernel) -> Option<Duration> {
-        let is_full = self.backlog.borrow().len() >= BACKLOG_MAX;
-        Some(if is_full { ROOM_AGAIN } else { Duration::ZERO })
+        room_if(self.backlog.borrow().len() < BACKLOG_MAX)
     }
 
     fn address(&self) -> Option<EthAddr> {

@@ -90,6 +90,11 @@ impl WireFixture for Host {
     fn arrive(&self, octets: &[u8]) {
         self.arrives(self.cx.message(octets));
     }
+
+    /// Stands on the test's tap, which does not say.
+    fn knows_room(&self) -> bool {
+        false
+    }
 }
 
 #[test]

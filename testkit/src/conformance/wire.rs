@@ -8,7 +8,11 @@ use crate::kernel::{Event, HEADROOM, Top};
 use xk_core::control::Describe;
 use xk_core::object::{CallCause, OpenError, PushError};
 use xk_core::{Kernel, Message, Part, Participants, ProtocolRef, SessionRef, reason};
-use xk_kit::control::{MaxPacket, OptPacket};
+use xk_kit::control::{MaxPacket, OptPacket, WireRoom};
+
+/// How many frames are sent one behind the other, without a turn of the loop: more than wait in any
+/// wire.
+const FRAMES_AT_ONCE: usize = 5000;
 
 /// A wire under test, started, in surroundings of its own.
 pub trait WireFixture {
@@ -25,6 +29,11 @@ pub trait WireFixture {
     fn frame(&self) -> Vec<u8> {
         pattern(60, 3)
     }
+
+    /// True if its outside tells how much it takes. A wire that stands for another may not know.
+    fn knows_room(&self) -> bool {
+        true
+    }
 }
 
 /// Checks every law of wires; `make` gives a new wire each time.
@@ -36,6 +45,7 @@ pub fn all<F: WireFixture>(make: impl Fn() -> F) {
     keeps_to_max_packet(&make());
     closes(&make());
     enables(&make());
+    tells_its_room(&make());
     is_given_free(&make());
     stops(&make());
 }
@@ -191,6 +201,32 @@ fn enables(fixture: &impl WireFixture) {
     counted("the session made outlives the enable", 0);
     session.close(cx);
     counted("after the enable and the session a frame is counted", 1);
+}
+
+/// Law 8: a wire tells when it has room. A frame that finds none was announced so, and is counted:
+/// none is lost otherwise.
+fn tells_its_room(fixture: &impl WireFixture) {
+    let cx = fixture.cx();
+    let session = opened(fixture, &Top::add(cx, "top"));
+    let room = || session.ask(cx, WireRoom::default()).map(|question| question.after);
+    assert_eq!(room().is_some(), fixture.knows_room(), "law 8: a wire answers `wire-room`");
+    let (frame, before) = (fixture.frame(), drops(fixture));
+    let mut refused = 0;
+    for _ in 0..FRAMES_AT_ONCE {
+        let Ok(message) = cx.pool().copy_from(HEADROOM, &frame) else {
+            break;
+        };
+        let has_room = room().is_none_or(|after| after.is_zero());
+        match session.push(cx, message) {
+            Ok(()) => {}
+            Err(PushError::QueueFull) => {
+                refused += 1;
+                assert!(!has_room, "law 8: a wire that says it has room takes a frame");
+            }
+            Err(error) => panic!("law 8: a full wire says that it is full, not: {error}"),
+        }
+        assert_eq!(drops(fixture), before + refused, "law 8: what a full wire refuses is counted");
+    }
 }
 
 /// Laws 2 and 5: an enable withdrawn gives the wire free, at the latest when another protocol opens

@@ -57,6 +57,11 @@ impl Outbox {
         self.waiting.len()
     }
 
+    /// True if so many datagrams more may wait.
+    pub(crate) fn has_room(&self, datagrams: usize) -> bool {
+        self.waiting.len() + datagrams <= WAITING_MAX
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -66,7 +71,7 @@ impl Outbox {
     /// # Errors
     /// The datagram, if [`WAITING_MAX`] wait.
     pub(crate) fn push(&mut self, outgoing: Outgoing) -> Result<(), Message> {
-        if self.waiting.len() >= WAITING_MAX {
+        if !self.has_room(1) {
             return Err(outgoing.message);
         }
         self.waiting.push_back(outgoing);

@@ -25,7 +25,7 @@
 //!
 //! # Control
 //! Answers `max-packet` and `opt-packet` (the MTU), `link-type` (147: no known form), `join-group`
-//! (nothing to do), `list-sessions`.
+//! (nothing to do), `list-sessions`, `wire-room` (whether fewer than `queue` messages wait).
 //!
 //! # Example
 //! ```kdl

@@ -7,7 +7,7 @@ use xk_core::graph::{Build, BuildError};
 use xk_core::object::PushError;
 use xk_core::wire::Wire;
 use xk_core::{Kernel, Message, ProtocolRef, SessionRef, Time, reason};
-use xk_kit::wire::anchor::{Anchor, Anchored, USER0, WireEnd};
+use xk_kit::wire::anchor::{Anchor, Anchored, USER0, WireEnd, room_if};
 
 xk_core::settings! {
     /// What it is like.
@@ -36,6 +36,10 @@ impl Loopback {
     pub fn new(settings: Settings) -> Anchored<Self> {
         Anchored::new(|end| Self { end, settings, under_way: RefCell::default() })
     }
+
+    fn has_room(&self) -> bool {
+        self.under_way.borrow().len() + self.end.arrivals().len() < self.settings.queue
+    }
 }
 
 impl Anchor for Loopback {
@@ -52,8 +56,7 @@ impl Anchor for Loopback {
     }
 
     fn send(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
-        let mut under_way = self.under_way.borrow_mut();
-        if under_way.len() + self.end.arrivals().len() >= self.settings.queue {
+        if !self.has_room() {
             this.discard(cx, message, &reason::QUEUE_FULL);
             return Err(PushError::QueueFull);
         }
@@ -63,8 +66,12 @@ impl Anchor for Loopback {
             return Err(PushError::NoBuffers);
         };
         arrival.join(message);
-        under_way.push_back((cx.now().after(self.settings.delay), arrival));
+        self.under_way.borrow_mut().push_back((cx.now().after(self.settings.delay), arrival));
         Ok(())
+    }
+
+    fn room(&self, _: &Kernel) -> Option<Duration> {
+        room_if(self.has_room())
     }
 
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {

@@ -54,7 +54,8 @@
 //! # Control
 //! Answers `max-packet` and `opt-packet` (MTU and Ethernet header), `my-ether`, `link-type` (1),
 //! `join-group` (every frame arrives), `describe` (the peer, how many links there were, and what
-//! went wrong last), `list-sessions`.
+//! went wrong last), `list-sessions`, `wire-room` (whether the ring is full; without a peer frames
+//! are lost, and none waits).
 //!
 //! # Example
 //! ```kdl

@@ -14,7 +14,7 @@ use xk_core::wire::{Sleeper, Wire};
 use xk_core::{Kernel, Message, ProtocolRef, Reason, SessionRef, Time};
 use xk_kit::EthAddr;
 use xk_kit::net::notice::notice;
-use xk_kit::wire::anchor::{Anchor, Anchored, WireEnd};
+use xk_kit::wire::anchor::{Anchor, Anchored, WireEnd, room_if};
 use xk_kit::wire::entry::{HEADER_OCTETS, HEADROOM, environment, station};
 
 use crate::layout::Geometry;
@@ -313,6 +313,13 @@ impl Anchor for ShmWire {
 
     fn address(&self) -> Option<EthAddr> {
         Some(self.address)
+    }
+
+    /// Without a peer what is sent is lost, and counted, and waits for none.
+    fn room(&self, _: &Kernel) -> Option<Duration> {
+        let mut link = self.link.borrow_mut();
+        // A link that is broken says so to what is sent.
+        room_if(link.as_mut().is_none_or(|link| link.end().room(1).unwrap_or(1) > 0))
     }
 
     fn describe(&self) -> Option<String> {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::control::{JoinGroup, MaxPacket, MyEther, WireRoom};
+use crate::wire::anchor::ROOM_AGAIN;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec;

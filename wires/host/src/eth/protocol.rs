@@ -12,7 +12,7 @@ use xk_core::wire::Wire;
 use xk_core::{Kernel, Message, ProtocolRef, Reason, SessionRef, Time};
 use xk_kit::EthAddr;
 use xk_kit::net::ports::NO_PEER;
-use xk_kit::wire::anchor::{Anchor, Anchored, WireEnd};
+use xk_kit::wire::anchor::{Anchor, Anchored, WireEnd, room_if};
 use xk_kit::wire::device_wire::DEVICE_FULL;
 use xk_kit::wire::entry::HEADER_OCTETS;
 use xk_kit::wire::segments;
@@ -22,7 +22,7 @@ use super::peers::{Destination, Peers};
 use super::vxlan;
 use crate::batch_unsafe::{Arrival, Batch, Receiver};
 use crate::inbox::{self, Take};
-use crate::outbox::{COALESCED_MAX, Flushed, Outbox, Outgoing, in_few_slices};
+use crate::outbox::{COALESCED_MAX, Flushed, Outbox, Outgoing, WAITING_MAX, in_few_slices};
 use crate::socket::Socket;
 
 /// The frame is of another network than ours.
@@ -51,24 +51,28 @@ struct HostEth {
 pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let config = Config::read(build.params)?;
     let socket = config.open()?;
+    build.add(wire(build.cx, &config, socket))
+}
+
+fn wire(cx: &Kernel, config: &Config, socket: Socket) -> Anchored<HostEth> {
     // Other ends of such a network send from any port, and are sent to at the one that is
     // configured.
     let port = config.vni.map(|_| config.local.port());
     let prefix = config.vni.map(vxlan::emit);
-    build.add(Anchored::new(|end| HostEth {
+    Anchored::new(|end| HostEth {
         end,
         local: socket.local().unwrap_or(config.local),
         vni: config.vni,
         address: config.address,
         frame_octets_max: config.mtu + HEADER_OCTETS,
-        peers: Peers::new(build.cx, &config.peers, (config.learn, port), config.stations_max),
+        peers: Peers::new(cx, &config.peers, (config.learn, port), config.stations_max),
         socket,
         receiver: RefCell::new(Receiver::new()),
         outbox: RefCell::new(Outbox::new(prefix.as_ref().map_or(&[], |p| p.as_slice()))),
         batch: RefCell::new(Batch::new()),
         blocked: Cell::new(false),
         look_at: Cell::new(Time::ZERO),
-    }))
+    })
 }
 
 impl HostEth {
@@ -139,17 +143,18 @@ impl HostEth {
             this.discard(cx, frame, &NO_PEER);
             return Err(PushError::NoRoute);
         };
+        let mut result = Ok(());
         for at in 0..last {
             let Some(to) = self.peers.get(at) else { break };
             let Ok(copy) = frame.try_clone() else {
                 this.discard(cx, frame, &reason::NO_BUFFERS);
                 return Err(PushError::NoBuffers);
             };
-            self.queue(cx, this, copy, to)?;
+            result = result.and(self.queue(cx, this, copy, to));
         }
         match self.peers.get(last) {
-            Some(to) => self.queue(cx, this, frame, to),
-            None => Ok(()),
+            Some(to) => result.and(self.queue(cx, this, frame, to)),
+            None => result,
         }
     }
 
@@ -213,6 +218,12 @@ impl Anchor for HostEth {
         Some(self.address)
     }
 
+    /// For a frame that goes to every peer, of whichever there is a place for at all.
+    fn room(&self, _: &Kernel) -> Option<Duration> {
+        let copies = self.peers.counts().0.clamp(1, WAITING_MAX);
+        room_if(self.outbox.borrow().has_room(copies))
+    }
+
     fn describe(&self) -> Option<String> {
         let (peers, stations) = self.peers.counts();
         let (address, local) = (self.address, self.local);
@@ -254,5 +265,54 @@ impl Wire for HostEth {
 
     fn wants_writable(&self) -> bool {
         self.blocked.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::Ipv4Addr;
+    use std::net::UdpSocket;
+    use xk_core::Participants;
+    use xk_core::graph::{Params, Value};
+    use xk_kit::control::WireRoom;
+    use xk_testkit::kernel::{TestKernel, Top};
+
+    /// A wire with so many peers, whose socket takes nothing.
+    fn blocked(cx: &Kernel, peers: &[UdpSocket]) -> ProtocolRef {
+        let all: Vec<_> = peers.iter().map(|p| p.local_addr().unwrap().to_string()).collect();
+        let mut params = Params::default();
+        params.set("local", Value::Text("127.0.0.1:0".into()));
+        params.set("peer", Value::Text(all.join(",")));
+        let config = Config::read(&params).unwrap();
+        let socket = config.open().unwrap();
+        let wire = wire(cx, &config, socket);
+        wire.wire().blocked.set(true);
+        cx.add_protocol("host-eth", "host-eth", wire)
+    }
+
+    #[test]
+    fn a_full_queue_is_told_before_a_frame_is_lost() {
+        for copies in [1, 3] {
+            let cx = TestKernel::new(1);
+            let peers: Vec<_> =
+                (0..copies).map(|_| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()).collect();
+            let wire = blocked(&cx, &peers);
+            let top = Top::add(&cx, "top");
+            let session = top.open(&cx, &wire, Participants::default()).unwrap();
+            let has_room =
+                || session.ask(&cx, WireRoom::default()).is_some_and(|room| room.after.is_zero());
+            let to_all = [0xff; 60];
+            for _ in 0..WAITING_MAX / copies {
+                assert!(has_room());
+                session.push(&cx, cx.message(&to_all)).unwrap();
+            }
+            assert!(!has_room());
+            assert_eq!(session.push(&cx, cx.message(&to_all)), Err(PushError::QueueFull));
+            let lost = copies - WAITING_MAX % copies;
+            assert_eq!(wire.head().drops().of(&DEVICE_FULL), lost as u64, "each copy counts");
+            wire.wire().unwrap().flush(&cx, &wire);
+            assert!(has_room(), "the system has taken all of it");
+        }
     }
 }
