@@ -13,6 +13,7 @@ mod options;
 mod payload;
 mod requester;
 mod responder;
+mod settings;
 mod slots;
 mod wire;
 

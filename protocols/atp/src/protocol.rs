@@ -6,7 +6,6 @@ use crate::wire;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use core::time::Duration;
 use xk_appletalk::atp::{
     Bounds, Header, Kind, Limits, Options, RESPONSES_MAX, Requester, Responder, Want, bitmap_of,
 };
@@ -35,16 +34,10 @@ pub struct Transactions {
 
 question!(Transactions { responses_max }, "transactions", Fact);
 
-xk_core::settings! {
+xk_appletalk::atp_settings! {
     /// What a call asks for that says nothing itself, and the bounds.
     #[derive(Clone, Copy, Debug)]
     pub struct Settings {
-        xo: bool = flag(true, "whether requests are executed exactly once, and not at least once"),
-        tries: u8 = int(0..=255, 5, "how often a request is sent; 0: until the call's deadline"),
-        interval: Duration = duration(Duration::from_secs(2), "the time between two sendings"),
-        release: Duration = duration(Duration::from_secs(30),
-            "how long the responder remembers a request that is executed exactly once, rounded up \
-             to 30 s, 1, 2, 4 or 8 min"),
         responses: usize = int(0..=8, 8, "packets of a reply, at most"),
         calls_max: usize = int(1..=16_384, 1024, "how many calls may wait at once"),
         requests_max: usize = int(1..=1_048_576, 1024, "how many requests may be executed at once"),
@@ -62,9 +55,8 @@ xk_core::settings! {
 
 impl Settings {
     /// What a call asks for that says nothing itself.
-    pub(crate) fn want(&self) -> Want {
-        let usual = Want::usual(self.xo, self.tries, self.interval, self.release);
-        Want { bitmap: bitmap_of(self.responses), ..usual }
+    pub(crate) fn usual(&self) -> Want {
+        Want { bitmap: bitmap_of(self.responses), ..self.want() }
     }
 }
 
@@ -329,7 +321,7 @@ impl Protocol for Atp {
             return Answer::Answered;
         }
         if let Some(usual) = ask.get::<UsualTransaction>() {
-            usual.octets = Options::request(&self.shared.settings.want(), 0).emit();
+            usual.octets = Options::request(&self.shared.settings.usual(), 0).emit();
             return Answer::Answered;
         }
         less_request(less(self.lower.control(cx, ask), ask, wire::HEADER_OCTETS), ask)

@@ -98,9 +98,9 @@ impl Association {
         {
             Some(Transaction(octets)) => match Options::parse(&octets) {
                 Ok(options) => options.want(),
-                Err(_) => self.shared.settings.want(),
+                Err(_) => self.shared.settings.usual(),
             },
-            None => self.shared.settings.want(),
+            None => self.shared.settings.usual(),
         }
     }
 

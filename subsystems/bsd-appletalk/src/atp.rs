@@ -20,7 +20,8 @@
 //! is received, up to eight packets in one datagram, or its failure with what there is. A request
 //! that arrives at a bound socket is received; its reply is sent with the options of it turned
 //! around, and cut into packets. Exactly-once requests are executed once within their release
-//! timer. What the machines wait for is looked at every 200 ms (`pr_fasttimo`).
+//! timer. What the machines wait for is looked at every 200 ms (`pr_fasttimo`); `interval` is in
+//! steps of 100 ms.
 //!
 //! # Control
 //! Answers `report` (counters), `max-packet` (578), `usual-transaction` (what the parameters say);
@@ -163,7 +164,7 @@ fn build(build: &mut Build<'_>) -> core::result::Result<ProtocolRef, BuildError>
     let bounds = Bounds { transactions, per_host, ..Bounds::DEFAULT };
     let last = build.cx.random().next_u32() as u16;
     let atp = Atp {
-        usual: settings.options(),
+        usual: Options::request(&settings.want(), 0),
         lower: lower_of(build, &bsd)?,
         bsd,
         pcbs: RefCell::default(),

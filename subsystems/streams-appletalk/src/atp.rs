@@ -17,7 +17,7 @@
 //! A stream is bound to a socket, which is claimed of `ddp` (T_OPTMGMT_REQ), so that no user of
 //! `ddp` has it; what stands for `ddp` and gives no sockets leaves them to ATP. T_UNITDATA_REQ with
 //! options (twelve octets, `xk_appletalk::atp::Options`) begins a transaction or replies to one;
-//! without, it begins one as the parameters say. T_UNITDATA_IND brings requests to be executed,
+//! without, it begins one as the parameters say, `interval` in steps of 100 ms. T_UNITDATA_IND brings requests to be executed,
 //! replies, and failures. A reply of up to 8 x 578 octets is one message: it is cut into responses
 //! here, and joined here, by duplicates of blocks and without a copy.
 //!
@@ -48,12 +48,11 @@ use alloc::rc::Rc;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use core::time::Duration;
 use xk_appletalk::addr::{AtAddr, SOCKADDR_LEN};
 use xk_appletalk::atp::{
     Arrived, BeginError, Bounds, Due, HEADER_OCTETS, Header, Heard, Kind as Packets, Limits,
     OPTIONS_OCTETS, OptionKind, Options, Packet, Payload, REPLY_OCTETS_MAX, ReplyError, Requester,
-    Responder, Verdict, Want,
+    Responder, Verdict,
 };
 use xk_appletalk::ddp::{SOCKETS_DYNAMIC, is_socket};
 use xk_core::control::{Report, question};
@@ -86,25 +85,10 @@ pub static ENTRY: Entry = Entry::layer("atp", include_str!("atp.rs"), build)
     )])
     .reasons(&[&REPEATED_REQUEST, &UNASKED]);
 
-xk_core::settings! {
+xk_appletalk::atp_settings! {
     /// What is asked for where a request says nothing itself.
     #[derive(Clone, Copy, Debug)]
-    pub struct Settings {
-        xo: bool = flag(true, "whether requests are executed exactly once, and not at least once"),
-        tries: u8 = int(0..=255, 5, "how often a request is sent; 0: until its user takes it back"),
-        interval: Duration = duration(Duration::from_secs(2),
-            "the time between two sendings, in steps of 100 ms"),
-        release: Duration = duration(Duration::from_secs(30),
-            "how long the responder remembers a request that is executed exactly once, rounded up \
-             to 30 s, 1, 2, 4 or 8 min"),
-    }
-}
-
-impl Settings {
-    fn options(self) -> Options {
-        let Self { xo, tries, interval, release, .. } = self;
-        Options::request(&Want::usual(xo, tries, interval, release), 0)
-    }
+    pub struct Settings {}
 }
 
 /// Transactions of this host under way at most.
@@ -160,7 +144,7 @@ fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 fn new(cx: &Kernel, settings: Settings) -> Rc<Driver<Atp>> {
     let last = cx.random().next_u32() as u16;
     Driver::new(Atp {
-        usual: settings.options(),
+        usual: Options::request(&settings.want(), 0),
         mux: Mux::default(),
         requester: RefCell::new(Requester::new(Limits { transactions: TRANSACTIONS_MAX }, last)),
         responder: RefCell::new(Responder::new(Bounds::DEFAULT)),
