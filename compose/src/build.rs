@@ -198,6 +198,9 @@ pub fn started(
     started.map_err(|(protocol, error)| Box::new(failed_start(graph, host, &protocol, error)))
 }
 
+/// How many nodes are named that may have what another one wants.
+const RIVALS_MAX: usize = 3;
+
 /// A failed start as a mistake in the file.
 pub(crate) fn failed_start(
     graph: &CheckedGraph,
@@ -211,10 +214,67 @@ pub(crate) fn failed_start(
     let span = node.map_or(host.template.name.span, |node| node.kind.span);
     let what = format!("`{}` on host `{}` cannot start: {error}", protocol.name(), host.name);
     let found = diagnostics.error(span, what);
-    if let Some(help) = remedy(error) {
+    let rivals = match error {
+        OpenError::InUse => rivals(graph, host, &nodes, protocol),
+        _ => Vec::new(),
+    };
+    let mut framework = None;
+    for Rival { node, lower, of } in rivals {
+        found.also(node.kind.span, format!("`{}` stands on `{lower}`, too", node.name));
+        framework = framework.or(of);
+    }
+    if let Some(of) = framework {
+        found.help(format!(
+            "the protocols of `{of}` have there what they need, the resolution of addresses \
+             included: stand on them, or on another interface"
+        ));
+    } else if let Some(help) = remedy(error) {
         found.help(help);
     }
     diagnostics
+}
+
+/// A node that may have what another one wants.
+struct Rival<'a> {
+    node: &'a Node,
+    /// The name of the node on which both stand.
+    lower: &'a str,
+    /// The framework that both this one and that node are of.
+    of: Option<&'static str>,
+}
+
+/// Returns the nodes that stand on the same as `protocol`, if they are few enough to look at.
+fn rivals<'a>(
+    graph: &CheckedGraph,
+    host: &HostInstance<'_>,
+    nodes: &'a [Node],
+    protocol: &ProtocolRef,
+) -> Vec<Rival<'a>> {
+    let places = graph.plan_of(host).map_or(&[][..], |plan| plan.places());
+    let lowers = |at: usize| {
+        places[at].lowers.iter().map(|lower| {
+            let down = |at: &usize| places[*at].numbers_below();
+            core::iter::successors(Some(*lower), down).last().unwrap_or(*lower)
+        })
+    };
+    let is_seen = |at: &usize| places[*at].numbers_below().is_none();
+    let own = nodes.iter().position(|node| *node.name == *protocol.name());
+    let Some(own) = own.filter(|at| *at < places.len()) else {
+        return Vec::new();
+    };
+    let others = (0..places.len().min(nodes.len())).filter(|at| *at != own).filter(is_seen);
+    let shared = |at: usize| lowers(own).find(|lower| lowers(at).any(|other| other == *lower));
+    let found: Vec<_> = others
+        .filter_map(|at| {
+            let lower = shared(at)?;
+            let of = places[lower].entry.subsystem.filter(|_| {
+                let [own, other, below] = [own, at, lower].map(|at| places[at].entry.subsystem);
+                other == below && own != below
+            });
+            Some(Rival { node: &nodes[at], lower: nodes.get(lower)?.name.as_str(), of })
+        })
+        .collect();
+    if found.len() > RIVALS_MAX { Vec::new() } else { found }
 }
 
 fn remedy(error: OpenError) -> Option<&'static str> {
