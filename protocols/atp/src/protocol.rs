@@ -110,6 +110,18 @@ impl Shared {
         found.map(|(at, _)| at as u32)
     }
 
+    /// True if another user than that of `upper` serves at this socket, whatever host its name has.
+    fn is_anothers(&self, local: &Participant, upper: &ProtocolRef) -> bool {
+        let payer = upper.head().payer();
+        let is_anothers = |at: usize| {
+            self.server.get(at as u32).is_some_and(|(server, _)| server.head().payer() != payer)
+        };
+        let offered = self.offered.borrow();
+        let is_socket = matches!(local.top(), Some(Part::Number(..)));
+        is_socket
+            && (0..offered.len()).any(|at| offered[at].top() == local.top() && is_anothers(at))
+    }
+
     /// A name for what these participants say, the first being our own, and this number.
     fn name(&self, participants: &Participants, number: u64) -> HostAddr {
         let mut ends = Vec::from([number]);
@@ -234,6 +246,9 @@ impl Protocol for Atp {
             local.push(Part::Any);
         }
         let local = local.clone();
+        if self.shared.is_anothers(&local, upper.receiver) {
+            return Err(OpenError::InUse);
+        }
         let lower = self.lower.open(cx, Upper::new(this), participants.clone())?;
         if lower.head().peer().is_unspecified() {
             // Our own end may be any, so that the participants alone do not name it.
@@ -256,6 +271,13 @@ impl Protocol for Atp {
         let local = participants.local_mut()?;
         if local.is_empty() {
             local.push(Part::Any);
+        }
+        if self.shared.is_anothers(local, upper.receiver) {
+            return Err(OpenError::InUse);
+        }
+        // What no other serves is the host's own.
+        if local.top() == Some(&Part::Any) && upper.receiver.head().payer().is_some() {
+            return Err(OpenError::NotPermitted);
         }
         let number = {
             let mut offered = self.shared.offered.borrow_mut();

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use xk_appletalk::ddp::is_socket;
 use xk_core::control::Report;
+use xk_core::object::Payer;
 use xk_core::shepherd::Semaphore;
 use xk_core::{Answer, Ask, Kernel, ProtocolRef, question};
 use xk_kit::net::appletalk::CableChanged;
@@ -43,14 +44,16 @@ pub(crate) struct Search {
     pub(crate) entity: Entity,
     /// The socket that is to have the name; `None` of a search for others.
     pub(crate) socket: Option<u8>,
+    /// The user that began it.
+    pub(crate) payer: Option<Payer>,
     pub(crate) result: RefCell<Option<Vec<Tuple>>>,
     pub(crate) ended: Semaphore,
 }
 
 impl Search {
-    pub(crate) fn new(entity: Entity, socket: Option<u8>) -> Rc<Self> {
+    pub(crate) fn new(entity: Entity, socket: Option<u8>, payer: Option<Payer>) -> Rc<Self> {
         let (result, ended) = (RefCell::default(), Semaphore::new(0));
-        Rc::new(Self { entity, socket, result, ended })
+        Rc::new(Self { entity, socket, payer, result, ended })
     }
 }
 
@@ -74,7 +77,7 @@ impl Nbp {
         if let Some(search) = known {
             return Some(search);
         }
-        let search = Search::new(entity, socket);
+        let search = Search::new(entity, socket, cx.payer());
         self.begin(cx, this, &search).then_some(search)
     }
 

@@ -13,7 +13,7 @@ use xk_appletalk::ddp::SOCKET_NAMES;
 use xk_appletalk::name::Name;
 use xk_appletalk::nbp::{Due, LookupConfig, Lookups, Names, NamesError, ZONE_HERE};
 use xk_core::graph::{Build, BuildError, Params};
-use xk_core::object::{OpenError, Refused};
+use xk_core::object::{OpenError, Refused, USER_SHARE};
 use xk_core::participant::Participant;
 use xk_core::reason::Class;
 use xk_core::{
@@ -87,11 +87,14 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
                 BuildError::Param { name: "register", index, expected }
             }
         })?;
-        waiting.push_back(Search::new(entity, Some(socket)));
+        waiting.push_back(Search::new(entity, Some(socket), None));
     }
     let mut wanted = Vec::new();
     for params in build.params.blocks("lookup") {
-        wanted.push((Search::new(name(params)?, None), params.duration("start", Duration::ZERO)));
+        wanted.push((
+            Search::new(name(params)?, None, None),
+            params.duration("start", Duration::ZERO),
+        ));
     }
     let config = LookupConfig {
         tries: build.int("tries")?,
@@ -149,12 +152,19 @@ impl Nbp {
 
     // ---- searches ----
 
-    /// Begins a search when there are an address and room; false, counted, if too many wait.
+    /// Begins a search when there are an address and room; false, counted, if too many wait, or as
+    /// many of its user as one may have.
     pub(crate) fn begin(&self, cx: &Kernel, this: &ProtocolRef, search: &Rc<Search>) -> bool {
         let mut searches = self.searches.borrow_mut();
-        if searches.len() >= self.searches_max {
+        let is_of_user = |other: &Rc<Search>| search.payer.is_none() || other.payer == search.payer;
+        let most = match search.payer {
+            Some(_) => self.searches_max.div_ceil(USER_SHARE),
+            None => self.searches_max,
+        };
+        if searches.iter().filter(|other| is_of_user(other)).count() >= most {
             // Those that have ended and that nothing asks about give way first.
-            let ended = searches.iter().position(|search| search.result.borrow().is_some());
+            let is_over = |search: &Rc<Search>| search.result.borrow().is_some();
+            let ended = searches.iter().position(|other| is_of_user(other) && is_over(other));
             let Some(ended) = ended else {
                 this.head().drops().count(&reason::TABLE_FULL);
                 return false;

@@ -7,7 +7,9 @@ use xk_core::object::ProtocolId;
 use xk_core::participant::PORT;
 use xk_core::{Part, Participants, ProtocolRef};
 use xk_kit::control::{IsGroup, IsLocalHost, IsOutstanding, KeepWhole, PeerProved};
+use xk_kit::net::appletalk::SOCKET;
 use xk_kit::net::moving::GiveState;
+use xk_kit::net::names::NbpLookup;
 use xk_kit::net::neighbour::PeerOnLink;
 use xk_kit::net::ports::USER_PORT_FIRST;
 use xk_kit::net::stream::{
@@ -19,14 +21,18 @@ use xk_kit::rpc::retransmit::{AskCopy, FreeCopy, LastCopy};
 use xk_share::Wish;
 use xk_shm::Peer;
 
+/// The first of the sockets of AppleTalk that no protocol has by its name (Inside AppleTalk, second
+/// edition, chapter 4).
+const USER_SOCKET_FIRST: u16 = 128;
+
 /// A right of programs: to use a node of the graph, within bounds.
 #[derive(Clone)]
 pub struct Grant {
     /// The node.
     pub node: ProtocolRef,
-    /// The ports that may be had on it, in sessions and enables; `None` for all from
-    /// [`USER_PORT_FIRST`] on, and then one that the node chooses, too. Those below are granted by
-    /// name alone.
+    /// The ports, or sockets of AppleTalk, that may be had on it, in sessions and enables; `None`
+    /// for all from [`USER_PORT_FIRST`] or [`USER_SOCKET_FIRST`] on, and then one that the node
+    /// chooses, too. Those below are granted by name alone.
     pub ports: Option<RangeInclusive<u16>>,
     /// The type numbers that a program's protocols may have on it; `None` for none.
     pub types: Option<RangeInclusive<u32>>,
@@ -63,8 +69,8 @@ const OF_SESSIONS: [u32; 20] = [
 
 /// Questions that a program may put to a protocol that it is granted, besides those that tell
 /// facts. None changes anything for others: at most the next session of its own user.
-const OF_PROTOCOLS: [u32; 4] =
-    [IsGroup::KEY, IsLocalHost::KEY, PeerOnLink::KEY, StreamSetNext::KEY];
+const OF_PROTOCOLS: [u32; 5] =
+    [IsGroup::KEY, IsLocalHost::KEY, NbpLookup::KEY, PeerOnLink::KEY, StreamSetNext::KEY];
 
 impl Grant {
     /// The right to use a node in every way, for all users.
@@ -80,15 +86,16 @@ impl Grant {
     /// True if the local participant is within its ports.
     fn has_port(&self, participants: &Participants) -> bool {
         let local = participants.iter().next();
-        let port = match local.and_then(|local| local.top()) {
-            Some(Part::Number(PORT, port)) => u16::try_from(*port).ok(),
+        let (port, first) = match local.and_then(|local| local.top()) {
+            Some(Part::Number(PORT, port)) => (*port, USER_PORT_FIRST),
+            Some(Part::Number(SOCKET, socket)) => (*socket, USER_SOCKET_FIRST),
             _ => return self.ports.is_none(),
         };
         let has = |port| match &self.ports {
             Some(ports) => ports.contains(&port),
-            None => port == 0 || port >= USER_PORT_FIRST,
+            None => port == 0 || port >= first,
         };
-        port.is_some_and(has)
+        u16::try_from(port).is_ok_and(has)
     }
 
     /// True if a protocol of a program may have this type number on the node.

@@ -25,6 +25,8 @@ use xk_core::{
     Upper,
 };
 use xk_kit::control::MyHost;
+use xk_kit::net::appletalk::{SOCKET, socket};
+use xk_kit::net::names::{NbpLookup, NbpRegister};
 use xk_lang::HostInstance;
 use xk_run::{Idle, Runner};
 use xk_share::Known;
@@ -65,7 +67,8 @@ impl Domain {
         Self::of(GRAPH, name, grants)
     }
 
-    fn of(graph: &'static str, name: &str, grants: fn(&Kernel) -> Vec<Grant>) -> Self {
+    fn of(graph: &str, name: &str, grants: fn(&Kernel) -> Vec<Grant>) -> Self {
+        let graph = graph.to_owned();
         let path = std::env::temp_dir().join(format!("xk-attach-{name}-{}", std::process::id()));
         let (seen, at) = (Arc::<Seen>::default(), path.clone());
         let (ready, is_ready) = std::sync::mpsc::channel();
@@ -472,6 +475,113 @@ fn programs_use_the_interfaces_of_frameworks_on_what_they_are_granted() {
         add(here.kernel(), &lowers).expect("it stands there");
         assert_eq!(perform(&here, act), [b"a datagram".to_vec(), b"a stream".to_vec()]);
     }
+}
+
+/// A host of AppleTalk on a network of two, each a UDP socket of a loopback address of its own.
+fn apple(own: u8, uppers: &str) -> String {
+    let (pid, peer) = (std::process::id(), own ^ 1);
+    let [.., a, b] = pid.to_be_bytes();
+    format!(
+        r#"host apple{own} {{
+            host-eth local="127.{a}.{b}.{own}:47891" peer="127.{a}.{b}.{peer}:47891"
+            eth host-eth
+            aarp eth
+            ddp aarp net="10-19" node={own}
+            atp ddp
+            {uppers}
+        }}"#
+    )
+}
+
+/// Calls the procedure behind a socket on its node.
+fn call(cx: &Kernel, peer: Participant, octets: &[u8]) -> Vec<u8> {
+    let [atp, task] = ["atp", "task"].map(|name| cx.find_protocol(name).expect("it is there"));
+    let ends = pair(Participant::of(Part::Any), peer);
+    let session = atp.open(cx, Upper::new(&task), ends).expect("it leads there");
+    let reply = session.call(cx, cx.pool().copy_from(128, octets).unwrap()).expect("a reply");
+    reply.octets().collect()
+}
+
+/// Finds a name of another host, and calls what has it.
+fn by_name(cx: &Kernel) -> (String, Vec<u8>) {
+    let nbp = cx.find_protocol("nbp").expect("it is granted");
+    let lookup =
+        || nbp.ask(cx, NbpLookup { name: "adder:XKernel@*".into(), ..NbpLookup::default() });
+    let found = (0..20).find_map(|_| lookup()?.found.pop()).expect("it is found");
+    // What changes or shows what others have.
+    let name = NbpRegister { name: "mine:XKernel@*".into(), socket: 140, ..NbpRegister::default() };
+    assert!(nbp.ask(cx, name).is_none());
+    assert!(nbp.ask(cx, xk_nbp::NbpTable::default()).is_none());
+    let at = socket(found.net, found.node, found.socket);
+    (found.name, call(cx, at, b"by name"))
+}
+
+/// Serves at a socket: its replies are the requests backwards.
+struct Backwards;
+
+impl Protocol for Backwards {
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        let atp = cx.find_protocol("atp").ok_or(OpenError::NoLower)?;
+        let local = Participant::of(Part::Number(SOCKET, 150));
+        atp.open_enable(cx, Upper::new(this), Participants::local(local)).map(drop)
+    }
+
+    fn open_done(
+        &self,
+        _: &Kernel,
+        _: &ProtocolRef,
+        _: &SessionRef,
+        _: Participants,
+    ) -> Result<(), &'static xk_core::Reason> {
+        Ok(())
+    }
+
+    fn call_demux(
+        &self,
+        cx: &Kernel,
+        _: &ProtocolRef,
+        _: &SessionRef,
+        request: Message,
+    ) -> Result<Message, Refused> {
+        let mut octets: Vec<u8> = request.octets().collect();
+        octets.reverse();
+        Ok(cx.pool().copy_from(128, &octets).expect("room"))
+    }
+}
+
+#[test]
+fn programs_find_call_and_serve_sockets_of_appletalk() {
+    let grants = |kernel: &Kernel| {
+        let of = |name| Some(Grant::new(&kernel.find_protocol(name)?));
+        ["atp", "nbp"].into_iter().filter_map(of).collect()
+    };
+    let uppers = "procedures atp at=socket140 procedure=1
+nbp ddp { register \"adder:XKernel\" socket=140; }";
+    let asked = Domain::of(&apple(16, uppers), "apple-asked", grants);
+    let asking = Domain::of(&apple(17, "nbp ddp interval=\"200ms\""), "apple-asking", grants);
+    let here = attach(&asking.path).expect("it is let in");
+    assert_eq!(perform(&here, by_name), ("adder:XKernel@*".into(), b"by name".to_vec()));
+    drop(here);
+    // A program of the one host serves one of the other.
+    let (path, stop) = (asked.path.clone(), Arc::new(AtomicBool::new(false)));
+    let (ends, (ready, is_ready)) = (Arc::clone(&stop), std::sync::mpsc::channel());
+    let serves = std::thread::spawn(move || {
+        let here = attach(&path).expect("it is let in");
+        here.kernel().add_protocol("backwards", "backwards", Backwards);
+        here.join().expect("it may join");
+        let runner = Runner::new(Rc::clone(here.kernel()), Idle::Sleep).expect("a loop");
+        runner.start().unwrap_or_else(|(_, error)| panic!("{error}"));
+        ready.send(()).unwrap();
+        while !ends.load(Ordering::Relaxed) {
+            runner.run(Some(Duration::from_millis(5)), Rc::new(|_| false)).unwrap();
+        }
+    });
+    is_ready.recv().unwrap();
+    let here = attach(&asking.path).expect("it is let in");
+    let reply = perform(&here, |cx| call(cx, socket(10, 16, 150), b"forwards"));
+    assert_eq!(reply, b"sdrawrof");
+    stop.store(true, Ordering::Relaxed);
+    serves.join().unwrap();
 }
 
 /// Where a program finds the path; set by the test that starts it.

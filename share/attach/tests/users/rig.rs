@@ -15,12 +15,16 @@ use xk_shm::Peer;
 use xk_testkit::conformance::CountingAllocator;
 use xk_testkit::kernel::{Bottom, Lower, TestKernel, Top};
 
+use crate::apple::Anything;
+
 #[global_allocator]
 static COUNTED: CountingAllocator = CountingAllocator;
 
 pub(crate) const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 pub(crate) const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 pub(crate) const ENTRIES: [&Entry; 2] = [&xk_udp::ENTRY, &xk_tcp::ENTRY];
+/// What crosses is known of these.
+const KNOWN: [&Entry; 3] = [&xk_udp::ENTRY, &xk_tcp::ENTRY, &xk_atp::ENTRY];
 /// Counts the sessions and enables of a transport.
 pub(crate) const TABLE: usize = 64;
 pub(crate) const SHARE: usize = TABLE / USER_SHARE;
@@ -55,7 +59,7 @@ pub(crate) fn end(host: Ipv4Addr, port: u16) -> Participant {
     Participant::of(Part::host(host)).with(Part::port(port))
 }
 
-/// Two transports with a door above.
+/// Two transports and `atp` with a door above.
 pub(crate) struct Host {
     pub(crate) cx: TestKernel,
     pub(crate) bottoms: [Bottom; 2],
@@ -79,8 +83,10 @@ impl Host {
         });
         let come = Come::default();
         let grant = |node| Grant { ports: Some(PORT..=5999), ..Grant::new(node) };
-        let grants = transports.iter().map(grant).collect();
-        let known = || Known::of(&ENTRIES);
+        let ddp = cx.add_protocol("ddp", "ddp", Anything);
+        let atp = xk_atp::ENTRY.add(&cx, "atp", &[ddp], &Params::default()).expect("it is built");
+        let grants = transports.iter().map(grant).chain([Grant::new(&atp)]).collect();
+        let known = || Known::of(&KNOWN);
         let door = Door::add(&cx, "door", Box::new(Coming(Rc::clone(&come))), grants, known);
         cx.start().expect("all start");
         Self { cx, bottoms, transports, door: Rc::new(door), come }
@@ -95,7 +101,7 @@ impl Host {
         self.cx.advance(Duration::from_millis(20));
         look(&self.cx, &self.door);
         let kernel = TestKernel::small(1, 1 << 20, 16);
-        let attached = Attached::through(Box::new(there.clone()), kernel.share(), &ENTRIES).ok()?;
+        let attached = Attached::through(Box::new(there.clone()), kernel.share(), &KNOWN).ok()?;
         let own = Top::add(attached.kernel(), "own");
         own.forget(true);
         attached.join().expect("it may join");
@@ -124,8 +130,16 @@ impl Program {
     }
 
     pub(crate) fn open(&self, node: &str, port: u16) -> Result<SessionRef, OpenError> {
-        let ends = Participants::pair(end(OWN, port), end(PEER, 9));
-        self.own.open(self.kernel(), self.node(node), ends)
+        self.open_between(node, end(OWN, port), end(PEER, 9))
+    }
+
+    pub(crate) fn open_between(
+        &self,
+        node: &str,
+        local: Participant,
+        peer: Participant,
+    ) -> Result<SessionRef, OpenError> {
+        self.own.open(self.kernel(), self.node(node), Participants::pair(local, peer))
     }
 
     pub(crate) fn enable(&self, node: &str, port: u16) -> Result<(), OpenError> {
