@@ -107,6 +107,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     if is_cut {
         return in_domains(args, &graph, &host, user, server.as_ref());
     }
+    domains::sockets::make_folders(&domains::sockets::of(&graph, &host), &[0], user)?;
     let kernel = host::build(&graph, &host, user)?;
     let nodes: Vec<_> = host.nodes().iter().map(|node| kernel.find_protocol(&node.name)).collect();
     let _doors = xk_compose::open_doors(&graph, &host, 0, &kernel, &nodes)?;

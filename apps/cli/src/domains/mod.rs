@@ -11,6 +11,7 @@ mod hello;
 mod merge;
 pub(crate) mod process;
 mod seat;
+pub(crate) mod sockets;
 mod ways;
 
 use crate::control::{Request, Server, ServerJob, gives_state};
@@ -22,15 +23,13 @@ use crate::view;
 use hello::{Hello, Seat, Way};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use rustix::process::{Signal, geteuid, set_parent_process_death_signal};
+use rustix::process::{Signal, set_parent_process_death_signal};
 use serde_json::{Value, json};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::chown;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use xk_compose::{CheckedGraph, DomainSetup};
@@ -52,9 +51,6 @@ const STOP_WITHIN: Duration = Duration::from_secs(2);
 const UNDER_WAY: Duration = Duration::from_millis(50);
 /// The longest answer of one domain, in octets.
 const ANSWER_OCTETS_MAX: u64 = 128 << 20;
-
-/// Folders for sockets are made here, where only root can make them.
-const ROOM: &str = "/run/xk";
 
 /// Within this time what has ended is started again so often as [`Wanted::restarts_max`] says.
 const RESTARTS_WITHIN: Duration = Duration::from_secs(60);
@@ -174,12 +170,6 @@ fn failed(what: &str) -> impl Fn(io::Error) -> Failure {
     move |error| Failure::new(format!("{what}: {error}"))
 }
 
-/// The folder right below [`ROOM`] that a socket lies in.
-fn folder_to_make(path: &Path) -> Option<&Path> {
-    let folder = path.parent().filter(|folder| folder.file_name().is_some())?;
-    (folder.parent() == Some(Path::new(ROOM))).then_some(folder)
-}
-
 /// A socket between two domains.
 fn way() -> Result<(OwnedFd, OwnedFd), Failure> {
     let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
@@ -225,8 +215,9 @@ impl<'a> Domains<'a> {
     ) -> Result<(Vec<String>, Option<String>), Failure> {
         let domains: Vec<usize> = processes.iter().flat_map(|(own, _)| own.clone()).collect();
         let seats = self.seats(&processes)?;
+        let sockets = sockets::of(self.wanted.graph, self.wanted.host);
         for (domains, user) in processes {
-            self.make_folders(&domains, user)?;
+            sockets::make_folders(&sockets, &domains, user)?;
             self.spawn(domains, user)?;
         }
         self.tell(seats)?;
@@ -654,46 +645,6 @@ impl<'a> Domains<'a> {
         domains.collect::<Vec<_>>().join("; ")
     }
 
-    /// The sockets at which nodes listen and programs attach, each with the domain whose process
-    /// makes it.
-    fn sockets(&self) -> Vec<(usize, String)> {
-        let places = self.plan().map_or(&[][..], |plan| plan.places());
-        let nodes = self.wanted.host.nodes();
-        let named = places.iter().zip(nodes.iter()).filter_map(|(place, node)| {
-            match &place.listens_at(node)?.value.value {
-                xk_lang::Value::Text(path) => Some((place.domain(), path.clone())),
-                _ => None,
-            }
-        });
-        let opened = self.setups.iter().filter_map(|setup| {
-            let granted = places.get(setup.grants.first()?.place)?;
-            Some((granted.domain(), setup.path.clone()?))
-        });
-        named.chain(opened).collect()
-    }
-
-    /// Makes the folders below [`ROOM`] where these domains listen, for the user that they become:
-    /// only root can, and no other user takes a name there first.
-    fn make_folders(&self, domains: &[usize], user: User) -> Result<(), Failure> {
-        if !geteuid().is_root() {
-            return Ok(());
-        }
-        for (_, path) in self.sockets().iter().filter(|(domain, _)| domains.contains(domain)) {
-            let Some(folder) = folder_to_make(Path::new(path)) else { continue };
-            let make = |at: &Path| match std::fs::create_dir(at) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-                made => made.map(|()| true),
-            };
-            let made = make(Path::new(ROOM)).and_then(|_| make(folder));
-            let given = made.and_then(|is_new| match is_new {
-                true => chown(folder, Some(user.uid.as_raw()), Some(user.gid.as_raw())),
-                false => Ok(()),
-            });
-            given.map_err(failed("no folder for a socket"))?;
-        }
-        Ok(())
-    }
-
     fn put_down(&mut self) {
         // What does not answer does not stop by itself, and others may wait for it.
         let is_silent = |running: &&Running| running.owes || self.is_stopped(running.domain);
@@ -727,15 +678,7 @@ impl<'a> Domains<'a> {
             let _ = process.child.wait();
         }
         if !self.processes.is_empty() {
-            // A process that listened there has no right left to remove it.
-            for (_, path) in self.sockets() {
-                xk_shm::remove_left(Path::new(&path));
-                // Those that were made for it, unless another host's sockets lie there.
-                if let Some(folder) = folder_to_make(Path::new(&path)) {
-                    let _ = std::fs::remove_dir(folder);
-                    let _ = std::fs::remove_dir(ROOM);
-                }
-            }
+            sockets::remove(&sockets::of(self.wanted.graph, self.wanted.host));
         }
         self.processes.clear();
     }
