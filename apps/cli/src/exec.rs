@@ -42,11 +42,21 @@ const FAREWELL: Duration = Duration::from_secs(5);
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The graph file
-    #[arg(long, value_name = "FILE")]
-    graph: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "at")]
+    graph: Option<PathBuf>,
+    /// In place of a graph, a host that runs elsewhere: the socket of its domain `open`, which
+    /// grants this user what the sockets stand on
+    #[arg(long, value_name = "SOCKET", conflicts_with_all = ["graph", "host", "control", "no_control"])]
+    at: Option<PathBuf>,
     /// Which host of the graph; not needed if it has only one
     #[arg(long)]
     host: Option<String>,
+    /// On which node streams stand; not needed if there is one `tcp`
+    #[arg(long, value_name = "NODE")]
+    tcp: Option<String>,
+    /// On which node datagrams stand; not needed if there is one `udp`
+    #[arg(long, value_name = "NODE")]
+    udp: Option<String>,
     #[command(flatten)]
     user: user::UserArgs,
     #[command(flatten)]
@@ -60,11 +70,7 @@ pub(crate) struct Args {
 
 pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let library = library()?;
-    let read = Setup::from_file(&args.graph, xk_catalog::PROTOCOLS);
-    let mut setup = read.map_err(|error| Failure::file("cannot read", &args.graph, error))?;
-    if let Some(host) = &args.host {
-        setup = setup.host(host);
-    }
+    let setup = args.setup()?;
     let user = args.user.find()?;
     let before = signals_unsafe::hold_back();
     let folder = Folder::make().map_err(failed)?;
@@ -72,13 +78,17 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let serve = |folder, line: &UnixStream| {
         // Before it becomes another user, as for `xk run`. That there is no place for it is none of
         // the program's standard error.
-        let server = args.control.serve(user, pid, |_| {})?.map(Arc::new);
+        let server = match args.at {
+            // Who runs the host looks into it.
+            Some(_) => None,
+            None => args.control.serve(user, pid, |_| {})?.map(Arc::new),
+        };
         if let Some(server) = &server {
             let path = server.path().display();
             args.log.say(|| format!("control socket {path}"));
         }
         let setup = setup.once_open(opened(server.as_ref(), args));
-        serve(&setup, user, folder, line, args.log)
+        serve(args, &setup, user, folder, line)
     };
     let (stack, ticket) = StackProcess::start(folder, serve)?;
     let status = run(args, &library, &ticket, before, stack.pid)?;
@@ -86,6 +96,31 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     match code(status) {
         0 => Ok(()),
         code => Err(Failure::Ended(code)),
+    }
+}
+
+impl Args {
+    /// What the sockets stand on.
+    fn setup(&self) -> Result<Setup, Failure> {
+        let entries = xk_catalog::PROTOCOLS;
+        let mut setup = match (&self.at, &self.graph) {
+            (Some(path), _) => Setup::attached(path, entries),
+            (None, Some(file)) => {
+                let read = Setup::from_file(file, entries);
+                read.map_err(|error| Failure::file("cannot read", file, error))?
+            }
+            (None, None) => return Err(Failure::usage("neither --graph nor --at is given")),
+        };
+        if let Some(host) = &self.host {
+            setup = setup.host(host);
+        }
+        if let Some(node) = &self.tcp {
+            setup = setup.tcp(node);
+        }
+        if let Some(node) = &self.udp {
+            setup = setup.udp(node);
+        }
+        Ok(setup)
     }
 }
 
@@ -153,7 +188,7 @@ fn opened(
     server: Option<&Arc<Server>>,
     args: &Args,
 ) -> impl Fn(&Rc<Runner>, &HostInstance<'_>) -> io::Result<()> + Send + Sync + 'static {
-    let (file, log) = (args.graph.clone(), args.log);
+    let (file, log) = (args.graph.clone().unwrap_or_default(), args.log);
     // The socket is to go with its owner, even if the thread does not end.
     let server = server.map(Arc::downgrade);
     move |runner, host| {
@@ -173,11 +208,11 @@ fn opened(
 
 /// The stack's process: until the line is closed.
 fn serve(
+    args: &Args,
     setup: &Setup,
     user: User,
     folder: Folder,
     line: &UnixStream,
-    log: Verbosity,
 ) -> Result<(), Failure> {
     folder.give_to(user.uid, user.gid).map_err(failed)?;
     // Each socket of the program has an end here.
@@ -185,10 +220,14 @@ fn serve(
     let all = Rlimit { current: limit.maximum, maximum: limit.maximum };
     let _ = setrlimit(Resource::Nofile, all);
     user.begin()?;
+    if args.at.is_some() {
+        // There are no devices to open.
+        user::shed().map_err(failed)?;
+    }
     let stack = setup.thread().map_err(failed)?;
     let relay = Relay::start(stack.clone(), folder).map_err(failed)?;
     user.give_up_root()?;
-    log.say_user(user);
+    args.log.say_user(user);
     let mut line = line;
     writeln!(line, "{}", relay.ticket()).map_err(failed)?;
     // The end of the line, however that comes.
@@ -196,7 +235,9 @@ fn serve(
     let ended = Instant::now();
     match relay.lost() {
         0 => {}
-        lost => log.warn(&format!("{lost} datagrams were lost between the stack and the program")),
+        lost => {
+            args.log.warn(&format!("{lost} datagrams were lost between the stack and the program"))
+        }
     }
     drop(relay);
     // Whether all of it arrived or not, the program has ended.

@@ -142,6 +142,11 @@ macro_rules! needs_exec {
     };
 }
 
+// Behind the macro, which it uses.
+mod door;
+
+pub(crate) use door::frameworks_serve_programs_at_a_door;
+
 fn script(name: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
     folder.join(name).display().to_string()

@@ -214,6 +214,7 @@ const COMPANY: &[Test] = tests! {
     exec::openssl_speaks_tls over Veth;
     exec::ssh_runs_commands over Veth;
     exec::socat_passes_datagrams over Veth;
+    exec::frameworks_serve_programs_at_a_door over Veth;
     streams::carries_all_sizes over TapOffload Veth VethOffload XdpNative;
     streams::outlast_faults over Veth;
     streams::fit_tiny_windows over Tap;
