@@ -186,7 +186,10 @@ fn closed(graph: &CheckedGraph) -> Result<(), Box<Diagnostics>> {
     for (host, plan) in graph.graph.hosts.iter().zip(&graph.plans) {
         for (node, place) in host.nodes.iter().zip(&plan.places) {
             // `host-udp` is no wire to its uppers, and all the same asks the machine.
-            let is_device = place.entry.shape == Shape::Wire && place.entry.probe.is_some();
+            let entry = place.entry;
+            // The links of a file are simulated.
+            let is_device =
+                entry.shape == Shape::Wire && entry.probe.is_some() && entry.links.is_none();
             if let Some(socket) = place.listens_at(node) {
                 let what = format!("`{}` listens outside the simulation", node.name);
                 let name = socket.name.as_str();

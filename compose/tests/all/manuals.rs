@@ -6,7 +6,8 @@ use xk_catalog::PROTOCOLS;
 use xk_compose::check;
 use xk_core::Entry;
 use xk_core::graph::{
-    BlockSpec, DURATION_MAX, Guarantees, ParamKind, ParamSpec, Realm, Shape, Value,
+    BlockSpec, BuildError, DURATION_MAX, Guarantees, Look, ParamKind, ParamSpec, Params, Realm,
+    Shape, Value,
 };
 use xk_lang::{Diagnostics, Span, Spanned, Value as Written};
 
@@ -259,4 +260,25 @@ fn the_page_of_the_language_says_who_lacks_and_who_needs_a_guarantee() {
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// The check looks at the hardware address of each wire that takes one, without its device.
+#[test]
+fn every_wire_tells_of_a_hardware_address_that_is_none() {
+    let takes = |entry: &&&Entry| {
+        entry.realm == Realm::Wire && entry.parameters.iter().any(|spec| spec.name == "address")
+    };
+    for entry in PROTOCOLS.iter().filter(takes) {
+        let mut params = Params::default();
+        let is_needed = |spec: &&ParamSpec| spec.required || spec.name == "peer";
+        for spec in entry.parameters.iter().filter(is_needed) {
+            params.set(spec.name, Value::Text("127.0.0.1:1".into()));
+        }
+        for wrong in ["zz:00", "01:00:00:00:00:01"] {
+            params.set("address", Value::Text(wrong.into()));
+            let looked = entry.probe.map(|look| look(&params, Look::Parameters));
+            let is_told = matches!(looked, Some(Err(BuildError::Param { name: "address", .. })));
+            assert!(is_told, "`{} address={wrong:?}` passes: {looked:?}", entry.kind);
+        }
+    }
 }

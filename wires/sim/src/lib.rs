@@ -76,7 +76,7 @@ pub use world::{Ended, Progress, World};
 
 use xk_core::Entry;
 use xk_core::graph::{ParamKind, StackingRules, optional, required};
-use xk_kit::wire::entry::{address, ethernet};
+use xk_kit::wire::entry::{address, ethernet, station};
 
 /// What the catalog knows of it.
 #[rustfmt::skip]
@@ -91,6 +91,7 @@ pub static ENTRY: Entry = ethernet("sim", include_str!("lib.rs"), protocol::buil
         optional("mtu", ParamKind::Octets,
             "the largest payload of a frame, in octets; never more than the link's"),
     ])
+    .probe(|params, _| station(params).map(drop))
     .reasons(&[&network::IN_FLIGHT_FULL, &world::NO_SHEPHERDS]);
 
 #[cfg(test)]
