@@ -79,7 +79,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
         // Before it becomes another user, as for `xk run`. That there is no place for it is none of
         // the program's standard error.
         let server = match args.at {
-            // Who runs the host looks into it.
+            // The process that runs the host has one.
             Some(_) => None,
             None => args.control.serve(user, pid, |_| {})?.map(Arc::new),
         };

@@ -31,7 +31,7 @@ pub struct Grant {
     /// The node.
     pub node: ProtocolRef,
     /// The ports, or sockets of AppleTalk, that may be had on it, in sessions and enables; `None`
-    /// for all from [`USER_PORT_FIRST`] or [`USER_SOCKET_FIRST`] on, and then one that the node
+    /// for all from [`USER_PORT_FIRST`] or socket 128 on, and then one that the node
     /// chooses, too. Those below are granted by name alone.
     pub ports: Option<RangeInclusive<u16>>,
     /// The type numbers that a program's protocols may have on it; `None` for none.

@@ -17,9 +17,10 @@
 //! A stream is bound to a socket, which is claimed of `ddp` (T_OPTMGMT_REQ), so that no user of
 //! `ddp` has it; what stands for `ddp` and gives no sockets leaves them to ATP. T_UNITDATA_REQ with
 //! options (twelve octets, `xk_appletalk::atp::Options`) begins a transaction or replies to one;
-//! without, it begins one as the parameters say, `interval` in steps of 100 ms. T_UNITDATA_IND brings requests to be executed,
-//! replies, and failures. A reply of up to 8 x 578 octets is one message: it is cut into responses
-//! here, and joined here, by duplicates of blocks and without a copy.
+//! without, it begins one as the parameters say, `interval` in steps of 100 ms. T_UNITDATA_IND
+//! brings requests to be executed, replies, and failures. A reply of up to 8 x 578 octets is one
+//! message: it is cut into responses here, and joined here, by duplicates of blocks and without a
+//! copy.
 //!
 //! A request for a stream whose queue is full is dropped, as if it had been lost. Replies and
 //! failures always go up: there are no more of them than transactions under way, 1024 at most.

@@ -47,8 +47,8 @@
 //!
 //! # Control
 //! Answers `max-packet` and `opt-packet` (MTU and Ethernet header), `my-ether`, `link-type` (1),
-//! `join-group` (it takes all groups), `describe`, `list-sessions`, `wire-room` (whether a frame for
-//! all peers finds a place in the queue).
+//! `join-group` (it takes all groups), `describe`, `list-sessions`, `wire-room` (whether a frame
+//! for all peers finds a place in the queue).
 //!
 //! # Example
 //! ```kdl

@@ -43,7 +43,7 @@ fn local(socket: u64) -> Participant {
     Participant::of(Part::Any).with(Part::Number(SOCKET, socket))
 }
 
-/// The same socket, by a name that says more.
+/// A socket as [`local`] has it, by a name that says more.
 fn of_node(socket: u64) -> Participant {
     Participant::of(Part::Number(NODE, 17)).with(Part::Number(SOCKET, socket))
 }
