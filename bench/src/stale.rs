@@ -66,6 +66,7 @@ const SOURCES: &[(&str, Groups)] = &[
             &["wires", "tools/echo", "tools/discard", "bench/src/papers/user_level.rs"],
             &["bench/src/papers/organisation.rs", "bench/src/papers/member.rs"],
             &["bench/src/papers/mechanisms.rs", "bench/src/papers/demultiplexing.rs"],
+            &["protocols/reqrep", "protocols/sunselect", "protocols/sunprog", "tools/procedures"],
         ],
     ),
     ("papers/subsystems-", &[EXECUTOR, FRAMEWORKS, &["bench/src/papers/subsystems"]]),

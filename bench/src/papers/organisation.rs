@@ -23,6 +23,13 @@ const DISCARD_PORT: u16 = 9;
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 const ANSWER_WITHIN: Duration = Duration::from_millis(100);
 
+/// Where a program of ONC RPC is served, and what stands on UDP for that.
+const CALL_PORT: u16 = 5049;
+const CALLED: &str = r#"reqrep udp; sunselect reqrep; sunprog sunselect
+        procedures sunprog at="*@version1@program536870913@port5049""#;
+/// What serves it on a library.
+const ON_LIBRARY: &str = include_str!("../../../graphs/rpc-library.kdl");
+
 /// What stands in a graph whose transports programs carry on, in the paths of its sockets.
 const LIBRARY: &str = "/run/xk/library/xk-library";
 
@@ -31,6 +38,9 @@ const LIBRARY: &str = "/run/xk/library/xk-library";
 pub(super) enum Peer {
     /// Sends datagrams to `echo`: the mean microseconds until one is back.
     Datagrams,
+    /// Calls procedure 0 of a program of ONC RPC by datagrams: the mean microseconds until the
+    /// reply is back.
+    Calls,
     /// Writes to `echo` on one connection: the mean microseconds until all of it is back.
     Answers,
     /// Writes to `discard` on one connection: megabits a second until the other side has taken all
@@ -48,8 +58,9 @@ pub(super) enum Peer {
     Both,
 }
 
-pub(super) const PEERS: [(&str, Peer); 7] = [
+pub(super) const PEERS: [(&str, Peer); 8] = [
     ("datagrams", Peer::Datagrams),
+    ("calls", Peer::Calls),
     ("answers", Peer::Answers),
     ("stream", Peer::Stream),
     ("connects", Peer::Connects),
@@ -57,6 +68,17 @@ pub(super) const PEERS: [(&str, Peer); 7] = [
     ("echoes", Peer::Echoes),
     ("both", Peer::Both),
 ];
+
+/// The graph, with what is asked for in the place of `echo` on UDP: that on a connection, or a
+/// program of ONC RPC.
+pub(super) fn graph_for(peer: Peer, graph: &str) -> String {
+    let echo = "echo udp port=7";
+    match peer {
+        Peer::Answers => graph.replace(echo, "echo tcp port=7"),
+        Peer::Calls => graph.replace(echo, CALLED),
+        _ => graph.into(),
+    }
+}
 
 /// Runs `graph` and has the peer do its work `count` times, or with so many writes, of so many
 /// octets, each of both on the cores that `mode` says.
@@ -143,6 +165,19 @@ fn run(path: &Path, output: Stdio) -> Result<Running, String> {
     start(Command::new(program).arg("run").arg(path), output)
 }
 
+/// Starts what serves the program of ONC RPC on a library, once that is open.
+fn run_on_library(at: &Path) -> Result<Running, String> {
+    let path = at.with_file_name("rpc.kdl");
+    std::fs::write(&path, ON_LIBRARY).map_err(|error| error.to_string())?;
+    let ends = Instant::now() + PATIENCE;
+    while !at.exists() && Instant::now() < ends {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let program = program().map_err(|trouble| format!("{trouble:?}"))?;
+    let mut command = Command::new(program);
+    start(command.args(["run", "--no-control"]).arg(path).arg("--library").arg(at), Stdio::null())
+}
+
 /// A program with a library, on which a tool serves a port.
 fn member(tool: &str, port: u16, at: &Path) -> Result<Running, String> {
     let command = child::again("member", &format!("{tool} {port} {}", at.display()));
@@ -186,6 +221,7 @@ pub(crate) fn organisation(argument: &str) -> Result<Vec<f64>, String> {
     };
     let member = match (at, peer) {
         (None, _) | (_, Peer::Listens | Peer::Echoes) => None,
+        (Some(at), Peer::Calls) => Some(run_on_library(at)?),
         (Some(at), Peer::Answers) => Some(member("echo", ECHO_PORT, at)?),
         (Some(at), _) => Some(member("discard", DISCARD_PORT, at)?),
     };
@@ -193,7 +229,8 @@ pub(crate) fn organisation(argument: &str) -> Result<Vec<f64>, String> {
         put(of_peer)?;
     }
     let found = match peer {
-        Peer::Datagrams => datagrams(octets, count),
+        Peer::Datagrams => datagrams(&Question::Echo(octets), count),
+        Peer::Calls => datagrams(&Question::Call, count),
         Peer::Answers => answers(octets, count),
         Peer::Stream => stream(octets, count).map(|rate| vec![rate]),
         Peer::Connects => connection(DISCARD_PORT)
@@ -278,14 +315,49 @@ fn each(
     (0..count).map(|_| operation()).collect::<Result<_, _>>().map(figures)
 }
 
-fn datagrams(octets: usize, count: usize) -> Result<Vec<f64>, String> {
+/// A datagram that is answered by another.
+enum Question {
+    /// So many octets, which come back.
+    Echo(usize),
+    /// A call of procedure 0 (RFC 5531, section 9).
+    Call,
+}
+
+impl Question {
+    fn port(&self) -> u16 {
+        match self {
+            Self::Echo(_) => ECHO_PORT,
+            Self::Call => CALL_PORT,
+        }
+    }
+
+    /// The datagram of this number, and the one that is to come.
+    fn octets(&self, number: u32) -> [Vec<u8>; 2] {
+        let words = |rest: &[u32]| {
+            let all = [number].into_iter().chain(rest.iter().copied());
+            all.flat_map(u32::to_be_bytes).collect::<Vec<u8>>()
+        };
+        match *self {
+            Self::Echo(octets) => [vec![7; octets], vec![7; octets]],
+            // A call of this version, program, version and procedure, without credentials; a
+            // reply, accepted and executed.
+            Self::Call => [words(&[0, 2, 536_870_913, 1, 0, 0, 0, 0, 0]), words(&[1, 0, 0, 0, 0])],
+        }
+    }
+}
+
+fn datagrams(question: &Question, count: usize) -> Result<Vec<f64>, String> {
     let text = |error: Error| error.to_string();
     let socket = UdpSocket::bind("0.0.0.0:0").map_err(text)?;
     socket.set_read_timeout(Some(ANSWER_WITHIN)).map_err(text)?;
-    let (frame, mut room) = (vec![7; octets], vec![0; octets + 16]);
+    let (mut number, mut room) = (0, [0; 2048]);
     // Until the device is there nothing can be sent.
-    let mut trip =
-        || socket.send_to(&frame, (HOST, ECHO_PORT)).is_ok() && socket.recv(&mut room).is_ok();
+    let mut trip = || {
+        number += 1;
+        let [asked, answer] = question.octets(number);
+        let sent = socket.send_to(&asked, (HOST, question.port()));
+        sent.is_ok() && socket.recv(&mut room).is_ok_and(|octets| room[..octets] == answer)
+    };
     let ends = Instant::now() + PATIENCE;
     while !trip() {
         if Instant::now() > ends {

@@ -5,12 +5,12 @@
 //! One graph, `graphs/org-one.kdl`, is run by `xk run` with other domain lines for each system, in
 //! a network namespace of its own; Linux's sockets stand at the other end of its TAP device. The
 //! paper's machines were two DECstations 5000/200 (R3000, 25 MHz) on a 10 Mbit/s Ethernet, with
-//! the same system at both ends; its AN1 has no counterpart here. Where the protocols are a library
+//! the same system at both ends. Its AN1 has no counterpart here. Where the protocols are a library
 //! the application is a program that attaches to the registry's domain.
 
 use super::demultiplexing::{by_module, by_system};
 use super::mechanisms::throughput;
-use super::organisation::{Peer, linux_connects, measure, measure_all};
+use super::organisation::{Peer, graph_for, linux_connects, measure, measure_all};
 use super::{LINUX, quoted};
 use crate::case::{Benchmark, Case, Goal};
 use crate::child;
@@ -56,6 +56,8 @@ const THROUGHPUT: [(usize, [f64; 3]); 4] = [
 /// Octets there and back, and the paper's milliseconds over Ethernet.
 const LATENCY: [(usize, [f64; 3]); 3] =
     [(1, [1.6, 7.8, 2.8]), (512, [3.5, 10.8, 5.2]), (1460, [6.2, 16.0, 9.9])];
+/// A call of ONC RPC by a socket of Linux, to where the organisation has its applications.
+const CALL: &str = "null call of ONC RPC by UDP";
 /// The paper's milliseconds until a connection is there, over Ethernet.
 const SET_UP: [f64; 3] = [2.6, 6.8, 11.9];
 /// What the library's consist of, and ours: in the order in which `member` answers them.
@@ -141,21 +143,13 @@ fn ours(row: &str, peer: Peer, octets: usize, count: f64) -> impl Iterator<Item 
             (LIBRARY, Peer::Stream) => {
                 case.of(system).beside(IN_PROCESS).goal(Goal::TimesAsFast(0.95))
             }
-            (LIBRARY, Peer::Answers) => {
+            (LIBRARY, Peer::Answers | Peer::Calls) => {
                 case.of(system).beside(IN_PROCESS).goal(Goal::AtMostTimes(1.1))
             }
             _ => case.of(system),
         }
     };
     ORGANISATIONS.into_iter().map(case).collect::<Vec<_>>().into_iter()
-}
-
-/// The graph, with what answers on a connection where that is asked for.
-fn graph_for(peer: Peer, graph: &str) -> String {
-    match peer {
-        Peer::Answers => graph.replace("echo udp port=7", "echo tcp port=7"),
-        _ => graph.into(),
-    }
 }
 
 /// What a device takes from a program that has it, and through the module; ours at one end alone.
@@ -214,6 +208,7 @@ fn table_3() -> Vec<Case> {
     list.push(datagrams(one).of(in_process));
     let goal = Goal::AtMostTimes(1.1);
     list.push(datagrams(parts).of(library).beside(in_process).goal(goal));
+    list.extend(ours(CALL, Peer::Calls, 1, TRIPS));
     list
 }
 
@@ -231,7 +226,7 @@ fn table_4() -> Vec<Case> {
         measure_all(parts, Peer::Listens, 1, CONNECTIONS * effort, Mode::Unpinned)
     });
     let whole = found.remove(0).of(library).beside(in_process).goal(Goal::AtMostTimes(2.0));
-    list.push(whole);
+    list.push(whole.beside(LINUX).goal(Goal::AtMostTimes(5.0)));
     list.push(Case::measured(row, |effort| linux_connects(CONNECTIONS * effort)).of(LINUX));
     let [.., papers_library] = PAPER;
     for ((_, ms), ours) in SET_UP_PARTS.into_iter().zip(&found) {
@@ -276,7 +271,8 @@ mod tests {
                 let checked = xk_compose::check(&graph, "organisation.kdl", &catalog);
                 let checked = checked.unwrap_or_else(|mistakes| panic!("{}", mistakes.to_text()));
                 let hosts = checked.graph().expand();
-                assert_eq!(hosts[0].nodes().len(), 9, "{system}");
+                let called = usize::from(peer == Peer::Calls && system != LIBRARY);
+                assert_eq!(hosts[0].nodes().len(), 9 + 3 * called, "{system}");
                 let answers = graph.contains("echo tcp");
                 assert_eq!(answers, peer == Peer::Answers && system != LIBRARY, "{system}");
             }

@@ -7,6 +7,7 @@ mod figure_4;
 mod figure_7;
 mod figure_8;
 mod pair;
+mod queues;
 
 use crate::case::Benchmark;
 
@@ -83,5 +84,11 @@ impl Subsystem {
 }
 
 pub(super) fn benchmarks() -> Vec<Benchmark> {
-    vec![figure_3::benchmark(), figure_4::benchmark(), figure_7::benchmark(), figure_8::benchmark()]
+    vec![
+        figure_3::benchmark(),
+        figure_4::benchmark(),
+        figure_7::benchmark(),
+        figure_8::benchmark(),
+        queues::benchmark(),
+    ]
 }
