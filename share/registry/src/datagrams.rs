@@ -303,27 +303,25 @@ impl Parts {
     fn begin(&self, cx: &Kernel, this: &ProtocolRef, session: &SessionRef) -> Option<()> {
         let port = session.body::<Port>()?;
         let far = port.far.get()?;
-        let other = self.open_at(port.port);
-        match port.to {
-            Some(_) if other.is_some() => return None,
-            Some(to) if !self.leads_to(cx, Some(&far), to.host) => {
+        match (port.to, self.open_at(port.port)) {
+            (Some(_), Some(_)) => return None,
+            (Some(to), None) if !self.leads_to(cx, Some(&far), to.host) => {
                 port.again_at.set(cx.now() + UNKNOWN_FOR);
                 return None;
             }
-            _ => {}
-        }
-        if let Some(other) = other {
-            // One for a host and one for any: which of both an arrival is for, the registry's
-            // transport tells.
-            other.body::<Port>()?.leave_own(cx);
-            return None;
-        }
-        if port.to.is_none() {
-            self.open.borrow_mut().insert(port.port, port.mark.get());
-            self.connected_at(port.port)
-                .iter()
-                .filter_map(|one| one.body::<Port>())
-                .for_each(|one| one.leave_own(cx));
+            (Some(_), None) => {}
+            (None, Some(other)) => {
+                // One for a host and one for any: which of both an arrival is for, the registry's
+                // transport tells.
+                other.body::<Port>()?.leave_own(cx);
+                return None;
+            }
+            (None, None) => {
+                self.open.borrow_mut().insert(port.port, port.mark.get());
+                let connected = self.connected_at(port.port);
+                let all = connected.iter().filter_map(|one| one.body::<Port>());
+                all.for_each(|one| one.leave_own(cx));
+            }
         }
         // First, so that what arrives by the right finds it.
         let here = port.open_here(cx, this)?;
