@@ -259,6 +259,24 @@ impl Runner {
     /// # Errors
     /// The protocol that could not start, and why.
     pub fn start(&self) -> Started {
+        self.start_by(Kernel::start)
+    }
+
+    /// Starts those of the kernel's protocols that are meant, bottom-up, as [`start`](Self::start)
+    /// does all.
+    ///
+    /// # Errors
+    /// The protocol that could not start, and why.
+    pub fn start_those(&self, is_meant: impl Fn(&ProtocolRef) -> bool + 'static) -> Started {
+        self.start_by(move |kernel| {
+            let all = kernel.protocols().into_iter().filter(|protocol| is_meant(protocol));
+            { all }.try_for_each(|protocol| {
+                protocol.start(kernel).map_err(|error| (protocol.clone(), error))
+            })
+        })
+    }
+
+    fn start_by(&self, start: impl Fn(&Kernel) -> Started + 'static) -> Started {
         let ended = Rc::new(OnceCell::new());
         let (inner, end, begun) = (Rc::clone(&self.inner), Rc::clone(&ended), Cell::new(false));
         let body = move || {
@@ -266,7 +284,7 @@ impl Runner {
                 return inner.turn_and_rest(&|_| false);
             }
             inner.kernel.set_now(inner.clock.now());
-            let _ = end.set(inner.kernel.start());
+            let _ = end.set(start(&inner.kernel));
             Flow::Stop
         };
         // Without a shepherd it has not ended.

@@ -17,7 +17,7 @@ mod tree;
 mod watch;
 
 pub(crate) use request::Request;
-pub(crate) use server::{Clients, Desk, Job as ServerJob, Jobs, Server};
+pub(crate) use server::{Begun, Clients, Desk, Job as ServerJob, Jobs, Server};
 pub(crate) use successor::gives_state;
 
 use crate::failure::Failure;

@@ -8,6 +8,8 @@ pub(crate) const TRACES_MAX: u64 = 1000;
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
+    /// That what begins by itself does: all domains of the host have started.
+    Begin,
     /// Everything there is to see.
     Dump,
     /// Whether something is still to be finished.
@@ -60,6 +62,7 @@ impl Request {
         let request = serde_json::from_str::<Value>(line)
             .map_err(|_| "a request is one line of JSON of at most 4096 octets")?;
         match request["ask"].as_str() {
+            Some("begin") => Ok(Self::Begin),
             Some("dump") => Ok(Self::Dump),
             Some("unfinished") => Ok(Self::Unfinished),
             Some("watch") => Ok(Self::Watch),

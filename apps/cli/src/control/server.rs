@@ -10,6 +10,7 @@ use crate::stream;
 use crate::view::{self, Lowers};
 use rustix::event::{EventfdFlags, eventfd};
 use serde_json::{Value, json};
+use std::cell::RefCell;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -361,6 +362,24 @@ fn deliver(writer: &mut UnixStream, pieces: &Receiver<Piece>) -> std::io::Result
     }
 }
 
+/// Whether a domain has been asked to begin; the asker waits for an answer.
+#[derive(Default)]
+pub(crate) struct Begun(RefCell<Option<Answers>>);
+
+impl Begun {
+    /// True until the answer is given.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.0.borrow().is_some()
+    }
+
+    /// Gives the answer.
+    pub(crate) fn answer(&self, answer: &Value) {
+        if let Some(answers) = self.0.take() {
+            send_line(&answers, answer);
+        }
+    }
+}
+
 /// What the loop needs to answer.
 pub(crate) struct Desk {
     jobs: Jobs,
@@ -370,14 +389,21 @@ pub(crate) struct Desk {
     watch: Watch,
     /// What goes to another process that takes this one's place, if one may.
     successor: Option<Successor>,
+    /// Of a domain: whether it is to begin.
+    begun: Option<Rc<Begun>>,
 }
 
 impl Desk {
     /// Answers what `jobs` brings about the runner's kernel.
     pub(crate) fn new(jobs: Jobs, about: Value, lowers: Lowers, runner: &Rc<Runner>) -> Self {
         let watch = Watch::new(Arc::clone(&jobs.doorbell));
-        let successor = None;
-        Self { jobs, about, lowers, runner: Rc::downgrade(runner), watch, successor }
+        let (successor, begun) = (None, None);
+        Self { jobs, about, lowers, runner: Rc::downgrade(runner), watch, successor, begun }
+    }
+
+    /// The desk of a domain, which notes here that it is asked to begin.
+    pub(crate) fn of_domain(self, begun: &Rc<Begun>) -> Self {
+        Self { begun: Some(Rc::clone(begun)), ..self }
     }
 
     /// Has the runner's loop answer from now on.
@@ -413,6 +439,11 @@ impl Desk {
 
     fn answer(&self, kernel: &Kernel, job: &Job) -> Result<(), String> {
         match &job.request {
+            Request::Begin => {
+                let begun = self.begun.as_ref().ok_or("only a domain is asked to begin")?;
+                *begun.0.borrow_mut() = Some(job.answers.clone());
+                Ok(())
+            }
             Request::Dump => {
                 send_line(&job.answers, &json!({"ok": self.dump(kernel)}));
                 Ok(())

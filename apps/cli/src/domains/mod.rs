@@ -344,7 +344,7 @@ impl<'a> Domains<'a> {
         Ok(())
     }
 
-    /// Starts these domains, from the bottom up.
+    /// Starts these domains, from the bottom up; then has what begins by itself begin in all.
     fn begin(&mut self, domains: &[usize]) -> Result<(Vec<String>, Option<String>), Failure> {
         let (mut lines, mut address, mut is_outside) = (Vec::new(), None, false);
         for &domain in self.plan()?.domain_order().iter().filter(|at| domains.contains(at)) {
@@ -352,11 +352,14 @@ impl<'a> Domains<'a> {
                 continue;
             };
             let told = running.ask(&json!({"ask": "start"}), START_WITHIN)?;
-            running.unfinished = told["unfinished"] == true;
             let own = told["lines"].as_array().cloned().unwrap_or_default();
             lines.extend(own.iter().filter_map(|line| Some(line.as_str()?.to_owned())));
             address = address.or_else(|| told["address"].as_str().map(str::to_owned));
             is_outside |= told["outside"] == true;
+        }
+        for running in self.running.iter_mut().filter(|r| domains.contains(&r.domain)) {
+            let told = running.ask(&json!({"ask": "begin"}), START_WITHIN)?;
+            running.unfinished = told["unfinished"] == true;
         }
         Ok((lines, address.filter(|_| is_outside)))
     }

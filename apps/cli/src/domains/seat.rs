@@ -4,7 +4,7 @@
 use super::confine::Confined;
 use super::hello::{Hello, Seat};
 use super::ways::{Meeting, Way, Ways};
-use crate::control::{Clients, Desk, Jobs};
+use crate::control::{Begun, Clients, Desk, Jobs};
 use crate::failure::Failure;
 use crate::host;
 use crate::log::Verbosity;
@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use xk_compose::build_domain;
-use xk_core::Kernel;
 use xk_core::graph::Catalog;
+use xk_core::{Kernel, ProtocolRef};
 use xk_run::{Idle, Runner};
 use xk_share::{Carrier, Port, Queue};
 
@@ -104,7 +104,7 @@ fn sit(
     if line.is_empty() {
         return Ok(());
     }
-    xk_compose::started(&graph, &host, runner.start())?;
+    xk_compose::started(&graph, &host, runner.start_those(|protocol| !begins(protocol)))?;
     give_up_rights(shared)?;
     let lost = |error| Failure::new(format!("cannot be looked into: {error}"));
     let (jobs, is_over) = (Jobs::new().map_err(lost)?, Arc::new(AtomicBool::new(false)));
@@ -112,24 +112,41 @@ fn sit(
     clients.take(reader, Arc::clone(&is_over)).map_err(lost)?;
     receive((visits, clients), built.ports.clone(), ways, &runner).map_err(lost)?;
     let about = json!({"domain": setup.name, "pid": std::process::id()});
-    let desk = Desk::new(jobs, about, host::lowers(&host), &runner);
+    let begun = Rc::<Begun>::default();
+    let desk = Desk::new(jobs, about, host::lowers(&host), &runner).of_domain(&begun);
     desk.stand_at(&runner).map_err(lost)?;
     Verbosity::new(hello.verbose).look_on(&runner).map_err(lost)?;
     let devices = host::devices(&kernel, &host);
-    let unfinished = host::ends_with(&kernel, &host);
     let answer = json!({"ok": {
         "lines": devices.lines,
         "address": devices.address.map(|address| address.to_string()),
         "outside": devices.is_outside,
-        "unfinished": !unfinished.is_empty(),
     }});
     let mut answers = stream;
     answers.write_all(format!("{answer}\n").as_bytes()).map_err(broken)?;
-    let ended = runner.run(None, Rc::new(move |_| is_over.load(Ordering::Acquire)));
+    let turn = |until: Rc<dyn Fn(&Kernel) -> bool>| {
+        let ended = runner.run(None, until);
+        ended.map_err(|error| Failure::new(format!("the poll loop ended: {error}")))
+    };
+    let (asked, over) = (Rc::clone(&begun), Arc::clone(&is_over));
+    turn(Rc::new(move |_| asked.is_asked() || over.load(Ordering::Acquire)))?;
+    if begun.is_asked() {
+        xk_compose::started(&graph, &host, runner.start_those(begins))?;
+        let unfinished = host::ends_with(&kernel, &host);
+        begun.answer(&json!({"ok": {"unfinished": !unfinished.is_empty()}}));
+    }
+    let ended = turn(Rc::new(move |_| is_over.load(Ordering::Acquire)));
     drop(runner);
     kernel.stop();
     drop(built);
-    ended.map_err(|error| Failure::new(format!("the poll loop ended: {error}")))
+    ended
+}
+
+/// Whether a protocol does something by itself, which its parameter `start` puts off: it starts
+/// once all domains of its host have, in whichever of them what it calls is served.
+fn begins(protocol: &ProtocolRef) -> bool {
+    let entry = xk_catalog::find(protocol.head().kind());
+    entry.is_some_and(|entry| entry.parameters.iter().any(|parameter| parameter.name == "start"))
 }
 
 /// What takes frames to a neighbour that is not there.

@@ -350,6 +350,17 @@ fn the_end_of_a_host_whose_processes_end_too_often_is_explained() {
     fs::remove_file(graph).unwrap();
 }
 
+/// What a graph that finishes by itself says.
+fn ran(name: &str, text: &str) -> String {
+    let path = std::env::temp_dir().join(format!("xk-{name}-{}.kdl", std::process::id()));
+    fs::write(&path, text).unwrap();
+    let ran = Command::new(XK).args(["run", "--no-control"]).arg(&path).output().unwrap();
+    fs::remove_file(&path).unwrap();
+    let [said, wrong] = [&ran.stdout, &ran.stderr].map(|octets| String::from_utf8_lossy(octets));
+    assert!(ran.status.success(), "{name}: {said}{wrong}");
+    format!("{said}{wrong}")
+}
+
 #[test]
 fn threads_and_processes_finish_what_the_graph_asks_for() {
     for kind in ["thread", "process"] {
@@ -363,14 +374,32 @@ host one {{
 }}
 "#
         );
-        let path = std::env::temp_dir().join(format!("xk-{kind}-{}.kdl", std::process::id()));
-        fs::write(&path, text).unwrap();
-        let ran = Command::new(XK).args(["run", "--no-control"]).arg(&path).output().unwrap();
-        fs::remove_file(&path).unwrap();
-        let said = String::from_utf8_lossy(&ran.stdout);
-        let wrong = String::from_utf8_lossy(&ran.stderr);
-        assert!(ran.status.success(), "{kind}: {said}{wrong}");
-        assert!(said.contains("probe: ok, sent 20"), "{kind}: {said}{wrong}");
+        let said = ran(kind, &text);
+        assert!(said.contains("probe: ok, sent 20"), "{kind}: {said}");
+    }
+}
+
+/// What calls by itself begins once all domains have started: its first message, too, finds what is
+/// served in one that starts behind its own.
+#[test]
+fn first_calls_find_what_is_served_further_up() {
+    for kind in ["thread", "process"] {
+        let text = format!(
+            r#"
+host one {{
+    loopback
+    ip loopback {{ address "10.0.0.1/24"; }}
+    icmp ip
+    udp ip
+    domain asks {kind} {{ probe udp to="port7@10.0.0.1" count=20 interval="1ms"; }}
+    domain between {kind} {{ discard udp port=9; }}
+    domain serves {kind} {{ echo udp port=7; }}
+}}
+"#
+        );
+        let said = ran(&format!("first-{kind}"), &text);
+        let of = |figure: &str| said.contains(&format!("{figure} 20"));
+        assert!(of("sent") && of("received"), "{kind}: {said}");
     }
 }
 
