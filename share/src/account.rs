@@ -3,7 +3,7 @@
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use xk_core::object::Payer;
+use xk_core::object::{Payer, USER_SHARE};
 use xk_core::{Kernel, Message};
 
 use crate::port::Port;
@@ -66,7 +66,44 @@ impl Drop for Under<'_> {
     }
 }
 
+/// Counts what each user has sent by a carrier since that was more than half full.
+#[derive(Default)]
+pub(crate) struct Crowding {
+    room_max: Cell<usize>,
+    sent: RefCell<Vec<(Payer, usize)>>,
+}
+
+impl Crowding {
+    /// Counts a frame that a user is charged for, with so much room left: false if its frames have
+    /// their share, an eighth of what the carrier takes, of the half that is filled last.
+    fn admits(&self, payer: Payer, room: usize) -> bool {
+        let most = self.room_max.get().max(room);
+        self.room_max.set(most);
+        let mut sent = self.sent.borrow_mut();
+        if room > most / 2 {
+            sent.clear();
+            return true;
+        }
+        let known = sent.iter().position(|(of, _)| *of == payer);
+        let at = known.unwrap_or_else(|| {
+            sent.push((payer, 0));
+            sent.len() - 1
+        });
+        let is_within = sent[at].1 < (most / USER_SHARE).max(1);
+        sent[at].1 += usize::from(is_within);
+        is_within
+    }
+}
+
 impl Port {
+    /// Whether there is room for a message besides what it leaves to the rest. What a user is
+    /// charged for leaves more to others.
+    #[inline]
+    pub(crate) fn has_room(&self, cx: &Kernel, reserve: usize) -> bool {
+        let room = self.carrier().room();
+        room > reserve && cx.payer().is_none_or(|payer| self.crowding.admits(payer, room))
+    }
+
     /// Has what the other side brings about charged to the account of a user: it is not trusted.
     pub fn charge(&self, account: &Rc<Account>) {
         let _ = self.account.set(Rc::clone(account));
@@ -143,6 +180,29 @@ impl Port {
 mod tests {
     use super::*;
     use crate::{Known, Queue};
+
+    #[test]
+    fn a_user_has_a_share_of_a_carrier_once_that_is_half_full() {
+        const SLOTS: usize = 512;
+        let crowding = Crowding::default();
+        let (hostile, honest) = (Payer::user(7), Payer::user(8));
+        let mut room = SLOTS;
+        let fill = |of, room: &mut usize| {
+            let before = *room;
+            while *room > 0 && crowding.admits(of, *room) {
+                *room -= 1;
+            }
+            before - *room
+        };
+        assert_eq!(fill(hostile, &mut room), SLOTS / 2 + SLOTS / USER_SHARE);
+        assert_eq!(fill(honest, &mut room), SLOTS / USER_SHARE);
+        assert_eq!(fill(hostile, &mut room), 0, "it has its share");
+        // A frame is taken on the other side.
+        room += 1;
+        assert_eq!(fill(hostile, &mut room), 0);
+        room = SLOTS / 2 + 1;
+        assert_eq!(fill(hostile, &mut room), 1 + SLOTS / USER_SHARE, "it is half empty again");
+    }
 
     /// How many requests are on their way up together, of ports in turn.
     fn nested(ports: &[Rc<Port>], depth: usize) -> usize {

@@ -20,7 +20,7 @@ use xk_kit::control::MaxPacket;
 use xk_kit::net::template::Headers;
 use xk_kit::{questions, reasons};
 
-use crate::account::{Account, UPCALLS_MAX};
+use crate::account::{Account, Crowding, UPCALLS_MAX};
 use crate::carrier::{Arrival, Carrier, SendError};
 use crate::deaths::Standing;
 use crate::exports::Exports;
@@ -236,6 +236,7 @@ pub struct Port {
     pub(crate) upcalls_max: Cell<usize>,
     /// What the other side brings about is charged to it; none if that is trusted.
     pub(crate) account: OnceCell<Rc<Account>>,
+    pub(crate) crowding: Crowding,
     /// The last request that was put to the other side has had no answer in time.
     pub(crate) is_silent: Cell<bool>,
     /// What the other side has asked sessions of a protocol whose answer does not change.
@@ -349,6 +350,7 @@ impl Port {
             upcalls: Cell::new(0),
             upcalls_max: Cell::new(UPCALLS_MAX),
             account: OnceCell::new(),
+            crowding: Crowding::default(),
             is_silent: Cell::new(false),
             learned: RefCell::default(),
             understood: RefCell::default(),
@@ -446,11 +448,10 @@ impl Port {
         }
         self.send_noted(cx);
         let reserve = if header.op == Op::OpenDone { RESERVE / 2 } else { RESERVE };
-        let carrier = self.carrier();
-        if !self.outbox.borrow().is_empty() || carrier.room() <= reserve {
+        if !self.outbox.borrow().is_empty() || !self.has_room(cx, reserve) {
             return Err(Unanswered::Full);
         }
-        match carrier.send(cx, &header.before(message), message) {
+        match self.carrier().send(cx, &header.before(message), message) {
             Ok(()) => Ok(()),
             Err(SendError::NoBuffers) => Err(Unanswered::NoBuffers),
             Err(SendError::Full) => Err(Unanswered::Full),

@@ -297,9 +297,13 @@ impl Protocol for Ip {
     fn timeout(&self, cx: &Kernel, this: &ProtocolRef, token: u64) {
         match token {
             TOKEN_LOOP => {
-                if let Some(packet) = self.shared.take_looped() {
+                if let Some((payer, packet)) = self.shared.take_looped() {
                     // A refusal of our own packet is counted, and nothing is below to hear of it.
-                    drop(self.receive(cx, this, true, packet));
+                    let receive = || drop(self.receive(cx, this, true, packet));
+                    match payer {
+                        Some(payer) => cx.charging(payer, receive),
+                        None => receive(),
+                    }
                 }
             }
             TOKEN_REASSEMBLY => self.expire_fragments(cx, this),

@@ -13,7 +13,7 @@ use alloc::collections::VecDeque;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::map::Map;
-use xk_core::object::SessionTable;
+use xk_core::object::{Payer, SessionTable, USER_SHARE};
 use xk_core::{Kernel, Message, ProtocolRef, Reason, reason};
 use xk_kit::net::addr::Ipv4;
 use xk_kit::net::attribute::LinkCast;
@@ -132,7 +132,8 @@ pub(crate) struct Shared {
     /// The hosts whose packets were dropped.
     pub(crate) drop_sources: DropSources,
     pub(crate) error_protocol: RefCell<Option<ProtocolRef>>,
-    looped: RefCell<VecDeque<Message>>,
+    /// Packets to ourselves, with the users that are charged for them.
+    looped: RefCell<VecDeque<(Option<Payer>, Message)>>,
     pub(crate) identifications: Identifications,
     figures: Cell<IpFigures>,
 }
@@ -191,19 +192,27 @@ impl Shared {
     /// receiver that blocks holds up no other packet.
     pub(crate) fn put_looped(&self, cx: &Kernel, this: &ProtocolRef, mut packet: Message) -> bool {
         packet.remove_attribute::<LinkCast>();
-        let full = self.looped.borrow().len() >= self.config.loop_max;
+        let payer = cx.payer();
+        let full = !self.has_room_for(payer);
         let arm = || cx.schedule_protocol(this, Duration::ZERO, TOKEN_LOOP);
         if full || arm().is_err() {
             this.discard(packet, &reason::QUEUE_FULL);
             return false;
         }
-        self.looped.borrow_mut().push_back(packet);
+        self.looped.borrow_mut().push_back((payer, packet));
         self.figure(|f| f.looped += 1);
         true
     }
 
-    /// The packet to ourselves that waits longest.
-    pub(crate) fn take_looped(&self) -> Option<Message> {
+    /// Whether one more packet to ourselves may wait: of a user an eighth of all.
+    fn has_room_for(&self, payer: Option<Payer>) -> bool {
+        let (looped, most) = (self.looped.borrow(), self.config.loop_max);
+        let own = || looped.iter().filter(|(of, _)| *of == payer).count();
+        looped.len() < most && (payer.is_none() || own() < (most / USER_SHARE).max(1))
+    }
+
+    /// The packet to ourselves that waits longest, and the user that is charged for it.
+    pub(crate) fn take_looped(&self) -> Option<(Option<Payer>, Message)> {
         self.looped.borrow_mut().pop_front()
     }
 

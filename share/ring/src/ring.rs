@@ -14,8 +14,9 @@ const SLOTS: u32 = 512;
 /// Octets of a frame in one slot at most: a frame with a datagram of an Ethernet fits. Not a
 /// fraction of a page, so that the buffers spread over a cache.
 const IN_SLOT: u32 = 2112;
-/// A ring that has so much room is not looked at for more.
-const ROOM_ENOUGH: u32 = 16;
+/// A ring that has so much room is not looked at for more. Of one that is half full users have
+/// shares, by what is free in truth.
+const ROOM_ENOUGH: u32 = SLOTS / 2 + 1;
 /// How often a loop that does not sleep looks whether the peer is still there: a system call.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// After how many looks the processors are told again: the system may move the thread.

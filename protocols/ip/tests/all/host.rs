@@ -1,10 +1,12 @@
 //! A host: sending, receiving, demultiplexing, bounds.
 
 use crate::common::*;
+use core::cell::RefCell;
 use core::net::Ipv4Addr;
+use std::rc::Rc;
 use xk_core::graph::{BuildError, Value};
 use xk_core::message::PoolConfig;
-use xk_core::object::{OpenError, PushError};
+use xk_core::object::{OpenError, Payer, PushError, USER_SHARE};
 use xk_core::participant::AddressError;
 use xk_core::{Part, Participants, Pool, reason};
 use xk_ip::wire::Fragment;
@@ -35,6 +37,31 @@ fn sends_the_octets_of_rfc_791() {
     let next = header(&host.sent(0)[0]);
     assert_eq!(next.id, header(packet).id.wrapping_add(1), "ids count up");
     assert_eq!(next.payload_len(), 0);
+}
+
+/// What a user's programs send to this host's own addresses leaves others seven eighths of what
+/// may wait; what comes of it is charged to them, too.
+#[test]
+fn a_user_has_a_share_of_the_packets_to_ourselves() {
+    const MOST: usize = 64;
+    let host = Host::new(Graph::host().set("loop_max", Value::Integer(MOST as i64)), &[1500]);
+    let session = host.open(OWN);
+    let push = || (0..2 * MOST).filter(|_| session.push(&host.cx, host.cx.message(b"x")).is_ok());
+    let users = [7, 8].map(Payer::user);
+    for user in users {
+        assert_eq!(host.cx.charging(user, || push().count()), MOST / USER_SHARE, "{user:?}");
+    }
+    assert_eq!(push().count(), MOST - users.len() * MOST / USER_SHARE, "the host's own");
+    let charged = Rc::<RefCell<Vec<_>>>::default();
+    let seen = Rc::clone(&charged);
+    host.top.on_demux(Some(Rc::new(move |cx, _, _| {
+        seen.borrow_mut().push(cx.payer());
+        Ok(())
+    })));
+    host.cx.advance(core::time::Duration::from_millis(1));
+    let of = |user| charged.borrow().iter().filter(|payer| **payer == user).count();
+    let counts = [Some(users[0]), Some(users[1]), None].map(of);
+    assert_eq!(counts, [MOST / USER_SHARE, MOST / USER_SHARE, MOST - 2 * MOST / USER_SHARE]);
 }
 
 #[test]

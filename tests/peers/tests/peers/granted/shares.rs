@@ -227,11 +227,11 @@ pub(crate) fn others_are_served_as_before(wire: Wire) {
     };
     let of = |uid| format!("uid={uid}");
     let (honest, hostile) = (of(HONEST), of(HOSTILE));
+    // What is flooded lies behind the same cut as what others need.
     let domains = format!(
         "domain net {{\nip arp {{ address \"{OURS}/24\"; }}\nicmp ip\n\
          udp ip sessions_max={SESSIONS_MAX}\ntcp ip sessions_max={SESSIONS_MAX}\n}}\n\
-         domain flooded {{ echo udp port=7; }}\n\
-         domain served {{ echo tcp port=7 name=streams; }}"
+         domain apps {{ echo udp port=7; echo tcp port=7 name=streams; }}"
     );
     let grants = format!(
         "grant udp port=\"{HONEST_PORT}..6999\" {honest}\n\
