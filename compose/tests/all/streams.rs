@@ -127,3 +127,44 @@ fn streams_to_a_domain_with_little_room_lose_nothing() {
     let refused = simulate(&graph, config).err().unwrap().to_string();
     assert!(refused.contains("no message crosses where 8 frames have room"), "{refused}");
 }
+
+/// A window that opens at once is more than the queue of the sender's own wire holds: what does not
+/// fit waits in the connection, and nothing is lost before it has left the machine.
+#[test]
+fn a_long_burst_waits_for_the_wire() {
+    let text = r#"
+host client {
+    sim link=lan
+    eth sim
+    arp eth
+    ip arp { address "10.0.0.1/24"; }
+    tcp ip send_buffer="16MiB"
+    probe tcp to="port7@10.0.0.2" count=60 interval="60ms" size=900000 timeout="10s"
+}
+host server {
+    sim link=lan
+    eth sim
+    arp eth
+    ip arp { address "10.0.0.2/24"; }
+    tcp ip send_buffer="16MiB"
+    echo tcp port=7
+}
+link lan delay="5ms" rate="1Gbit" queue=400
+"#;
+    let graph = check(text, "burst", &xk_catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
+    for seed in seeds(2) {
+        let config = SimulationConfig { seed, ..SimulationConfig::default() };
+        let mut world = simulate(&graph, config).unwrap_or_else(|error| panic!("{error}"));
+        start_world(&graph, &mut world).unwrap_or_else(|error| panic!("XK_SEED={seed}: {error}"));
+        world.run_until_finished(Time::ZERO + Duration::from_secs(20));
+        let client = world.kernel(xk_sim::HostId(0)).unwrap();
+        let lines = client.find_protocol("probe").unwrap().ask(client, Report::default()).unwrap();
+        let received = lines.lines.iter().find(|(name, _)| name == "received");
+        assert_eq!(received.map(|(_, n)| &**n), Some("60"), "XK_SEED={seed}: {:?}", lines.lines);
+        for host in [0, 1] {
+            let wire = world.kernel(xk_sim::HostId(host)).unwrap().find_protocol("sim").unwrap();
+            assert_eq!(wire.head().drops().total(), 0, "host {host}, XK_SEED={seed}");
+        }
+        world.stop();
+    }
+}

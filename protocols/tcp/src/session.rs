@@ -15,12 +15,12 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::kernel::Timer;
-use xk_core::object::{Burst, Closing, Outgoing, PushError, Refused};
+use xk_core::object::{BURST_MAX, Burst, Closing, Outgoing, PushError, Refused};
 use xk_core::{
     Answer, Ask, Kernel, Message, ProtocolRef, Reason, Session, SessionRef, Time, reason,
 };
 use xk_kit::control::{
-    KeepWhole, MaxPacket, NetworkError, NetworkErrorKind, OptPacket, PeerProved,
+    KeepWhole, MaxPacket, NetworkError, NetworkErrorKind, OptPacket, PeerProved, WireRoom,
 };
 use xk_kit::net::moving::GiveState;
 use xk_kit::net::ports::{self, Origin};
@@ -74,6 +74,10 @@ pub(crate) struct TcpSession {
     is_delivering: Cell<bool>,
     /// Segments are being handed down, likewise.
     is_sending: Cell<bool>,
+    /// A full burst was handed down, and more is to follow: the wire is asked before each message.
+    /// What a full wire refuses would be a loss at our own end, and of a whole tail at once, so
+    /// that no acknowledgment tells of it.
+    is_crowded: Cell<bool>,
     /// The connection is over, and everything was let go.
     pub(crate) is_finished: Cell<bool>,
     /// Octets handed to a protocol in another address space that may still push as many.
@@ -159,6 +163,7 @@ impl TcpSession {
             timer: Cell::new(None),
             is_delivering: Cell::new(false),
             is_sending: Cell::new(false),
+            is_crowded: Cell::new(false),
             is_finished: Cell::new(false),
             unsettled: Cell::new(if is_offered { ALL_UNSETTLED } else { 0 }),
             given: RefCell::default(),
@@ -306,21 +311,47 @@ impl TcpSession {
         }
         let mut burst = Outgoing::new();
         let mut any = false;
-        while !self.connection.borrow().is_quiet(cx.now()) && self.gather(cx, this, &mut burst) {
+        while !self.connection.borrow().is_quiet(cx.now()) {
+            if self.is_crowded.get() && !self.finds_room(cx, this) {
+                self.is_sending.set(false);
+                return any;
+            }
+            if !self.gather(cx, this, &mut burst) {
+                break;
+            }
             any = true;
+            self.is_crowded.set(self.is_crowded.get() || burst.is_full());
             self.flush(cx, &mut burst);
         }
+        self.is_crowded.set(false);
         self.is_sending.set(false);
         any
+    }
+
+    /// Asks the wire; has the connection woken when it may have room.
+    #[cold]
+    fn finds_room(&self, cx: &Kernel, this: &SessionRef) -> bool {
+        let after =
+            self.link.lower.ask(cx, WireRoom::default()).map_or(Duration::ZERO, |q| q.after);
+        if after.is_zero() {
+            return true;
+        }
+        let at = cx.now().after(after);
+        if self.timer.get().is_none_or(|(_, set)| set > at) {
+            self.wake(cx, this, at, 0);
+        }
+        false
     }
 
     /// Puts segments to be sent behind those in `burst` until it is full; false if there was none.
     fn gather(&self, cx: &Kernel, this: &SessionRef, burst: &mut Outgoing) -> bool {
         let before = burst.len();
         let connection = &mut *self.connection.borrow_mut();
-        while !burst.is_full() {
+        let is_single = self.is_crowded.get();
+        let most = if is_single { before + 1 } else { BURST_MAX };
+        while burst.len() < most {
             let first = burst.len();
-            if let Some(run) = connection.transmit_run(cx.now(), burst) {
+            if !is_single && let Some(run) = connection.transmit_run(cx.now(), burst) {
                 self.seal_run(cx, this, &run, (burst, first));
             } else if let Some(out) = connection.transmit(cx.now()) {
                 match seal_out(cx, self.how(), out) {

@@ -79,10 +79,12 @@ impl Recovery {
     }
 
     fn begin_step<'a>(&self, ack: &'a Ack<'a>, now: Time) -> Step<'a> {
+        let dsack = self.find_dsack(ack);
         let newly = Newly {
             now,
             fack: self.rack.fack(),
             echoed: ack.echoed,
+            last: ack.sack.first().copied().filter(|_| self.is_sack && dsack.is_none()),
             rtt_min: self.rtt_min(),
             recover: (self.phase == Phase::Timeout).then_some(self.recover),
             ..Newly::default()
@@ -91,7 +93,7 @@ impl Recovery {
             ack,
             now,
             newly,
-            dsack: self.find_dsack(ack),
+            dsack,
             una: self.board.una(),
             outstanding_octets: self.board.outstanding_octets(),
             in_flight_octets: self.in_flight_octets(),

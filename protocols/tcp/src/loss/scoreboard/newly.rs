@@ -1,6 +1,6 @@
 //! What one acknowledgment delivered, gathered segment by segment.
 
-use super::{Segment, Sending};
+use super::{SackBlock, Segment, Sending};
 use crate::Seq;
 use crate::loss::rate::Stamp;
 use crate::loss::recovery::TIMESTAMP_TICK;
@@ -15,6 +15,9 @@ pub struct Newly {
     /// When the segment was sent that the peer echoes the timestamp of, if it does; the clock's
     /// ticks are rounded down.
     pub(crate) echoed: Option<Time>,
+    /// The block with the segment that provoked the acknowledgment, unless it was a duplicate (RFC
+    /// 2018, section 4).
+    pub(crate) last: Option<SackBlock>,
     /// No round trip is shorter.
     pub(crate) rtt_min: Option<Duration>,
     /// Octets acknowledged cumulatively.
@@ -94,10 +97,17 @@ impl Newly {
     }
 
     /// Whether the acknowledgment answers the last transmission, as far as can be told (RFC 8985,
-    /// section 6.2, step 2).
+    /// section 6.2, step 2). Of what came out of order the echo says nothing, for it is that of the
+    /// last segment that came in order (RFC 7323, section 4.3): there, the first block tells what
+    /// came last.
     fn is_about_last_transmission(&self, segment: &Segment) -> bool {
+        let is_last = || {
+            self.last.is_some_and(|block| {
+                block.start.at_or_before(segment.start) && segment.end().at_or_before(block.end)
+            })
+        };
         segment.is_original()
-            || (!self.echoes_before(segment.sent)
+            || ((!self.echoes_before(segment.sent) || is_last())
                 && self.rtt_min.is_none_or(|min| self.now.since(segment.sent) >= min))
     }
 }
