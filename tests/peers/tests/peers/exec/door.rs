@@ -78,6 +78,8 @@ pub(crate) fn frameworks_serve_programs_at_a_door(wire: Wire) {
         asks(name, &lan, &outside, &file);
         serves(name, &lan, &outside);
         end(host);
+        // What root has made for it; its socket has gone.
+        fs::remove_dir(Path::new(&outside.path).parent().unwrap()).unwrap();
         lan.testbed.judge(&[DAMAGE, &HABITS].concat());
     }
 }
