@@ -549,11 +549,11 @@ impl Program {
         let asked = GrantRight { channel, headers, of, number: None };
         let Some(number) = self.shared.netio.ask(cx, asked).and_then(|granted| granted.number)
         else {
-            right.held.take().inspect(|held| held.close(cx));
+            right.held.take().inspect(|held| held.ease(cx));
             return None;
         };
         if right.keep(cx, (&registry, number), false).is_none() {
-            right.held.take().inspect(|held| held.close(cx));
+            right.held.take().inspect(|held| held.ease(cx));
             let _ = self.shared.netio.ask(cx, RevokeRight { number, was_there: false });
             return None;
         }

@@ -52,7 +52,7 @@ impl Right {
         let headers = looks.then(Headers::default);
         let asked = KeepEnds { ends, keep: true, keeper: of, number, headers, done: false };
         if let Some(answer) = self.transport.ask(cx, asked) {
-            self.held.take().inspect(|held| held.close(cx));
+            self.held.take().inspect(|held| held.ease(cx));
             return answer.done.then_some(answer.headers);
         }
         if self.held.borrow().is_none() {
@@ -66,7 +66,7 @@ impl Right {
     /// Has the ends kept no longer.
     pub(super) fn free(&self, cx: &Kernel) {
         if let Some(held) = self.held.take() {
-            return held.close(cx);
+            return held.ease(cx);
         }
         let asked = KeepEnds { ends: self.ends.clone(), ..KeepEnds::default() };
         let _ = self.transport.ask(cx, asked);

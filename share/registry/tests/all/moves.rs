@@ -1,6 +1,8 @@
 //! Conversations go to their programs, and come back for their end.
 
 use std::time::Duration;
+use xk_core::object::Refused;
+use xk_core::{Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Upper};
 use xk_kit::net::stream::StreamError;
 use xk_registry::NOT_MOVED;
 use xk_sim::{LinkConfig, LinkKind};
@@ -88,6 +90,56 @@ fn every_octet_comes_once_and_in_order() {
                 // Sent at once, whether or not there is room: while the conversation moves, too.
                 carries(seed, lossy(seed), PROMPT_OCTETS_MAX, who);
             }
+        }
+    }
+}
+
+/// Sends back what comes, and holds nothing, as `echo` does.
+struct Unheld;
+
+impl Protocol for Unheld {
+    fn demux(
+        &self,
+        cx: &Kernel,
+        _: &ProtocolRef,
+        lower: &SessionRef,
+        message: Message,
+    ) -> Result<(), Refused> {
+        lower.push(cx, message).expect("what has just come is room for what goes");
+        Ok(())
+    }
+}
+
+/// A conversation that a peer has begun goes on for as long as it lasts, also without a holder.
+#[test]
+fn what_nobody_holds_goes_on_in_its_program() {
+    for seed in seeds() {
+        for link in [lossy(seed), prompt(seed)] {
+            let plan = Plan { octets: PROMPT_OCTETS_MAX, ends_first: true };
+            let what = format!("XK_SEED={seed} {:?}", link.delay);
+            let mut hosts = Hosts::new(seed, link, plan);
+            let program = hosts.program(plan);
+            let library = program.library.clone();
+            hosts.world.spawn(program.id, move |cx| {
+                let echo = cx.add_protocol("app", "echo", Unheld);
+                let local: Participants = "port7".parse().expect("participants");
+                library.open_enable(cx, Upper::new(&echo), local).map(drop).expect("it is free");
+            });
+            hosts.run(Duration::from_millis(1));
+            let (peer_id, _, peer) = hosts.peer.clone();
+            let opener = peer.clone();
+            hosts.world.spawn(peer_id, move |cx| opener.open(cx, "*, port7@10.0.0.1"));
+            for _ in 0..600 {
+                hosts.run(Duration::from_millis(100));
+                if peer.is_done(PROMPT_OCTETS_MAX) {
+                    break;
+                }
+            }
+            peer.see(|streams| {
+                let fine = streams.iter().all(|s| !s.is_wrong && s.failed.is_none());
+                let told = || format!("{what}: {streams:#?}; {}", hosts.told());
+                assert!(fine && peer.is_done(PROMPT_OCTETS_MAX), "{}", told());
+            });
         }
     }
 }
