@@ -644,6 +644,11 @@ impl Kernel {
         }
     }
 
+    /// Returns whether an observer looks on.
+    pub fn is_observed(&self) -> bool {
+        self.gate.get() != 0
+    }
+
     /// Sets the observer that sees every crossing, or none.
     pub fn set_observer(&self, observer: Option<Rc<dyn Observer>>) {
         self.gate.set(u8::from(observer.is_some()));

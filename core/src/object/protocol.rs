@@ -1,6 +1,6 @@
 //! The counted handle of a protocol, and what every protocol has in common.
 
-use super::{Burst, Enable, OpenError, Payer, Protocol, Refused, SessionRef};
+use super::{Burst, Enable, OpenError, Payer, Protocol, Refused, SessionRef, span};
 use crate::control::{Answer, Ask, Question};
 use crate::kernel::Kernel;
 use crate::message::Message;
@@ -134,6 +134,11 @@ impl<'a> Upper<'a> {
 }
 
 impl ProtocolRef {
+    /// Returns where its head and its body lie; see [`span`](super::span).
+    pub fn spans(&self) -> [(usize, usize); 2] {
+        [span(&*self.0), span(&*self.0.body)]
+    }
+
     pub(crate) fn new<P: Protocol + 'static>(
         id: ProtocolId,
         kind: &'static str,

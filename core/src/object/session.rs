@@ -2,7 +2,7 @@
 
 use super::{
     Burst, CallCause, CallError, Outgoing, Payer, ProtocolId, ProtocolRef, PushError, Refused,
-    Session,
+    Session, span,
 };
 use crate::HostAddr;
 use crate::control::{Answer, Ask, Question};
@@ -189,6 +189,11 @@ impl fmt::Debug for SessionRef {
 }
 
 impl SessionRef {
+    /// Returns where its head and its body lie; see [`span`](super::span).
+    pub fn spans(&self) -> [(usize, usize); 2] {
+        [span(&*self.0), span(&*self.0.body)]
+    }
+
     /// A session of `protocol` whose messages `upper` receives, with one holder if it was asked for
     /// from above (`opens` 1) or none if a message made it (`opens` 0).
     pub(crate) fn new<S: Session + 'static>(

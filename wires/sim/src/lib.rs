@@ -62,6 +62,7 @@ mod config;
 mod line;
 mod link;
 mod network;
+mod prefetch_unsafe;
 mod protocol;
 mod queue;
 mod stations;

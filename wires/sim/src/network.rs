@@ -8,7 +8,7 @@ use crate::stats::LinkStats;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use xk_core::object::PushError;
+use xk_core::object::{PushError, span};
 use xk_core::random::Random;
 use xk_core::reason::{self, Class};
 use xk_core::{Message, Pool, Reason, Time};
@@ -81,6 +81,14 @@ struct Port {
     rest: Box<PortRest>,
 }
 
+/// What a port's last frame reached; kept apart, so that many lie together.
+#[derive(Clone, Copy)]
+struct Reached {
+    port: PortId,
+    host: HostId,
+    link: u32,
+}
+
 /// What only some frames need of a port.
 struct PortRest {
     host_name: Rc<str>,
@@ -94,6 +102,8 @@ struct State {
     links: Vec<Link>,
     names: BTreeMap<Rc<str>, LinkId>,
     ports: Vec<Port>,
+    /// Of each port.
+    reached: Vec<Reached>,
     /// How many interfaces each host has had.
     interfaces: BTreeMap<HostId, u8>,
     queue: Queue,
@@ -257,6 +267,7 @@ impl Network {
         }
         hangs_on.ports.push(id);
         let sides = hangs_on.config.partitions.iter().map(|p| p.side(&seat.name)).collect();
+        state.reached.push(Reached { port: id, host: seat.id, link: link.0 });
         let rest = PortRest { host_name: Rc::clone(&seat.name), ends: Ends::default(), sides };
         state.ports.push(Port {
             interface: Some(interface),
@@ -358,6 +369,22 @@ impl Network {
         };
         frame.join(message);
         Ok(frame)
+    }
+
+    /// The host that the frame comes to which arrives after so many others, and where its octets,
+    /// both ports and the link lie, if it goes where its sender's last one went and none comes
+    /// between.
+    pub(crate) fn reached_by(&self, after: usize) -> Option<(HostId, [(usize, usize); 4])> {
+        let state = self.state.borrow();
+        let event = state.queue.ahead(after)?;
+        let Kind::Arrival { from } = event.kind else {
+            return None;
+        };
+        let to = state.reached.get(from.0 as usize)?;
+        let [from, to_port] = [from, to.port].map(|port| state.ports.get(port.0 as usize));
+        let link = state.links.get(to.link as usize)?;
+        let lie = [span(event.message.front_slice()), span(from?), span(to_port?), span(link)];
+        Some((to.host, lie))
     }
 
     /// When the next frame arrives.
@@ -493,6 +520,9 @@ impl State {
         if !self.cuts.is_empty() && self.cuts.contains(&(sender.host, receiver.host)) {
             link.stats.partitioned += 1;
             return None;
+        }
+        if let Some(reached) = self.reached.get_mut(from.0 as usize) {
+            *reached = Reached { port: to, host: receiver.host, link: receiver.link };
         }
         if link.only_delays() {
             return Some((to, message));

@@ -119,6 +119,13 @@ impl Queue {
         best
     }
 
+    /// The event that is so many behind the earliest one of its lane.
+    #[inline]
+    pub(crate) fn ahead(&self, after: usize) -> Option<&Event> {
+        let (_, lane) = self.first?;
+        self.lanes.get(lane)?.get(after)
+    }
+
     /// Takes the earliest event out.
     pub(crate) fn pop(&mut self) -> Option<Event> {
         let (_, lane) = self.first?;

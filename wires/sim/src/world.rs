@@ -1,5 +1,6 @@
 //! The world: hosts on a simulated network, and the time they share.
 
+mod ahead;
 mod domains;
 mod reboot;
 
@@ -112,6 +113,10 @@ pub struct World {
     turned: Option<Box<dyn FnMut(HostId)>>,
     /// Anchors that have not finished; `None` before the first question.
     unfinished: Option<Vec<(usize, ProtocolRef)>>,
+    /// Where what a frame passes lies, of each host; see [`ahead`].
+    passed: Vec<ahead::Passed>,
+    /// From how many hosts on that is fetched ahead.
+    pub(crate) ahead_from: usize,
 }
 
 impl World {
@@ -129,6 +134,8 @@ impl World {
             watcher: None,
             turned: None,
             unfinished: None,
+            passed: Vec::new(),
+            ahead_from: ahead::HOSTS_MIN,
         }
     }
 
@@ -427,6 +434,7 @@ impl World {
     /// Hands an arrived frame to its receivers.
     fn arrive(&mut self, at: Time) {
         self.now = self.now.max(at);
+        self.look_ahead();
         let network = Rc::clone(&self.network);
         let Some(mut spreading) = network.arrive() else {
             return;

@@ -36,6 +36,30 @@ fn one_seed_is_one_run() {
 }
 
 #[test]
+fn fetching_ahead_changes_nothing() {
+    let run = |ahead_from, jitter_us| {
+        let jitter = Duration::from_micros(jitter_us);
+        let manner = Manner { answers: true, ..Manner::default() };
+        let one = LinkConfig { jitter, ..link(LinkKind::Switch) };
+        let mut net = Net::of(3, one, 10, &manner);
+        net.world.ahead_from = ahead_from;
+        for host in 0..10 {
+            let (to, from) = ((host as u8 ^ 1) + 1, host as u8 + 1);
+            net.send(host, |cx| frame(cx, to, from, 99)).unwrap();
+        }
+        assert_eq!(net.world.run_until_idle(Time::MAX), Ended::Idle);
+        let logs: Vec<Seen> = net.logs.iter().map(|log| log.borrow().clone()).collect();
+        (logs, net.stats(), net.world.stats(), net.world.lines_noted() > 0)
+    };
+    for jitter_us in [0, 7] {
+        let (plain, ahead) = (run(usize::MAX, jitter_us), run(1, jitter_us));
+        assert!(!plain.3 && (ahead.3 || jitter_us > 0));
+        assert!((plain.0, plain.1, plain.2) == (ahead.0, ahead.1, ahead.2));
+        assert!(ahead.2.frames >= 1000);
+    }
+}
+
+#[test]
 fn a_thousand_hosts_talk() {
     let manner = Manner { broadcasts: 1, period: Duration::from_millis(1), ..Manner::default() };
     let mut net = Net::of(1, link(LinkKind::Switch), 1_000, &manner);
