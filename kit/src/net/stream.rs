@@ -117,7 +117,7 @@ pub struct StreamRoom {
 question!(StreamRoom { host, port, full, segment_max }, "stream-room", Ask, upward);
 
 /// Asked of a session: how many octets a push takes now. If it is fewer than there may ever be,
-/// [`StreamEvent::Writable`] follows when there are at least half of those.
+/// [`StreamEvent::Writable`] follows when there are at least a third of those.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StreamSpace {
     /// Octets.

@@ -172,8 +172,7 @@ pub static ENTRY: Entry = Entry::layer("tcp", include_str!("lib.rs"), build)
     .reasons(&[
         &relief::HELD,
         &connection::receive::TOO_MANY_PIECES, &connection::receive::DUPLICATE,
-        &connection::arrive::OLD_TIMESTAMP, &connection::arrive::NO_TIMESTAMP,
-        &connection::arrive::OUT_OF_WINDOW, &connection::arrive::BAD_ACK,
+        &connection::arrive::OLD_TIMESTAMP, &connection::arrive::OUT_OF_WINDOW, &connection::arrive::BAD_ACK,
         &connection::arrive::BLIND_RESET, &connection::arrive::BLIND_SYN,
         &connection::arrive::NO_ACK, &connection::arrive::NOT_READ, &passive::NOT_NOTED,
         &passive::SYN_UNANSWERED, &passive::BAD_HANDSHAKE,

@@ -114,7 +114,7 @@ impl Tcp {
         }
         let known = table.pending.get(&pending);
         if let Some(note) = known.as_ref().filter(|note| note.syn.irs == header.seq) {
-            return self.answer_syn(cx, origin, note, lower);
+            return self.answer_again(stray, pending, note.clone());
         }
         let ends = self.ends(path, pending.0, (header.dst, header.src));
         let settings = table.settings_within(room.segment_max);
@@ -162,12 +162,14 @@ impl Tcp {
         (pending, note): (PendingKey, Note),
         (message, length): (Message, usize),
     ) -> Result<(), Refused> {
-        let Stray { cx, this, lower, origin, header } = stray;
+        let Stray { this, header, .. } = stray;
         let flags = header.flags;
         let is_next = header.seq == note.syn.irs + 1;
         if flags.has(Flags::RST) {
             if is_next {
                 self.table.pending.remove(&pending);
+            } else if self.is_in_window(header, &note) {
+                self.challenge(stray, &note);
             }
             this.discard(message, &BAD_HANDSHAKE);
             return Ok(());
@@ -181,7 +183,7 @@ impl Tcp {
             }
             drop(message);
             if header.seq == note.syn.irs {
-                self.answer_syn(cx, origin, &note, lower);
+                self.answer_again(stray, pending, note);
             } else {
                 self.take_syn(stray, (pending, &upper));
             }
@@ -195,18 +197,40 @@ impl Tcp {
             }
             return Ok(());
         }
-        let window = self.table.settings.borrow().receive_buffer.min(u32::from(u16::MAX));
-        if !header.seq.within(note.syn.irs + 1, window.max(1)) {
-            if self.table.unfit.take(cx, answers::source(cx, lower), 1) {
-                let (seq, ack) = (note.iss + 1, note.syn.irs + 1);
-                let mut ack = Header::new(header.dst, header.src, seq, ack, Flags::ACK);
-                ack.window = window as u16;
-                send_alone(cx, lower, origin, &ack);
-            }
+        if !self.is_in_window(header, &note) {
+            self.challenge(stray, &note);
             this.discard(message, &BAD_HANDSHAKE);
             return Ok(());
         }
         self.establish(stray, (pending, note), message)
+    }
+
+    /// Octets of the window that a peer was told of with our SYN.
+    fn window(&self) -> u16 {
+        self.table.settings.borrow().receive_buffer.min(u32::from(u16::MAX)) as u16
+    }
+
+    fn is_in_window(&self, header: &Header, note: &Note) -> bool {
+        header.seq.within(note.syn.irs + 1, u32::from(self.window().max(1)))
+    }
+
+    /// Tells a peer whose SYN was answered what is expected of it (RFC 9293, section 3.10.7.4; RFC
+    /// 5961, section 3.2).
+    fn challenge(&self, Stray { cx, lower, origin, header, .. }: Stray<'_>, note: &Note) {
+        if self.table.unfit.take(cx, answers::source(cx, lower), 1) {
+            let (seq, ack) = (note.iss + 1, note.syn.irs + 1);
+            let mut ack = Header::new(header.dst, header.src, seq, ack, Flags::ACK);
+            ack.window = self.window();
+            send_alone(cx, lower, origin, &ack);
+        }
+    }
+
+    /// Answers a SYN that comes again. What it does not offer any more counts as never offered:
+    /// some peers leave their options out once they got no answer, and know of none from then on.
+    fn answer_again(&self, stray: Stray<'_>, pending: PendingKey, mut note: Note) {
+        note.syn = note.syn.common(&Syn::of(stray.header));
+        self.table.pending.enter(pending, note.clone());
+        self.answer_syn(stray.cx, stray.origin, &note, stray.lower);
     }
 
     /// Our SYN is acknowledged: makes the session, tells the protocol above, and lets it have the

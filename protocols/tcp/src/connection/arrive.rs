@@ -15,8 +15,6 @@ use xk_kit::net::stream::StreamError;
 
 /// Its timestamp is older than one that came before (RFC 7323, section 5).
 pub static OLD_TIMESTAMP: Reason = Reason::new("old timestamp", Class::Bad);
-/// Timestamps were agreed, and it has none (RFC 7323, section 3.2).
-pub static NO_TIMESTAMP: Reason = Reason::new("no timestamp", Class::Bad);
 /// It lies outside of the window.
 pub static OUT_OF_WINDOW: Reason = Reason::new("out of window", Class::Bad);
 /// It acknowledges what was never sent, or lies too far back (RFC 5961, section 5).
@@ -162,14 +160,16 @@ impl Connection {
         verdict
     }
 
-    /// RFC 7323, section 5.3, R1 and R2.
+    /// RFC 7323, section 5.3, R1 and R2. A segment without timestamps is taken, as Linux does,
+    /// though section 3.2 would have it dropped: something between the hosts may have left them
+    /// out, and such a connection would stand still.
     fn check_timestamps(&mut self, now: Time, header: &Header, octets: usize) -> Verdict {
-        if !self.timestamps || header.flags.has(Flags::RST) {
+        let Some(stamps) = header.options.timestamps.filter(|_| self.timestamps) else {
+            return Ok(());
+        };
+        if header.flags.has(Flags::RST) {
             return Ok(());
         }
-        let Some(stamps) = header.options.timestamps else {
-            return Err(&NO_TIMESTAMP);
-        };
         let is_old = Seq(stamps.value).before(Seq(self.ts_recent));
         if is_old && now.since(self.ts_recent_at) <= TIMESTAMPS_VALID {
             let is_empty = octets == 0 && !header.flags.any(Flags::SYN | Flags::FIN);
@@ -360,7 +360,7 @@ impl Connection {
             let _ = self.recovery.sent(1, sent);
             return Ok(());
         }
-        let is_old = ack.before(una) && una.since(ack) > self.send.max_snd_wnd.max(1 << 16);
+        let is_old = ack.before(una) && una.since(ack) > self.send.max_snd_wnd;
         if ack.after(nxt) || is_old {
             self.challenge(now);
             return Err(&BAD_ACK);
@@ -427,8 +427,9 @@ impl Connection {
     pub(super) fn take_acked(&mut self, now: Time, una: Seq, acked: &Acked) {
         self.cwr |= acked.cwr;
         if self.persist_at.is_some() {
-            // The peer lives, though its window may be closed (RFC 9293, section 3.8.6.1).
-            self.stuck_since = Some(now);
+            // The peer lives, though its window may be closed (RFC 9293, section 3.8.6.1): it owes
+            // an answer only once it is probed again.
+            self.stuck_since = None;
         }
         if acked.acked_octets == 0 {
             return;
@@ -443,10 +444,20 @@ impl Connection {
         self.note_arrived(now_una);
         self.soft_error = None;
         let board = self.recovery.board();
-        self.stuck_since = (!board.is_empty() || self.persist_at.is_some()).then_some(now);
+        self.stuck_since = (!board.is_empty()).then_some(now);
         if board.is_empty() {
             self.again = None;
         }
+        if self.send.is_wanted {
+            self.tell_room();
+        }
+    }
+
+    /// Tells a sender that found too little room when there is enough. The buffer is what limits
+    /// it, so that grows if the network takes more.
+    fn tell_room(&mut self) {
+        let window = self.recovery.congestion().window();
+        self.send.tune(window, self.settings.send_buffer_max);
         if self.send.is_writable() && self.state.takes_data() {
             self.send.is_wanted = false;
             self.events.writable = true;
@@ -472,6 +483,7 @@ impl Connection {
         let send = &mut self.send;
         send.snd_wnd = window;
         send.max_snd_wnd = send.max_snd_wnd.max(window);
+        send.fair_wnd = send.fair_wnd.max(window);
         send.snd_wl1 = seq;
         if window > 0 {
             (self.persist_at, self.persist_count) = (None, 0);

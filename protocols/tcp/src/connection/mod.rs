@@ -22,9 +22,7 @@ mod transmit;
 mod user_timeout;
 mod value;
 
-pub use arrive::{
-    BAD_ACK, BLIND_RESET, BLIND_SYN, NO_ACK, NO_TIMESTAMP, NOT_READ, OLD_TIMESTAMP, OUT_OF_WINDOW,
-};
+pub use arrive::{BAD_ACK, BLIND_RESET, BLIND_SYN, NO_ACK, NOT_READ, OLD_TIMESTAMP, OUT_OF_WINDOW};
 pub use handshake::{Ends, SEGMENT_DEFAULT, Syn, syn};
 pub use predict::Predicted;
 pub use run::Run;
@@ -541,6 +539,7 @@ impl Connection {
         self.send.shift = peer.shift.filter(|_| is_scaled).unwrap_or(0);
         self.send.snd_wnd = u32::from(peer.window);
         self.send.max_snd_wnd = self.send.snd_wnd;
+        self.send.fair_wnd = self.send.snd_wnd;
         self.send.snd_wl1 = peer.irs;
         self.timestamps = settings.timestamps && peer.clock.is_some();
         (self.ts_recent, self.ts_recent_at) = (peer.clock.unwrap_or(0), now);

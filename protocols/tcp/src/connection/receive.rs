@@ -256,8 +256,10 @@ impl Receive {
             self.duplicate = Some((start, end));
             return Taken::Dropped(&DUPLICATE);
         }
+        let mut twice = None;
         if start.before(self.rcv_nxt) {
-            self.duplicate = Some((start, self.rcv_nxt));
+            twice = Some((start, self.rcv_nxt));
+            self.duplicate = twice;
             let old = self.rcv_nxt.since(start);
             if !octets.strip(old as usize) {
                 return Taken::Dropped(&DUPLICATE);
@@ -271,7 +273,7 @@ impl Receive {
             self.append(octets);
             return Taken::InOrder { at_gap: false };
         }
-        self.fill(octets);
+        self.fill(octets, twice);
         Taken::InOrder { at_gap: true }
     }
 
@@ -286,8 +288,9 @@ impl Receive {
     }
 
     /// The octets fill (a part of) the first gap: runs that follow come in order with them. It is
-    /// one run nearly always, for runs do not touch each other.
-    fn fill(&mut self, octets: Message) {
+    /// one run nearly always, for runs do not touch each other. Of several parts that came twice
+    /// the first is told, be it `twice` (RFC 2883, section 4.2.2).
+    fn fill(&mut self, octets: Message, mut twice: Option<Block>) {
         self.append(octets);
         let end = self.rcv_nxt;
         while let Some(first) = self.runs.first()
@@ -297,7 +300,7 @@ impl Receive {
             self.run_segments -= run.segments;
             let (start, run_end) = (run.start, run.end());
             if start.before(self.rcv_nxt) {
-                self.duplicate = Some((start, self.rcv_nxt.min(run_end)));
+                self.duplicate = Some(*twice.get_or_insert((start, self.rcv_nxt.min(run_end))));
                 let known = self.rcv_nxt.since(start).min(run_end.since(start));
                 if !run.octets.strip(known as usize) || run.octets.is_empty() {
                     continue;
@@ -356,7 +359,7 @@ impl Receive {
         mut octets: Message,
     ) -> Result<(), &'static Reason> {
         let (mut start, end) = (start, start + octets.len() as u32);
-        let (mut at, mut segments) = (at, 1);
+        let (mut at, mut segments, mut twice) = (at, 1, None);
         let before = at.checked_sub(1).and_then(|before| self.runs.get(before));
         let touches = before.is_some_and(|run| run.end().at_or_after(start));
         if !touches && self.runs.len() >= RUNS_MAX {
@@ -368,7 +371,7 @@ impl Receive {
             segments += run.segments;
             let known = run.end().since(start);
             if known > 0 {
-                self.duplicate = Some((start, run.end()));
+                twice = Some((start, run.end()));
             }
             if octets.strip(known as usize) {
                 run.octets.join(octets);
@@ -382,7 +385,7 @@ impl Receive {
             segments += next.segments;
             let known = end.since(next.start);
             if known > 0 {
-                self.duplicate = Some((next.start, end.min(next.end())));
+                twice.get_or_insert((next.start, end.min(next.end())));
             }
             let mut behind = next.octets;
             if behind.strip(known as usize) {
@@ -392,6 +395,8 @@ impl Receive {
                 break;
             }
         }
+        // Of several the first is told (RFC 2883, section 4.2.2).
+        self.duplicate = twice.or(self.duplicate);
         self.note(start);
         self.run_segments += 1;
         let run = Run { start, octets, segments };

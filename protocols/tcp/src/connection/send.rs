@@ -36,8 +36,11 @@ pub(crate) struct Send {
     pub(crate) iss: Seq,
     /// The end of the window that the peer announced, in octets from its acknowledgement on.
     pub(crate) snd_wnd: u32,
-    /// The largest window that it has announced.
+    /// The largest window that it has announced (RFC 5961, section 5.2).
     pub(crate) max_snd_wnd: u32,
+    /// The same, less each time that a window stays small: half of it is worth a segment (RFC
+    /// 9293, section 3.8.6.2.1).
+    pub(crate) fair_wnd: u32,
     /// The sequence number of the segment that the window was taken from.
     pub(crate) snd_wl1: Seq,
     /// The shift of the windows that the peer announces.
@@ -69,7 +72,7 @@ pub(crate) struct Send {
 impl Field for Send {
     fn put(&self, out: &mut Writer<'_>) {
         (self.iss, self.snd_wnd, self.max_snd_wnd).put(out);
-        (self.snd_wl1, self.shift).put(out);
+        (self.fair_wnd, self.snd_wl1, self.shift).put(out);
         (self.sent, self.una, self.small_end).put(out);
         (self.is_shut, self.fin, self.is_wanted).put(out);
         (self.buffer, self.acknowledged).put(out);
@@ -79,13 +82,14 @@ impl Field for Send {
 
     fn take(from: &mut Reader<'_>) -> Option<Self> {
         let (iss, snd_wnd, max_snd_wnd) = Field::take(from)?;
-        let (snd_wl1, shift) = Field::take(from)?;
+        let (fair_wnd, snd_wl1, shift) = Field::take(from)?;
         let (sent, una, small_end) = <(Seq, Seq, Seq)>::take(from)?;
         let (is_shut, fin, is_wanted) = Field::take(from)?;
         let (buffer, acknowledged) = Field::take(from)?;
         let mut send = Self {
             snd_wnd,
             max_snd_wnd,
+            fair_wnd,
             snd_wl1,
             shift,
             end: una,
@@ -115,6 +119,7 @@ impl Send {
             && self.shift <= SHIFT_MAX
             && self.snd_wnd <= BUFFER_MAX
             && self.max_snd_wnd <= BUFFER_MAX
+            && self.fair_wnd <= BUFFER_MAX
             && self.buffer <= BUFFER_MAX
             && self.acknowledged < 1 << 62
     }
@@ -257,9 +262,16 @@ impl Send {
         }
     }
 
-    /// Whether there is so much room that a sender that found too little is to be told.
+    /// Whether there is so much room that a sender that found too little is to be told: a third,
+    /// so that what it writes next comes before the rest has gone.
     pub(crate) fn is_writable(&self) -> bool {
-        self.is_wanted && self.space() >= self.buffer / 2
+        self.is_wanted && self.space() >= self.buffer / 3
+    }
+
+    /// Lets the buffer grow to two congestion windows: what was sent is kept for a round trip, and
+    /// as much waits to follow it.
+    pub(crate) fn tune(&mut self, congestion_window: u32, buffer_max: u32) {
+        self.buffer = self.buffer.max(congestion_window.saturating_mul(2).min(buffer_max));
     }
 
     /// Octets that are kept, and in how many pieces.

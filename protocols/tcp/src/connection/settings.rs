@@ -28,8 +28,10 @@ pub struct Settings {
     pub receive_buffer: u32,
     /// The receive buffer at most, in octets.
     pub receive_buffer_max: u32,
-    /// The send buffer, in octets.
+    /// The send buffer at first, in octets.
     pub send_buffer: u32,
+    /// The send buffer at most, in octets.
+    pub send_buffer_max: u32,
     /// Send small segments at once.
     pub no_delay: bool,
     /// Hold back what fills no segment.
@@ -70,6 +72,7 @@ fields!(Settings {
     receive_buffer,
     receive_buffer_max,
     send_buffer,
+    send_buffer_max,
     no_delay,
     cork,
     keep_alive,
@@ -94,7 +97,8 @@ impl Settings {
         self.segment_max >= SEGMENT_MIN
             && sizes.contains(&self.receive_buffer_max)
             && self.receive_buffer <= self.receive_buffer_max
-            && sizes.contains(&self.send_buffer)
+            && sizes.contains(&self.send_buffer_max)
+            && self.send_buffer <= self.send_buffer_max
             && self.keep_alive.is_none_or(|k| k.idle.min(k.interval) >= KEEP_ALIVE_MIN)
             && self.user_timeout.is_none_or(|time| !time.is_zero())
     }
@@ -126,7 +130,9 @@ impl Settings {
                 self.receive_buffer_max = octets;
                 self.receive_buffer = self.receive_buffer.min(octets);
             }
-            StreamSetting::SendBuffer(octets) if is_buffer(octets) => self.send_buffer = octets,
+            StreamSetting::SendBuffer(octets) if is_buffer(octets) => {
+                (self.send_buffer, self.send_buffer_max) = (octets, octets);
+            }
             StreamSetting::Congestion(name) => {
                 let Some(known) = Name::of(&name) else {
                     return false;
@@ -165,6 +171,7 @@ impl Default for Settings {
             receive_buffer: 64 << 10,
             receive_buffer_max: 4 << 20,
             send_buffer: 1 << 20,
+            send_buffer_max: 4 << 20,
             no_delay: false,
             cork: false,
             keep_alive: None,

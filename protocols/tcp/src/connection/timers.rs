@@ -195,25 +195,28 @@ impl Connection {
             (self.persist_at, self.persist_count) = (None, 0);
         } else if self.persist_at.is_none() {
             self.persist_at = Some(now + self.persist_delay());
-            self.stuck_since.get_or_insert(now);
         }
     }
 
+    /// How long until the next probe: no longer than the user timeout, which a peer that has
+    /// vanished would else outlast by far.
     fn persist_delay(&self) -> Duration {
-        let doubled = 1_u32 << self.persist_count.min(16);
-        (self.recovery.rtt().rto() * doubled).min(PERSIST_MAX)
+        let first = self.recovery.rtt().rto();
+        let doubled = first * (1_u32 << self.persist_count.min(16));
+        doubled.min(PERSIST_MAX).min(self.user_timeout().max(first))
     }
 
     /// Sends what fits a small window, or probes a closed one (RFC 9293, section 3.8.6.1).
     fn persist(&mut self, now: Time) {
         self.persist_count += 1;
         self.persist_at = Some(now + self.persist_delay());
+        self.stuck_since.get_or_insert(now);
         if self.is_waiting() {
             self.force = true;
             // A window that stays small has a small buffer behind it by now: not each piece waits
             // for this timer.
             let send = &mut self.send;
-            send.max_snd_wnd = (send.max_snd_wnd / 2).max(send.snd_wnd);
+            send.fair_wnd = (send.fair_wnd / 2).max(send.snd_wnd);
         } else {
             self.poke = true;
         }

@@ -271,7 +271,7 @@ impl Connection {
             return octets;
         }
         // Half of the largest window is as good as a segment, for peers with small buffers.
-        if octets >= self.send.max_snd_wnd / 2 && !self.settings.cork { octets } else { 0 }
+        if octets >= self.send.fair_wnd / 2 && !self.settings.cork { octets } else { 0 }
     }
 
     /// New data, and our end behind them.

@@ -5,6 +5,7 @@ mod faults;
 mod frames;
 mod graphs;
 mod http;
+mod paths;
 mod readme;
 mod system;
 mod tls;

@@ -5,6 +5,7 @@ use super::{Channel, Faults, Settings, Side};
 use crate::congestion::{NAMES, Name};
 use crate::loss::Counters;
 use core::time::Duration;
+use xk_kit::net::stream::StreamSetting;
 
 /// Enough that their mean tells more than chance.
 const SEEDS: [u64; 20] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20];
@@ -48,4 +49,29 @@ fn one_loss_in_five_is_borne() {
         let mean = all.iter().map(|(ms, _)| ms).sum::<u128>() / SEEDS.len() as u128;
         assert!(mean < 15_000, "{congestion}: {mean} ms, {all:?}");
     }
+}
+
+/// A buffer that is smaller than two windows would be what limits the sender.
+#[test]
+fn the_send_buffer_grows_with_the_congestion_window() {
+    let (first, most) = (64 << 10, 1 << 20);
+    let settings = Settings { send_buffer: first, send_buffer_max: most, ..Settings::default() };
+    let mut channel = Channel::with(1, Faults::default(), settings);
+    channel.write(Side::A, &pattern(5_000_000, 1));
+    channel.run_for(Duration::from_millis(200));
+    let sender = channel.machine(Side::A);
+    let (buffer, window) = (sender.send.buffer, sender.recovery.congestion().window());
+    assert!(buffer >= window.saturating_mul(2).min(most), "{buffer} for {window}");
+    assert!(buffer > 4 * first, "{buffer}");
+}
+
+/// A program that has set it means it.
+#[test]
+fn a_send_buffer_that_is_set_stays() {
+    let mut channel = Channel::new(1, Faults::default());
+    let now = channel.now;
+    assert!(channel.machine(Side::A).set(StreamSetting::SendBuffer(64 << 10), now));
+    channel.write(Side::A, &pattern(5_000_000, 1));
+    channel.run_for(Duration::from_millis(500));
+    assert_eq!(channel.machine(Side::A).send.buffer, 64 << 10);
 }

@@ -35,6 +35,7 @@ fn settings() -> impl Strategy<Value = Settings> {
             receive_buffer: 1 << buffers.0,
             receive_buffer_max: 1 << buffers.0,
             send_buffer: 1 << buffers.1,
+            send_buffer_max: 1 << buffers.1,
             congestion: crate::congestion::Name::of(crate::congestion::NAMES[congestion]).unwrap(),
             keep_alive: slow.then_some(KeepAlive {
                 idle: Duration::from_secs(1),

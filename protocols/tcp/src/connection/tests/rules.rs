@@ -466,7 +466,6 @@ fn old_timestamps_are_not_taken() {
     // RFC 7323, section 5.
     let mut lone = Lone::new(Settings::default());
     let mut header = lone.header(Flags::ACK, 1, 1);
-    assert_eq!(lone.take(&header, b"x"), Err(&NO_TIMESTAMP));
     header.options.timestamps = Some(Timestamps { value: 99, echo: 0 });
     assert_eq!(lone.take(&header, b"x"), Err(&OLD_TIMESTAMP));
     assert_eq!(lone.flags(), [Flags::ACK]);
