@@ -48,7 +48,8 @@ xk_core::settings! {
     }
     [
         octets("receive_buffer", 4 << 20, "octets of a connection's receive buffer at most"),
-        octets("send_buffer", 4 << 20, "octets of a connection's send buffer at most"),
+        octets("send_buffer", 1 << 20,
+            "octets of a connection's send buffer; if not given it grows to 4 MiB at most"),
         int("segment_max", 64..=65_535, 65_535, "octets of data in a segment at most"),
         word("congestion", congestion::NAMES, congestion::DEFAULT, "the congestion control"),
         flag("no_delay", false, "whether small segments go at once"),
@@ -80,13 +81,13 @@ pub(crate) fn settings(params: &Params) -> Settings {
             .clamp(crate::connection::BUFFER_MIN, crate::connection::BUFFER_MAX)
     };
     let receive_buffer_max = octets("receive_buffer", usual.receive_buffer_max);
-    let send_buffer_max = octets("send_buffer", usual.send_buffer_max);
+    let send_buffer = octets("send_buffer", usual.send_buffer);
     let named = params.text("congestion");
     Settings {
         receive_buffer: usual.receive_buffer.min(receive_buffer_max),
         receive_buffer_max,
-        send_buffer: usual.send_buffer.min(send_buffer_max),
-        send_buffer_max,
+        send_buffer,
+        send_buffer_max: params.get("send_buffer").map_or(usual.send_buffer_max, |_| send_buffer),
         no_delay: flag("no_delay", usual.no_delay),
         window_scale: flag("window_scale", usual.window_scale),
         timestamps: flag("timestamps", usual.timestamps),
