@@ -38,8 +38,8 @@ pub(crate) struct Send {
     pub(crate) snd_wnd: u32,
     /// The largest window that it has announced (RFC 5961, section 5.2).
     pub(crate) max_snd_wnd: u32,
-    /// The same, less each time that a window stays small: half of it is worth a segment (RFC
-    /// 9293, section 3.8.6.2.1).
+    /// The largest window that the peer's buffer seems good for, less each time that one stays
+    /// small: half of it is worth a segment (RFC 9293, section 3.8.6.2.1).
     pub(crate) fair_wnd: u32,
     /// The sequence number of the segment that the window was taken from.
     pub(crate) snd_wl1: Seq,
