@@ -173,7 +173,7 @@ impl Hosts {
         self.enable(Participants::local(Part::port(port)));
     }
 
-    /// Has the server serve what is for these.
+    /// Enables these participants for the server.
     pub(crate) fn enable(&self, local: Participants) {
         let b = &self.b;
         let enabled = b.top.open_enable(&b.cx, Upper::new(&self.server), local);

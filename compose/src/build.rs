@@ -198,7 +198,7 @@ pub fn started(
     started.map_err(|(protocol, error)| Box::new(failed_start(graph, host, &protocol, error)))
 }
 
-/// How many nodes are named that may have what another one wants.
+/// The most nodes that a message names as rivals for one place.
 const RIVALS_MAX: usize = 3;
 
 /// A failed start as a mistake in the file.

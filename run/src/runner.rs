@@ -259,7 +259,7 @@ impl Runner {
     /// # Errors
     /// The protocol that could not start, and why.
     pub fn start(&self) -> Started {
-        self.start_by(Kernel::start)
+        self.start_those(|_| true)
     }
 
     /// Starts those of the kernel's protocols that are meant, bottom-up, as [`start`](Self::start)
@@ -268,15 +268,6 @@ impl Runner {
     /// # Errors
     /// The protocol that could not start, and why.
     pub fn start_those(&self, is_meant: impl Fn(&ProtocolRef) -> bool + 'static) -> Started {
-        self.start_by(move |kernel| {
-            let all = kernel.protocols().into_iter().filter(|protocol| is_meant(protocol));
-            { all }.try_for_each(|protocol| {
-                protocol.start(kernel).map_err(|error| (protocol.clone(), error))
-            })
-        })
-    }
-
-    fn start_by(&self, start: impl Fn(&Kernel) -> Started + 'static) -> Started {
         let ended = Rc::new(OnceCell::new());
         let (inner, end, begun) = (Rc::clone(&self.inner), Rc::clone(&ended), Cell::new(false));
         let body = move || {
@@ -284,7 +275,11 @@ impl Runner {
                 return inner.turn_and_rest(&|_| false);
             }
             inner.kernel.set_now(inner.clock.now());
-            let _ = end.set(start(&inner.kernel));
+            let kernel = &inner.kernel;
+            let mut all = kernel.protocols().into_iter().filter(|protocol| is_meant(protocol));
+            let _ = end.set(all.try_for_each(|protocol| {
+                protocol.start(kernel).map_err(|error| (protocol.clone(), error))
+            }));
             Flow::Stop
         };
         // Without a shepherd it has not ended.

@@ -96,8 +96,8 @@ impl Crowding {
 }
 
 impl Port {
-    /// Whether there is room for a message besides what it leaves to the rest. What a user is
-    /// charged for leaves more to others.
+    /// True if a message finds room and leaves `reserve` places to the rest. A message that a user
+    /// is charged for leaves more to others.
     #[inline]
     pub(crate) fn has_room(&self, cx: &Kernel, reserve: usize) -> bool {
         let room = self.carrier().room();

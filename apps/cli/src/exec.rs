@@ -100,7 +100,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
 }
 
 impl Args {
-    /// What the sockets stand on.
+    /// Returns the protocols that the sockets stand on.
     fn setup(&self) -> Result<Setup, Failure> {
         let entries = xk_catalog::PROTOCOLS;
         let mut setup = match (&self.at, &self.graph) {

@@ -19,7 +19,7 @@ use xk_core::{Part, Participant, Participants, SessionRef};
 pub(super) const IN_PROCESS: &str = "xk in process";
 /// Round trips of a measurement.
 const TRIPS: u64 = 50_000;
-/// How much later it is with each, as for TCP's.
+/// Time between two operations, as for TCP's.
 const STEP: Duration = Duration::from_micros(100);
 /// The least payload of an Ethernet frame, with its header: what stands for an octet on the wire.
 const FRAME_OCTETS: usize = 60;
@@ -27,7 +27,7 @@ const FRAME_OCTETS: usize = 60;
 const NUMBERS: [(&str, u32); 2] = [("eth", 0x88b5), ("ip", 253)];
 const PORT: u16 = 7;
 
-/// What the users stand on.
+/// The protocol below the users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Top {
     Wire,
@@ -67,7 +67,7 @@ impl Top {
         }
     }
 
-    /// What the first host opens, and the second serves.
+    /// Returns the participants that the first host opens, and those that the second serves.
     fn participants(self) -> [Participants; 2] {
         let [own, peer] = match self {
             Self::Wire => return [Participants::default(), Participants::default()],

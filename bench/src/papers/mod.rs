@@ -80,7 +80,7 @@ mod tests {
     use crate::record::Record;
 
     /// The rows that a benchmark has, of all systems, as if each had been measured.
-    fn records(name: &'static str) -> Vec<Record> {
+    pub(super) fn records(name: &'static str) -> Vec<Record> {
         let all = crate::benchmarks();
         let found = all.iter().find(|benchmark| benchmark.name == name);
         let benchmark = found.unwrap_or_else(|| panic!("no benchmark is called {name}"));

@@ -23,11 +23,11 @@ const DISCARD_PORT: u16 = 9;
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 const ANSWER_WITHIN: Duration = Duration::from_millis(100);
 
-/// Where a program of ONC RPC is served, and what stands on UDP for that.
+/// The port of a program of ONC RPC, and the nodes on UDP that serve it.
 const CALL_PORT: u16 = 5049;
 const CALLED: &str = r#"reqrep udp; sunselect reqrep; sunprog sunselect
         procedures sunprog at="*@version1@program536870913@port5049""#;
-/// What serves it on a library.
+/// The graph that serves it on a library.
 const ON_LIBRARY: &str = include_str!("../../../graphs/rpc-library.kdl");
 
 /// What stands in a graph whose transports programs carry on, in the paths of its sockets.

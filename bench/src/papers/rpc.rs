@@ -153,7 +153,7 @@ fn rates(records: &[Record], stacks: &[&str]) -> Vec<Record> {
     list
 }
 
-/// Where nothing but protocols is measured leads.
+/// The systems in the order of a table; the one that measures nothing but protocols leads.
 fn systems() -> [&'static str; 4] {
     let [xdp, packet, shm] = WIRES.map(|wire| System::Rpc(Stack::Vip, wire).name());
     [IN_PROCESS, xdp, packet, shm]

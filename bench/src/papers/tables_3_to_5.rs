@@ -124,7 +124,7 @@ const IN_PROCESS_STACKS: [(&str, Top); 6] = [
 
 /// The paper's microseconds, of both of its systems.
 type Papers = Option<[f64; 2]>;
-/// What is computed: the upper and the lower row, and the paper's.
+/// Computed rows: the upper row, the lower row, and the paper's figures.
 const COMPONENTS: [(&str, [&str; 2], Papers); 5] = [
     ("UDP adds", [UDP, IP], Some([110.0, 250.0])),
     ("TCP adds", [TCP, IP], Some([1410.0, 1300.0])),
@@ -301,18 +301,7 @@ mod tests {
     /// On a veth pair the figure is less than its rounds differ by.
     #[test]
     fn the_figure_in_one_process_leads() {
-        let benchmark = table_4();
-        let measured = |case: Case| Record {
-            row: case.row,
-            system: case.system,
-            min: 1.0,
-            median: 2.0,
-            max: 3.0,
-            runs: 1,
-            ..Record::default()
-        };
-        let measured: Vec<_> = (benchmark.cases)().into_iter().map(measured).collect();
-        let found = (benchmark.derived)(&measured);
+        let found = crate::papers::tests::records("papers/xkernel-table-4");
         for (component, ..) in COMPONENTS {
             let systems: Vec<_> =
                 found.iter().filter(|record| record.row == component).map(|r| r.system).collect();

@@ -9,26 +9,36 @@ use xk_core::Time;
 use xk_core::control::Report;
 use xk_share::SLOTS_MIN;
 
-/// Megabytes there and back on a link that loses some, so that long runs wait for one segment.
-const LONG: &str = r#"
-host client {
+/// A client that sends to a server and takes back as much, on one link.
+fn pair(probe: &str, server: &str, link: &str) -> String {
+    format!(
+        r#"
+host client {{
     sim link=lan
     eth sim
     arp eth
-    ip arp { address "10.0.0.1/24"; }
+    ip arp {{ address "10.0.0.1/24"; }}
     tcp ip send_buffer="16MiB"
-    probe tcp to="port7@10.0.0.2" count=150 interval="500us" size=60000 timeout="60s"
-}
-host server {
+    probe tcp to="port7@10.0.0.2" {probe}
+}}
+host server {{
     sim link=lan
     eth sim
     arp eth
-    ip arp { address "10.0.0.2/24"; }
-    tcp ip
+    ip arp {{ address "10.0.0.2/24"; }}
+    tcp ip {server}
     echo tcp port=7
+}}
+link lan {link}
+"#
+    )
 }
-link lan delay="2ms" rate="1Gbit" loss=0.002
-"#;
+
+/// Megabytes there and back on a link that loses some, so that long runs wait for one segment.
+fn long() -> String {
+    let probe = r#"count=150 interval="500us" size=60000 timeout="60s""#;
+    pair(probe, "", r#"delay="2ms" rate="1Gbit" loss=0.002"#)
+}
 
 #[test]
 fn a_long_stream_over_each_cut_finishes() {
@@ -36,7 +46,8 @@ fn a_long_stream_over_each_cut_finishes() {
     let checked = |text: &str| {
         check(text, "long", &catalog).unwrap_or_else(|mistakes| panic!("{mistakes}\n{text}"))
     };
-    let uncut = checked(LONG);
+    let long = long();
+    let uncut = checked(&long);
     let nodes = 6;
     // At all edges, and below each node in turn.
     let cuts = (0..nodes).map(|below| {
@@ -44,7 +55,7 @@ fn a_long_stream_over_each_cut_finishes() {
             0 => Some(node),
             _ => (node >= below).then_some(0),
         };
-        cut(LONG, &uncut, &apart)
+        cut(&long, &uncut, &apart)
     });
     for (below, text) in cuts.enumerate() {
         let graph = checked(&text);
@@ -132,26 +143,10 @@ fn streams_to_a_domain_with_little_room_lose_nothing() {
 /// fit waits in the connection, and nothing is lost before it has left the machine.
 #[test]
 fn a_long_burst_waits_for_the_wire() {
-    let text = r#"
-host client {
-    sim link=lan
-    eth sim
-    arp eth
-    ip arp { address "10.0.0.1/24"; }
-    tcp ip send_buffer="16MiB"
-    probe tcp to="port7@10.0.0.2" count=60 interval="60ms" size=900000 timeout="10s"
-}
-host server {
-    sim link=lan
-    eth sim
-    arp eth
-    ip arp { address "10.0.0.2/24"; }
-    tcp ip send_buffer="16MiB"
-    echo tcp port=7
-}
-link lan delay="5ms" rate="1Gbit" queue=400
-"#;
-    let graph = check(text, "burst", &xk_catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
+    let probe = r#"count=60 interval="60ms" size=900000 timeout="10s""#;
+    let link = r#"delay="5ms" rate="1Gbit" queue=400"#;
+    let text = pair(probe, r#"send_buffer="16MiB""#, link);
+    let graph = check(&text, "burst", &xk_catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
     for seed in seeds(2) {
         let config = SimulationConfig { seed, ..SimulationConfig::default() };
         let mut world = simulate(&graph, config).unwrap_or_else(|error| panic!("{error}"));

@@ -204,7 +204,7 @@ impl Shared {
         true
     }
 
-    /// Whether one more packet to ourselves may wait: of a user an eighth of all.
+    /// True if one more packet to ourselves may wait: a user has an eighth of all places.
     fn has_room_for(&self, payer: Option<Payer>) -> bool {
         let (looped, most) = (self.looped.borrow(), self.config.loop_max);
         let own = || looped.iter().filter(|(of, _)| *of == payer).count();

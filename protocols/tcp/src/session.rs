@@ -75,8 +75,8 @@ pub(crate) struct TcpSession {
     /// Segments are being handed down, likewise.
     is_sending: Cell<bool>,
     /// A full burst was handed down, and more is to follow: the wire is asked before each message.
-    /// What a full wire refuses would be a loss at our own end, and of a whole tail at once, so
-    /// that no acknowledgment tells of it.
+    /// A message that a full wire refuses is a loss at our own end, and mostly one of a whole tail,
+    /// of which no acknowledgment tells.
     is_crowded: Cell<bool>,
     /// The connection is over, and everything was let go.
     pub(crate) is_finished: Cell<bool>,

@@ -370,7 +370,7 @@ pub(crate) fn covers_hosts(ask: &mut Ask<'_>) -> bool {
     ask.get::<control::PseudoHeader>().is_some()
 }
 
-/// Whether a protocol has enabled this port at our host.
+/// True if a protocol has enabled this port at our host.
 pub(crate) fn serves(all: &Ports, port: u16, host: Option<HostAddr>) -> bool {
     matches!(ports::receiver(&all.offers, port, host), Some(Receiver::Protocol(_)))
 }

@@ -67,7 +67,7 @@ pub(crate) struct Parts {
     sessions: Marks,
     /// The marks of sessions that receive from everybody, by port.
     open: RefCell<BTreeMap<u16, u32>>,
-    /// Those with one peer, by port and peer.
+    /// Sessions with one peer, by port and peer.
     connected: SessionTable<(u16, HostAddr, u16)>,
     /// Ports that were enabled, and that sessions have here.
     offers: RefCell<Vec<Offered>>,
@@ -182,7 +182,7 @@ impl Parts {
         leads
     }
 
-    /// What a session between a port of a host and a peer, or everybody, keeps.
+    /// Returns the body of a session between a port of a host and a peer, or everybody.
     fn port(
         self: &Rc<Self>,
         upper: &ProtocolRef,
@@ -231,8 +231,8 @@ impl Parts {
         Some(session)
     }
 
-    /// Has an enable of a port take no registry for what is sent to this host: the session that it
-    /// is here, if the registry gives the right to that.
+    /// Enables a port for datagrams to this host without the registry. Returns the session that
+    /// stands for the port here, if the registry gives the right to it.
     fn offer(
         self: &Rc<Self>,
         cx: &Kernel,
@@ -450,7 +450,7 @@ impl Protocol for Datagrams {
         Ok(session)
     }
 
-    /// What comes for this host is taken here, if the registry gives the right to it.
+    /// Takes datagrams to this host here, if the registry gives the right to them.
     fn open_enable(
         &self,
         cx: &Kernel,
@@ -533,10 +533,10 @@ impl Protocol for Datagrams {
     }
 }
 
-/// What a session is for.
+/// The purpose of a session.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
-    /// For the protocol that has opened it.
+    /// A session of the protocol that has opened it.
     Opened,
     /// An enabled port: peers that are new have sessions made.
     Offer,
@@ -589,7 +589,7 @@ impl Port {
         self.to.map(|to| (self.port, to.host, to.port))
     }
 
-    /// Its own end, as for `open`.
+    /// Returns its own end, as for `open`.
     fn local(&self) -> Participant {
         match self.host {
             ANY_HOST => Participant::of(Part::port(self.port)),

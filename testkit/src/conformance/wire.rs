@@ -10,8 +10,7 @@ use xk_core::object::{CallCause, OpenError, PushError};
 use xk_core::{Kernel, Message, Part, Participants, ProtocolRef, SessionRef, reason};
 use xk_kit::control::{MaxPacket, OptPacket, WireRoom};
 
-/// How many frames are sent one behind the other, without a turn of the loop: more than wait in any
-/// wire.
+/// Frames sent one behind the other, without a turn of the loop: more than wait in any wire.
 const FRAMES_AT_ONCE: usize = 5000;
 
 /// A wire under test, started, in surroundings of its own.

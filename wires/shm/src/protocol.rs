@@ -315,7 +315,7 @@ impl Anchor for ShmWire {
         Some(self.address)
     }
 
-    /// Without a peer what is sent is lost, and counted, and waits for none.
+    /// Tells room where there is no peer: frames are lost then, and counted, and wait for none.
     fn room(&self, _: &Kernel) -> Option<Duration> {
         let mut link = self.link.borrow_mut();
         // A link that is broken says so to what is sent.

@@ -81,7 +81,7 @@ struct Port {
     rest: Box<PortRest>,
 }
 
-/// What a port's last frame reached; kept apart, so that many lie together.
+/// The place that a port's last frame reached; kept apart, so that many lie together.
 #[derive(Clone, Copy)]
 struct Reached {
     port: PortId,
@@ -102,7 +102,7 @@ struct State {
     links: Vec<Link>,
     names: BTreeMap<Rc<str>, LinkId>,
     ports: Vec<Port>,
-    /// Of each port.
+    /// The place that each port's last frame reached.
     reached: Vec<Reached>,
     /// How many interfaces each host has had.
     interfaces: BTreeMap<HostId, u8>,

@@ -1,6 +1,6 @@
 //! A hint to the processor.
 
-/// Has the processor fetch the line of memory at an address, whatever lies there.
+/// Asks the processor to fetch the line of memory at an address, whatever lies there.
 #[inline]
 pub(crate) fn prefetch(address: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

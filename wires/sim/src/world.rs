@@ -113,9 +113,9 @@ pub struct World {
     turned: Option<Box<dyn FnMut(HostId)>>,
     /// Anchors that have not finished; `None` before the first question.
     unfinished: Option<Vec<(usize, ProtocolRef)>>,
-    /// Where what a frame passes lies, of each host; see [`ahead`].
+    /// The lines of memory that a frame for each host passes; see [`ahead`].
     passed: Vec<ahead::Passed>,
-    /// From how many hosts on that is fetched ahead.
+    /// The least number of hosts with which these are fetched ahead.
     pub(crate) ahead_from: usize,
 }
 

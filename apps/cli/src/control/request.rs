@@ -8,7 +8,7 @@ pub(crate) const TRACES_MAX: u64 = 1000;
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    /// That what begins by itself does: all domains of the host have started.
+    /// Asks a domain to start what begins by itself: all domains of the host have started.
     Begin,
     /// Everything there is to see.
     Dump,

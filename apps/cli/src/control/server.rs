@@ -362,7 +362,7 @@ fn deliver(writer: &mut UnixStream, pieces: &Receiver<Piece>) -> std::io::Result
     }
 }
 
-/// Whether a domain has been asked to begin; the asker waits for an answer.
+/// The client that has asked a domain to begin and waits for an answer.
 #[derive(Default)]
 pub(crate) struct Begun(RefCell<Option<Answers>>);
 
@@ -389,7 +389,7 @@ pub(crate) struct Desk {
     watch: Watch,
     /// What goes to another process that takes this one's place, if one may.
     successor: Option<Successor>,
-    /// Of a domain: whether it is to begin.
+    /// The client that asks this process to begin, if it is a domain.
     begun: Option<Rc<Begun>>,
 }
 

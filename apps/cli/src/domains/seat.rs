@@ -142,8 +142,8 @@ fn sit(
     ended
 }
 
-/// Whether a protocol does something by itself, which its parameter `start` puts off: it starts
-/// once all domains of its host have, in whichever of them what it calls is served.
+/// Tells a protocol that does something by itself by its parameter `start`. Such a protocol starts
+/// once all domains of its host have: any of them may serve what it calls.
 fn begins(protocol: &ProtocolRef) -> bool {
     let entry = xk_catalog::find(protocol.head().kind());
     entry.is_some_and(|entry| entry.parameters.iter().any(|parameter| parameter.name == "start"))

@@ -350,7 +350,7 @@ fn the_end_of_a_host_whose_processes_end_too_often_is_explained() {
     fs::remove_file(graph).unwrap();
 }
 
-/// What a graph that finishes by itself says.
+/// Runs a graph that finishes by itself, and returns its output.
 fn ran(name: &str, text: &str) -> String {
     let path = std::env::temp_dir().join(format!("xk-{name}-{}.kdl", std::process::id()));
     fs::write(&path, text).unwrap();
@@ -379,8 +379,8 @@ host one {{
     }
 }
 
-/// What calls by itself begins once all domains have started: its first message, too, finds what is
-/// served in one that starts behind its own.
+/// A probe begins once all domains have started: its first message, too, finds a server in a domain
+/// that starts behind its own.
 #[test]
 fn first_calls_find_what_is_served_further_up() {
     for kind in ["thread", "process"] {

@@ -23,18 +23,18 @@ const HIGH: u32 = BATCH as u32 / 2 * OCTETS as u32;
 const LOW: u32 = HIGH / 4;
 const DRIVER: &str = "end";
 
-/// How a message goes down.
+/// A way of a message down a stream.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     row: &'static str,
-    /// What is pushed on the stream.
+    /// The module that is pushed on the stream.
     module: Option<&'static str>,
     /// Messages that are put before the scheduler has its turn, if it is to have one.
     batch: Option<u64>,
     driver: Driver,
 }
 
-/// What the driver does with a message.
+/// The driver's treatment of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Driver {
     /// Frees it in its put procedure.
@@ -71,7 +71,7 @@ const WAYS: [Way; 6] = [
     },
 ];
 
-/// What is computed: one row less another.
+/// Computed rows: one row less another.
 const ADDS: [(&str, &str, &str); 4] = [
     ("a module that counts adds", WAYS[1].row, ALONE),
     ("a module that queues adds, one at a time", WAYS[2].row, ALONE),

@@ -1,4 +1,4 @@
-//! What a graph says of an ATP, in whichever framework.
+//! Parameters of an ATP in a graph, alike in all frameworks.
 
 /// Declares the settings of an ATP in a crate that has `xk-core`: what a request asks for that says
 /// nothing itself, and the parameters of its own that follow.

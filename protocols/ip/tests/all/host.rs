@@ -39,8 +39,8 @@ fn sends_the_octets_of_rfc_791() {
     assert_eq!(next.payload_len(), 0);
 }
 
-/// What a user's programs send to this host's own addresses leaves others seven eighths of what
-/// may wait; what comes of it is charged to them, too.
+/// Packets of a user's programs to this host's own addresses leave others seven eighths of the
+/// places; the work that they cause is charged to that user, too.
 #[test]
 fn a_user_has_a_share_of_the_packets_to_ourselves() {
     const MOST: usize = 64;

@@ -80,7 +80,7 @@ impl Syn {
         }
     }
 
-    /// What this and a later SYN of the same connection both offer.
+    /// Returns the offers common to this and a later SYN of the same connection.
     #[must_use]
     pub fn common(self, later: &Self) -> Self {
         Self {

@@ -262,8 +262,8 @@ impl Send {
         }
     }
 
-    /// Whether there is so much room that a sender that found too little is to be told: a third,
-    /// so that what it writes next comes before the rest has gone.
+    /// True if a sender that found too little room is to be told: a third is free, so that it
+    /// writes more before the rest has gone.
     pub(crate) fn is_writable(&self) -> bool {
         self.is_wanted && self.space() >= self.buffer / 3
     }

@@ -198,8 +198,8 @@ impl Connection {
         }
     }
 
-    /// How long until the next probe: no longer than the user timeout, which a peer that has
-    /// vanished would else outlast by far.
+    /// Time until the next probe: at most the user timeout, which a peer that has vanished would
+    /// else outlast by far.
     fn persist_delay(&self) -> Duration {
         let first = self.recovery.rtt().rto();
         let doubled = first * (1_u32 << self.persist_count.min(16));

@@ -23,7 +23,7 @@ static COUNTED: CountingAllocator = CountingAllocator;
 pub(crate) const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 pub(crate) const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 pub(crate) const ENTRIES: [&Entry; 2] = [&xk_udp::ENTRY, &xk_tcp::ENTRY];
-/// What crosses is known of these.
+/// The protocols whose messages cross.
 const KNOWN: [&Entry; 3] = [&xk_udp::ENTRY, &xk_tcp::ENTRY, &xk_atp::ENTRY];
 /// Counts the sessions and enables of a transport.
 pub(crate) const TABLE: usize = 64;

@@ -44,8 +44,8 @@ impl Protocol for Receiver {
     }
 }
 
-/// What a server of a program's has seen: the sessions that it was told of, and how many octets
-/// have come by each.
+/// A server of a program's: the sessions that it was told of, and the octets of each message that
+/// came by each.
 #[derive(Default)]
 struct Served(RefCell<Vec<(SessionRef, Vec<usize>)>>);
 
@@ -211,10 +211,10 @@ fn datagrams_of_one_peer_go_by_the_programs_own_protocol() {
     }
 }
 
-/// What comes for a port that a program has enabled goes by its own protocol, and so do the
-/// replies: once it knows by which station the peer is reached, the registry's sees nothing. Each
-/// peer has one session, by which that comes, too, which is too long for a frame. With the enable
-/// the right ends.
+/// Datagrams for a port that a program has enabled go by its own protocol, and so do the replies:
+/// once it knows by which station the peer is reached, the registry's protocol sees none. Each peer
+/// has one session, by which datagrams too long for a frame come, too. With the enable the right
+/// ends.
 #[test]
 fn datagrams_of_an_enabled_port_go_by_the_programs_own_protocol() {
     const SHORT: usize = 5;

@@ -218,7 +218,7 @@ impl Anchor for HostEth {
         Some(self.address)
     }
 
-    /// For a frame that goes to every peer, of whichever there is a place for at all.
+    /// Tells room for a frame that goes to every peer, or to as many as ever find a place.
     fn room(&self, _: &Kernel) -> Option<Duration> {
         let copies = self.peers.counts().0.clamp(1, WAITING_MAX);
         room_if(self.outbox.borrow().has_room(copies))

@@ -14,7 +14,7 @@ use xk_core::object::span;
 
 /// Fewer hosts fit the caches.
 pub(super) const HOSTS_MIN: usize = 256;
-/// How many frames ahead the list of a host's lines is fetched, and how many ahead the lines.
+/// Frames between the fetch of the list of a host's lines, or of the lines, and the host's own.
 const LIST_AHEAD: usize = 4;
 const LINES_AHEAD: usize = 2;
 /// With which of its frames the lines of a host are noted first, and after how many once more.
@@ -62,7 +62,7 @@ impl World {
         }
     }
 
-    /// How many lines are noted.
+    /// Returns the number of lines noted.
     #[cfg(test)]
     pub(crate) fn lines_noted(&self) -> usize {
         self.passed.iter().map(|passed| passed.lines.len()).sum()

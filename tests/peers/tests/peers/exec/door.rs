@@ -23,7 +23,7 @@ const SIZES: [usize; 3] = [1, 1000, 4000];
 /// The user whose the programs at the door are.
 const USER: &str = "61004";
 
-/// What `tshark` remarks on besides.
+/// Remarks of `tshark` that are no fault.
 const HABITS: [(&str, &str); 1] =
     [("completely full", "what is behind a door is read as its loop comes to it")];
 
@@ -35,7 +35,7 @@ fn hosts() -> [(&'static str, String); 2] {
     [("bsd", bsd("; udp ip")), ("streams", bsd("") + "subsystem streams { udp ip; }\n")]
 }
 
-/// Where programs run that have no interface but `lo`, and reach the host at its door alone.
+/// A namespace without an interface but `lo`, whose programs reach the host at its door alone.
 struct Outside {
     space: Space,
     xk: String,

@@ -46,8 +46,8 @@ const ALL: [&str; 8] = [
 /// With `XK_LONG=1` what they do to the end, and how long that may take, in seconds.
 const TO_THE_END: [&str; 2] = ["comes-again", "floods"];
 const LONG_SECONDS: u64 = 3600;
-/// What others wait for at most, as a multiple of what they wait for in the median beside programs
-/// that only compute, one for each processor: these, too, slow others down, whatever a host does.
+/// The longest wait of others, as a multiple of their median wait beside programs that only
+/// compute, one for each processor: these, too, slow others down, whatever a host does.
 const SLOWER_MAX: u32 = 20;
 /// How many descriptors of one user a process of the host has at most: an eighth of all.
 const DESCRIPTORS_MAX: usize = 512;
