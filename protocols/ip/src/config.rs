@@ -40,7 +40,8 @@ xk_core::settings! {
              those that layers above hold are bounded by the tables of these"),
         passive_max: usize = int(0..=16_777_216, 0,
             "how many sessions messages may make for one protocol above; 0: as many as it holds"),
-        loop_max: usize = int(1..=65_536, 256, "how many packets to ourselves may wait"),
+        loop_max: usize = int(1..=65_536, 2048,
+            "how many packets to ourselves may wait; of a user an eighth"),
         paths_max: usize = int(1..=1_048_576, 1024,
             "of how many paths a reported maximum is remembered; the one reported longest ago \
              goes"),

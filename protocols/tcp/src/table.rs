@@ -48,8 +48,8 @@ xk_core::settings! {
     }
     [
         octets("receive_buffer", 4 << 20, "octets of a connection's receive buffer at most"),
-        octets("send_buffer", 1 << 20,
-            "octets of a connection's send buffer; if not given it grows to 4 MiB at most"),
+        optional("send_buffer", ParamKind::Octets,
+            "octets of a connection's send buffer; if not given it grows from 1 MiB to 4 MiB"),
         int("segment_max", 64..=65_535, 65_535, "octets of data in a segment at most"),
         word("congestion", congestion::NAMES, congestion::DEFAULT, "the congestion control"),
         flag("no_delay", false, "whether small segments go at once"),

@@ -280,7 +280,7 @@ fn routes_change_while_sessions_live() {
 
 #[test]
 fn packets_to_ourselves_come_back_later_and_are_bounded() {
-    let host = Host::simple();
+    let host = Host::new(Graph::host().set("loop_max", Value::Integer(256)), &[1500]);
     for peer in [OWN, Ipv4Addr::new(127, 0, 0, 1)] {
         let session = host.open(peer);
         session.push(&host.cx, host.cx.message(b"me")).unwrap();
