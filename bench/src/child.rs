@@ -26,6 +26,7 @@ const WORKS: &[(&str, Work)] = &[
     ("round-trips", crate::papers::round_trips),
     ("organisation", crate::papers::organisation),
     ("member", crate::papers::member),
+    ("indexed", crate::papers::indexed),
     ("mechanisms", crate::papers::mechanisms),
     ("demultiplexing", crate::papers::demultiplexing),
     ("footprint", crate::footprint::measure),

@@ -114,22 +114,44 @@ pub(super) fn opens(graph: &str, path: Option<&Path>, count: usize) -> Result<Ve
             let _: IoResult<usize> = stream.read(&mut [0]);
         }
     });
-    let Some(path) = path else {
-        let host = in_process(graph, |cx, node| Ok(Opener::add(cx, node("tcp")?, port, None)))?;
-        return mean(count, || {
-            host.top.one(&host.kernel, &host.runner).map(|times| [times.whole()])
-        });
-    };
+    let Some(path) = path else { return opens_to(graph, None, count, (LINUX, port)) };
     let registry = Rc::<AtRegistry>::default();
-    let stand = |cx: &Kernel, program: &Program, _| {
-        Ok(Opener::add(cx, program.library().clone(), port, Some(Rc::clone(&registry))))
-    };
-    let (attached, runner, opener) = member(path, &registry, stand)?;
+    let (attached, runner, opener) = opener(path, &registry, (LINUX, port))?;
     let segments = Segments::to(port).map_err(text)?;
     mean(count, || {
         let times = opener.one(attached.kernel(), &runner)?;
         parts(&times, &registry, &segments)
     })
+}
+
+/// A program with a library on which connections to this peer are opened.
+fn opener(
+    path: &Path,
+    registry: &Rc<AtRegistry>,
+    peer: ([u8; 4], u16),
+) -> Result<(Attached, Runner, Opening), String> {
+    let stand = |cx: &Kernel, program: &Program, _| {
+        Ok(Opener::add(cx, program.library().clone(), peer, Some(Rc::clone(registry))))
+    };
+    member(path, registry, stand)
+}
+
+/// Opens connections from a program to this peer, as [`opens`] does: the mean microseconds until
+/// one is there, and what half and 99 of 100 of them did not exceed.
+pub(super) fn opens_to(
+    graph: &str,
+    path: Option<&Path>,
+    count: usize,
+    peer: ([u8; 4], u16),
+) -> Result<Vec<f64>, String> {
+    let Some(path) = path else {
+        let host = in_process(graph, |cx, node| Ok(Opener::add(cx, node("tcp")?, peer, None)))?;
+        return mean(count, || {
+            host.top.one(&host.kernel, &host.runner).map(|times| [times.whole()])
+        });
+    };
+    let (attached, runner, opener) = opener(path, &Rc::default(), peer)?;
+    mean(count, || opener.one(attached.kernel(), &runner).map(|times| [times.whole()]))
 }
 
 /// Finds a node of a host by its name.
@@ -385,8 +407,7 @@ impl Session for Watched {
 /// Opens one connection after the other.
 struct Opener {
     lower: ProtocolRef,
-    /// Linux's.
-    port: u16,
+    peer: ([u8; 4], u16),
     /// Where its connections begin, if they go on elsewhere.
     registry: Option<Rc<AtRegistry>>,
     opened: Cell<usize>,
@@ -409,12 +430,12 @@ impl Opener {
     fn add(
         cx: &Kernel,
         lower: ProtocolRef,
-        port: u16,
+        peer: ([u8; 4], u16),
         registry: Option<Rc<AtRegistry>>,
     ) -> Opening {
         let opener = Rc::new(Self {
             lower,
-            port,
+            peer,
             registry,
             opened: Cell::new(0),
             session: RefCell::default(),
@@ -437,8 +458,9 @@ impl Opener {
         }
         let port = PORT_FIRST + self.opened.get() % PORT_FIRST;
         self.opened.set(self.opened.get() + 1);
-        let peer = Participant::of(Part::Host(HostAddr::from(LINUX)));
-        let ends = Participants::pair(Part::port(port as u16), peer.with(Part::port(self.port)));
+        let (host, peers) = self.peer;
+        let peer = Participant::of(Part::Host(HostAddr::from(host))).with(Part::port(peers));
+        let ends = Participants::pair(Part::port(port as u16), peer);
         self.begun.set(Some(SystemTime::now()));
         let session = self.lower.open(cx, Upper::new(this), ends)?;
         *self.session.borrow_mut() = Some(session);

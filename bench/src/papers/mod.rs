@@ -9,6 +9,7 @@
 mod demultiplexing;
 mod figure_6;
 mod increments;
+mod indexed;
 pub(crate) mod linux;
 mod mechanisms;
 mod member;
@@ -24,6 +25,7 @@ mod udp_server;
 mod user_level;
 
 pub(crate) use demultiplexing::demultiplexing;
+pub(crate) use indexed::indexed;
 pub(crate) use mechanisms::mechanisms;
 pub(crate) use member::serve as member;
 pub(crate) use organisation::organisation;

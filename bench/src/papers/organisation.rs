@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 /// The host, and where its applications answer and take.
 const HOST: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
-const ECHO_PORT: u16 = 7;
-const DISCARD_PORT: u16 = 9;
+pub(super) const ECHO_PORT: u16 = 7;
+pub(super) const DISCARD_PORT: u16 = 9;
 /// How long a host may take to come up, and an answer to come.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 const ANSWER_WITHIN: Duration = Duration::from_millis(100);
@@ -151,7 +151,7 @@ fn program() -> Result<PathBuf, Trouble> {
 }
 
 /// Starts a graph or a program, which is ended with what this answers, or with this process.
-fn start(command: &Command, output: Stdio) -> Result<Running, String> {
+pub(super) fn start(command: &Command, output: Stdio) -> Result<Running, String> {
     let mut bound = Command::new("setpriv");
     bound.args(["--pdeathsig", "KILL"]).arg(command.get_program()).args(command.get_args());
     bound.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
@@ -179,7 +179,7 @@ fn run_on_library(at: &Path) -> Result<Running, String> {
 }
 
 /// A program with a library, on which a tool serves a port.
-fn member(tool: &str, port: u16, at: &Path) -> Result<Running, String> {
+pub(super) fn member(tool: &str, port: u16, at: &Path) -> Result<Running, String> {
     let command = child::again("member", &format!("{tool} {port} {}", at.display()));
     start(&command.map_err(|trouble| format!("{trouble:?}"))?, Stdio::null())
 }
@@ -308,7 +308,7 @@ pub(super) fn figures(mut times: Vec<Duration>) -> Vec<f64> {
 }
 
 /// The times of so many operations, one after the other.
-fn each(
+pub(super) fn each(
     count: usize,
     mut operation: impl FnMut() -> Result<Duration, String>,
 ) -> Result<Vec<f64>, String> {

@@ -5,10 +5,12 @@
 //! One graph, `graphs/org-one.kdl`, is run by `xk run` with other domain lines for each system, in
 //! a network namespace of its own; Linux's sockets stand at the other end of its TAP device. The
 //! paper's machines were two DECstations 5000/200 (R3000, 25 MHz) on a 10 Mbit/s Ethernet, with
-//! the same system at both ends. Its AN1 has no counterpart here. Where the protocols are a library
-//! the application is a program that attaches to the registry's domain.
+//! the same system at both ends. In the place of its AN1 are two hosts of ours over shared memory,
+//! with indices in the link header ([`indexed`]). Where the protocols are a library the application
+//! is a program that attaches to the registry's domain.
 
 use super::demultiplexing::{by_module, by_system};
+use super::indexed::{self, ENDS, Ends, Work};
 use super::mechanisms::throughput;
 use super::organisation::{Peer, graph_for, linux_connects, measure, measure_all};
 use super::{LINUX, quoted};
@@ -68,6 +70,12 @@ const SET_UP_PARTS: [(&str, f64); 5] = [
     ("application to server and back", 0.9),
     ("state to user level", 1.4),
 ];
+
+/// The paper's over AN1, of its systems there: the kernel's protocols, and the library.
+const ON_AN1: [&str; 2] = [PAPER[0], PAPER[2]];
+const AN1_THROUGHPUT: [[f64; 2]; 4] = [[4.8, 6.7], [10.2, 8.1], [11.9, 9.4], [11.9, 11.9]];
+const AN1_LATENCY: [[f64; 2]; 3] = [[1.8, 2.7], [2.7, 3.4], [3.2, 4.7]];
+const AN1_SET_UP: [f64; 2] = [2.9, 12.3];
 
 /// The paper's microseconds to find a packet's channel: by instructions, and by the index that a
 /// link's header has.
@@ -152,6 +160,27 @@ fn ours(row: &str, peer: Peer, octets: usize, count: f64) -> impl Iterator<Item 
     ORGANISATIONS.into_iter().map(case).collect::<Vec<_>>().into_iter()
 }
 
+/// A row over AN1: the paper's figures, in a unit of so many, and ours over shared memory.
+fn over_an1(
+    row: &str,
+    (figures, factor): ([f64; 2], f64),
+    work: Work,
+    (octets, count): (usize, f64),
+) -> Vec<Case> {
+    let row = format!("{row}, over AN1 or shm");
+    let quote = |(system, figure): (&'static str, f64)| quoted(&*row, system, figure * factor);
+    let mut list: Vec<Case> = ON_AN1.into_iter().zip(figures).map(quote).collect();
+    list.extend(ENDS.map(|(system, ends)| {
+        let measure = move |effort| indexed::measure(ends, work, octets, count * effort);
+        let case = Case::measured(&*row, measure).of(system);
+        match ends {
+            Ends::ByIndex => case.beside(ENDS[0].0).beside(ENDS[1].0),
+            _ => case,
+        }
+    }));
+    list
+}
+
 /// What a device takes from a program that has it, and through the module; ours at one end alone.
 fn table_1() -> Vec<Case> {
     let [.., papers] = PAPER;
@@ -187,6 +216,10 @@ fn table_2() -> Vec<Case> {
         let kernel = stream(&testbed, row, KERNEL, octets, TIME).shown_as(|gbits| gbits * 1000.0);
         list.push(kernel.of(LINUX));
     }
+    for ((octets, _), figures) in THROUGHPUT.into_iter().zip(AN1_THROUGHPUT) {
+        let amount = (octets, STREAM_OCTETS / octets as f64);
+        list.extend(over_an1(&format!("{octets} octets"), (figures, 1.0), Work::Stream, amount));
+    }
     list
 }
 
@@ -209,6 +242,10 @@ fn table_3() -> Vec<Case> {
     let goal = Goal::AtMostTimes(1.1);
     list.push(datagrams(parts).of(library).beside(in_process).goal(goal));
     list.extend(ours(CALL, Peer::Calls, 1, TRIPS));
+    for ((octets, _), figures) in LATENCY.into_iter().zip(AN1_LATENCY) {
+        let (row, figures) = (format!("{octets} octets"), (figures, US_PER_MS));
+        list.extend(over_an1(&row, figures, Work::Answers, (octets, TRIPS)));
+    }
     list
 }
 
@@ -234,6 +271,7 @@ fn table_4() -> Vec<Case> {
     }
     list.extend(found.into_iter().map(|part| part.of(library)));
     list.extend(ours("connection set-up, by the peer", Peer::Connects, 1, CONNECTIONS));
+    list.extend(over_an1(row, (AN1_SET_UP, US_PER_MS), Work::Connects, (1, CONNECTIONS)));
     list
 }
 
