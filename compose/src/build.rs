@@ -306,6 +306,12 @@ pub(crate) fn report(
             let (span, what) = given(node, name, *index);
             let found = diagnostics.push(Diagnostic::new(severity, span, what));
             found.expected(expected.as_str());
+            if let Some(text) = given_text(node, name, *index)
+                && expected.contains("IPv4")
+                && let Some(flaw) = flaw_of_host(text, expected.contains("prefix"))
+            {
+                found.label(flaw);
+            }
             let text = node.param(name).map(|param| &param.value.value);
             if let Some(Value::Text(text)) = text
                 && let Err(meant @ ParseError::Socket(_)) = text.parse::<Participant>()
@@ -333,6 +339,42 @@ pub(crate) fn report(
                 found.help(help);
             }
         }
+    }
+}
+
+/// The text of a parameter, or the first of a block.
+fn given_text<'a>(node: &'a Node, name: &'a str, index: usize) -> Option<&'a str> {
+    let block = || node.blocks(name).nth(index)?.args.first();
+    let value = node.param(name).map(|param| &param.value).or_else(block)?;
+    match &value.value {
+        Value::Text(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// Returns the first thing that is wrong with an IPv4 address, which may have to have a prefix.
+fn flaw_of_host(text: &str, has_prefix: bool) -> Option<String> {
+    let (host, prefix) = text.split_once('/').map_or((text, None), |(host, len)| (host, Some(len)));
+    let octets: Vec<&str> = host.split('.').collect();
+    let is_number = |text: &&str| !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
+    if !octets.iter().all(is_number) {
+        return Some("not four numbers with dots between them".into());
+    }
+    if octets.len() != 4 {
+        return Some(format!("{} numbers in place of four", octets.len()));
+    }
+    if let Some(octet) = octets.iter().find(|octet| octet.parse::<u8>().is_err()) {
+        return Some(format!("{octet} is more than 255"));
+    }
+    if let Some(octet) = octets.iter().find(|octet| octet.len() > 1 && octet.starts_with('0')) {
+        return Some(format!("{octet} begins with a zero"));
+    }
+    match prefix {
+        None if !has_prefix => None,
+        None => Some("the length of the prefix is missing, such as `/24`".into()),
+        Some(len) if !is_number(&len) => Some("the length of the prefix is no number".into()),
+        Some(len) if len.parse::<u8>().is_ok_and(|len| len <= 32) => None,
+        Some(len) => Some(format!("a prefix of {len} bits is longer than 32")),
     }
 }
 

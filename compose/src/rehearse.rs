@@ -5,16 +5,18 @@
 use core::any::Any;
 use core::cell::RefCell;
 use std::collections::VecDeque;
-use xk_core::graph::{Build, BuildError, Look, Realm, Shape};
+use xk_core::control::Question;
+use xk_core::graph::{Build, BuildError, Catalog, Family, Look, Params, Realm, Shape};
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
 use xk_core::object::{Enable, OpenError, Protocol, ProtocolRef, SessionRef, Upper};
 use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
-use xk_core::{Kernel, Message, Participants, Pool, Reason};
+use xk_core::{Entry, Kernel, Message, Participants, Pool, Reason};
 use xk_kit::EthAddr;
+use xk_kit::control::TryOpen;
 use xk_kit::wire::device_wire::{DeviceSettings, DeviceWire, FrameDevice, Untaken};
-use xk_lang::{Diagnostics, Host, HostInstance, Severity};
+use xk_lang::{Diagnostic, Diagnostics, Graph, Host, HostInstance, Node, Severity, Spanned, Value};
 
 use crate::build::{self, Site};
 use crate::plan::{CheckedGraph, HostPlan, count_of, instance, params_of};
@@ -120,6 +122,64 @@ pub(crate) fn rehearse(mut graph: CheckedGraph) -> Result<CheckedGraph, Box<Diag
     Ok(graph)
 }
 
+/// Reports the parameters that do not do by themselves, in a graph that has other mistakes: each
+/// node is built alone, on layers that answer nothing.
+pub(crate) fn parameters(graph: &Graph, catalog: &Catalog, diagnostics: &mut Diagnostics) {
+    let Ok(pool) = Pool::new(&PoolConfig::with_octets_max(POOL_OCTETS)) else {
+        return;
+    };
+    let none = Diagnostics::new(diagnostics.file(), diagnostics.source());
+    for host in &graph.hosts {
+        let kernel = kernel(&pool);
+        for node in instance(host, 0).nodes().iter() {
+            // Those of another framework are not built without it.
+            let entry = catalog.find(&host.qualified(node));
+            let Some(entry) = entry.filter(|entry| entry.subsystem.is_none()) else { continue };
+            let mut said = none.clone();
+            let params = params_of(&mut said, entry, node);
+            if said.has_errors() {
+                continue;
+            }
+            let refusal = refusal(&kernel, entry, node, &params);
+            if let Some(error @ BuildError::Param { name, index, .. }) = &refusal
+                && (node.param(name).is_some() || node.blocks(name).nth(*index).is_some())
+            {
+                build::report(diagnostics, Severity::Error, node, error);
+            }
+        }
+        kernel.stop();
+    }
+}
+
+/// Returns why a node is not to be had with these parameters, whatever it stands on.
+fn refusal(
+    kernel: &Kernel,
+    entry: &'static Entry,
+    node: &Node,
+    params: &Params,
+) -> Option<BuildError> {
+    let found = entry.probe.and_then(|look| look(params, Look::Parameters).err());
+    if found.is_some() || matches!(entry.shape, Shape::Wire | Shape::Filter | Shape::Adapter) {
+        return found;
+    }
+    let stands_on = |name: &Spanned<String>| {
+        let enabled = RefCell::default();
+        kernel.add_protocol("stand-in", name, StandIn { lower: None, enabled })
+    };
+    let lowers: Vec<ProtocolRef> = node.lowers.iter().map(stands_on).collect();
+    let name = &node.name;
+    (entry.build)(&mut Build { cx: kernel, entry, name, lowers: &lowers, params }).err()
+}
+
+fn kernel(pool: &Pool) -> Kernel {
+    Kernel::new(Config {
+        random: Random::new(0),
+        pool: pool.clone(),
+        shepherds: Shepherds::new(Box::new(NoSwitch), Limits::default()),
+        timers_max: 1024,
+    })
+}
+
 fn rehearse_host(
     graph: &CheckedGraph,
     (host, plan): (&Host, &HostPlan),
@@ -127,12 +187,7 @@ fn rehearse_host(
     pool: &Pool,
     diagnostics: &mut Diagnostics,
 ) {
-    let kernel = Kernel::new(Config {
-        random: Random::new(0),
-        pool: pool.clone(),
-        shepherds: Shepherds::new(Box::new(NoSwitch), Limits::default()),
-        timers_max: 1024,
-    });
+    let kernel = kernel(pool);
     let before = diagnostics.len();
     let instance = instance(host, index);
     let nodes = instance.nodes();
@@ -210,11 +265,66 @@ fn start(
     whole: bool,
     diagnostics: &mut Diagnostics,
 ) {
+    let mut all_start = true;
     for protocol in kernel.protocols() {
         if let Err(error) = protocol.start(kernel)
             && (whole || error == OpenError::InUse)
         {
+            all_start = false;
             diagnostics.extend(build::failed_start(graph, host, &protocol, error));
         }
+    }
+    if whole && all_start {
+        let mut found = graph.diagnostics();
+        try_peers(graph, host, kernel, &mut found);
+        diagnostics.extend(found);
+    }
+}
+
+/// Has the applications open their peers, and tells of those that no run can.
+fn try_peers(
+    graph: &CheckedGraph,
+    host: &HostInstance<'_>,
+    kernel: &Kernel,
+    diagnostics: &mut Diagnostics,
+) {
+    let nodes = host.nodes();
+    let places = graph.plan_of(host).map_or(&[][..], |plan| plan.places());
+    for (node, place) in nodes.iter().zip(places) {
+        let opens = place.entry.all_questions().any(|question| question.name == TryOpen::NAME);
+        let says = node.param("to").is_some_and(|to| to.value.value != Value::Text(String::new()));
+        // A layer of ports opens without a peer, too: for servers.
+        let family = place.lowers.first().and_then(|lower| places.get(*lower)?.above);
+        if opens && !says && family == Some(Family::Port) {
+            let what = format!("`{}` does not say whom it asks", node.name);
+            let below = place.lowers.first().and_then(|lower| Some(&nodes.get(*lower)?.name));
+            let kind = below.map_or("KIND", |name| name.as_str());
+            diagnostics
+                .error(node.param("to").map_or(node.kind.span, |to| to.value.span), what)
+                .expected("`to=`, such as `to=\"port7@10.0.0.2\"`")
+                .help(format!("`xk help {kind}` says what names a peer there"));
+        }
+    }
+    if diagnostics.has_errors() {
+        return;
+    }
+    for protocol in kernel.protocols() {
+        let tried = protocol.ask(kernel, TryOpen::default());
+        let Some(TryOpen { refusal, is_address }) = tried.filter(|tried| !tried.refusal.is_empty())
+        else {
+            continue;
+        };
+        let Some(node) = nodes.iter().find(|node| *node.name == *protocol.name()) else {
+            continue;
+        };
+        let to = node.param("to");
+        let span = to.map_or(node.kind.span, |to| to.value.span);
+        let what =
+            format!("`{}` on host `{}` cannot open its peer: {refusal}", node.name, host.name);
+        let (severity, help) = match is_address {
+            true => (Severity::Error, "`xk help KIND` of what it stands on says what names a peer"),
+            false => (Severity::Warning, "add a route to it, or an address in its network"),
+        };
+        diagnostics.push(Diagnostic::new(severity, span, what)).help(help);
     }
 }

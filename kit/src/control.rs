@@ -1,10 +1,11 @@
 //! Questions that several protocols ask or answer. Forwarded down by default; a protocol answers
 //! what it knows.
 
+use alloc::string::{String, ToString};
 use core::ops::Deref;
 use core::time::Duration;
 use xk_core::control::{Field, Reader, Writer};
-use xk_core::object::{ProtocolRef, SessionRef};
+use xk_core::object::{OpenError, ProtocolRef, SessionRef};
 use xk_core::{Answer, HostAddr, Kernel, Message, Reason, fields, question};
 
 /// The largest message that can be pushed, in octets, fragmentation below included.
@@ -41,6 +42,31 @@ pub struct WireRoom {
     pub after: Duration,
 }
 question!(WireRoom { after }, "wire-room", Ask);
+
+/// Asked of an application before a run: what it is to open is opened, and closed again.
+#[derive(Clone, Debug, Default)]
+pub struct TryOpen {
+    /// Out: why it does not open.
+    pub refusal: String,
+    /// Out: whether the participants are why, and not the way to them.
+    pub is_address: bool,
+}
+question!(TryOpen { refusal, is_address }, "try-open", Ask);
+
+impl TryOpen {
+    /// Notes what came of it. Only what a run does not change is a refusal: no address and no
+    /// route is learned by waiting.
+    pub fn note(&mut self, cx: &Kernel, opened: Result<SessionRef, OpenError>) {
+        match opened {
+            Ok(session) => session.close(cx),
+            Err(error @ (OpenError::Address(_) | OpenError::NoRoute)) => {
+                self.refusal = error.to_string();
+                self.is_address = matches!(error, OpenError::Address(_));
+            }
+            Err(_) => {}
+        }
+    }
+}
 
 /// From now on, what a session is pushed goes whole or not at all, and its packets tell routers so
 /// (RFC 791, section 2.3; RFC 1191, section 3); what does not fit the path is refused as too big.

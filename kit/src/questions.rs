@@ -5,7 +5,7 @@ use crate::control::{
     ClaimHost, DeliverError, HostConflict, IsGroup, IsLocalHost, IsOutstanding, JoinGroup,
     KeepWhole, LinkType, MaxPacket, MinPacket, MyEther, MyHost, MyPort, NetworkError, OptPacket,
     PeerEther, PeerHost, PeerPort, PeerProved, PseudoHeader, RegisterErrorProtocol, Resolve,
-    SendError, ServesPort, SpecificDestination, WireRoom,
+    SendError, ServesPort, SpecificDestination, TryOpen, WireRoom,
 };
 use crate::net::appletalk::{
     CableChanged, ClaimNode, DdpCable, DdpEnds, DdpRoutes, NodeClaimed, SetCable, SetRouter,
@@ -97,6 +97,7 @@ table![
     WatchHosts,
     WayChanged,
     WireRoom,
+    TryOpen,
     GiveState,
     KeepEnds,
     EndsFailed,

@@ -175,6 +175,11 @@ impl Diagnostics {
         &mut self.items[at]
     }
 
+    /// The first mistake at a place, if one is kept: a later look may know better help.
+    pub fn at(&mut self, span: Span) -> Option<&mut Diagnostic> {
+        self.items.iter_mut().find(|kept| kept.span == span)
+    }
+
     /// Takes over all mistakes of `other`, which must be about the same source text.
     pub fn extend(&mut self, other: Diagnostics) {
         self.left_out += other.left_out;

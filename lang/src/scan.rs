@@ -188,6 +188,12 @@ impl<'a> Scanner<'a, '_> {
             }
             '{' => return self.open_brace(),
             '}' => self.close_brace(),
+            ';' if self.last == Last::Nothing && self.commented.is_none() => {
+                self.diagnostics
+                    .error(Span::new(self.at, 1), "nothing stands before this `;`")
+                    .help("leave it out: one ends a line");
+                self.fill(1, ' ');
+            }
             ';' => {
                 self.keep(1);
                 self.node_ends();

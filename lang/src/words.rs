@@ -12,6 +12,8 @@ pub(crate) enum Mistake {
     TooLarge,
     /// `true`, `false`, `null` and their kin need a `#`.
     BareKeyword,
+    /// Ends with a comma.
+    Comma,
     /// A `#` that begins no keyword.
     UnknownKeyword,
     /// A type annotation.
@@ -31,9 +33,15 @@ impl Mistake {
             Mistake::TooLarge => diagnostics
                 .error(span, "this number has too many digits")
                 .expected("a number below 2^127"),
-            Mistake::BareKeyword => diagnostics
+            Mistake::BareKeyword if matches!(word.as_str(), "true" | "false") => diagnostics
                 .error(span, format!("`{word}` is a keyword and needs a `#`"))
                 .help(format!("write `#{word}`, or \"{word}\" if it is a name")),
+            Mistake::BareKeyword => diagnostics
+                .error(span, format!("`{word}` is a word of the graph language"))
+                .help(format!("as a name it stands in quotes: \"{word}\"")),
+            Mistake::Comma => diagnostics
+                .error(span, format!("`{word}` ends with a comma, which separates nothing here"))
+                .help("put space between words, and `;` between lines"),
             Mistake::UnknownKeyword => diagnostics
                 .error(span, format!("`{word}` is no keyword"))
                 .expected("`#true`, `#false` or `#null`, or a string in quotes")
@@ -56,6 +64,9 @@ pub(crate) fn judge(word: &str) -> Option<Mistake> {
     }
     if word.starts_with('(') {
         return Some(Mistake::Annotation);
+    }
+    if word.ends_with(',') {
+        return Some(Mistake::Comma);
     }
     let unsigned = word.strip_prefix(['+', '-']).unwrap_or(word);
     let digit = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());

@@ -38,7 +38,9 @@ fn read(path: &Path) -> Result<String, Failure> {
     }
     String::from_utf8(octets).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        Failure::new(format!("{}: octet {at} is no UTF-8 text", path.display()))
+        let line = 1 + error.as_bytes()[..at].iter().filter(|octet| **octet == b'\n').count();
+        Failure::new(format!("{}: line {line}, octet {at} is no UTF-8 text", path.display()))
+            .help("save it as UTF-8, such as by `iconv -f latin1 -t utf-8`; is it a graph file?")
     })
 }
 

@@ -7,7 +7,7 @@ use crate::table::Table;
 use std::collections::BTreeMap;
 use xk_core::Entry;
 use xk_core::graph::Catalog;
-use xk_core::graph::{ParamKind, ParamSpec};
+use xk_core::graph::{BlockSpec, ParamKind, ParamSpec};
 use xk_lang::nearest;
 
 /// Show the manual of a protocol or wire, or how to use xk
@@ -32,6 +32,10 @@ pub(crate) fn main(args: &Args, command: &mut clap::Command) -> Result<(), Failu
         return Ok(());
     }
     let catalog = xk_catalog::standard();
+    if let Some(titles) = sections(topic) {
+        print(&part(topic, titles, &catalog));
+        return Ok(());
+    }
     if topic == "questions" {
         print(&questions(&catalog));
         return Ok(());
@@ -55,6 +59,34 @@ pub(crate) fn main(args: &Args, command: &mut clap::Command) -> Result<(), Failu
         Some(near) => format!("did you mean `{near}`?"),
         None => "`xk protocols` lists them".into(),
     }))
+}
+
+/// The sections of the language's page about a part of a graph file; `None` if it is none.
+fn sections(topic: &str) -> Option<&'static [&'static str]> {
+    Some(match topic {
+        "host" => &["The form", "Hosts alike"],
+        "link" | "title" => &["The form"],
+        "domain" => &["Domains"],
+        "subsystem" => &["Subsystems"],
+        _ => return None,
+    })
+}
+
+/// What the language's page says of a part of a graph file, and the parameters of links.
+fn part(topic: &str, titles: &[&str], catalog: &Catalog) -> String {
+    let mut text = String::new();
+    for title in titles {
+        let (_, behind) = LANGUAGE.split_once(&format!("## {title}\n")).unwrap_or_default();
+        let section = behind.split("\n## ").next().unwrap_or_default();
+        text.push_str(&manual(&format!("## {title}\n{section}\n")));
+    }
+    if topic == "link" {
+        for links in catalog.entries().iter().filter_map(|entry| entry.links) {
+            specs(&mut text, links.parameters, links.blocks);
+        }
+    }
+    text.push_str("\n`xk help graph` is the whole page.\n");
+    text
 }
 
 /// Every question of the catalog, once: the kinds that answer it themselves, and what the answer
@@ -162,24 +194,28 @@ const LINE: usize = 96;
 /// The parameters as the entry has them; no manual says them again.
 fn parameters(entry: &Entry) -> String {
     let mut text = String::new();
-    for spec in entry.parameters {
-        parameter(&mut text, "", spec.name, spec);
+    specs(&mut text, entry.parameters, entry.blocks);
+    text
+}
+
+fn specs(text: &mut String, parameters: &[ParamSpec], blocks: &[BlockSpec]) {
+    for spec in parameters {
+        parameter(text, "", spec.name, spec);
     }
-    for block in entry.blocks {
+    for block in blocks {
         let count = match (block.min, block.max) {
             (0, max) => format!("at most {max}"),
             (min, max) => format!("{min} to {max}"),
         };
         text.push_str(&format!("{} {{ ... }}: a block, {count}\n", block.name));
-        meaning(&mut text, "", block.doc);
+        meaning(text, "", block.doc);
         for spec in block.arguments {
-            parameter(&mut text, "    ", &format!("<{}>", spec.name), spec);
+            parameter(text, "    ", &format!("<{}>", spec.name), spec);
         }
         for spec in block.properties {
-            parameter(&mut text, "    ", &format!("{}=", spec.name), spec);
+            parameter(text, "    ", &format!("{}=", spec.name), spec);
         }
     }
-    text
 }
 
 fn parameter(text: &mut String, indent: &str, name: &str, spec: &ParamSpec) {

@@ -33,7 +33,12 @@ pub fn check(
     file: &str,
     catalog: &Catalog,
 ) -> Result<CheckedGraph, Box<Diagnostics>> {
-    rehearse::rehearse(check_text(source, file, catalog)?)
+    let mut checked = read(source, file, catalog);
+    if checked.warnings.has_errors() {
+        rehearse::parameters(&checked.graph, catalog, &mut checked.warnings);
+        return Err(Box::new(checked.warnings));
+    }
+    rehearse::rehearse(checked)
 }
 
 /// As [`check`], without the rehearsal: no protocol is built, so whether the hosts start is not
@@ -46,6 +51,15 @@ pub fn check_text(
     file: &str,
     catalog: &Catalog,
 ) -> Result<CheckedGraph, Box<Diagnostics>> {
+    let checked = read(source, file, catalog);
+    match checked.warnings.has_errors() {
+        true => Err(Box::new(checked.warnings)),
+        false => Ok(checked),
+    }
+}
+
+/// What the file says; only one without errors is a graph.
+fn read(source: &str, file: &str, catalog: &Catalog) -> CheckedGraph {
     let (mut graph, mut diagnostics) = parse(file, source);
     subsystems::join(&mut graph, catalog, &mut diagnostics);
     if graph.hosts.is_empty() && !diagnostics.has_errors() {
@@ -70,14 +84,10 @@ pub fn check_text(
         numbers: catalog.numbers().clone(),
         entries: catalog.entries().to_vec(),
     };
-    if checked.warnings.has_errors() {
-        return Err(Box::new(checked.warnings));
+    if !checked.warnings.has_errors() {
+        let mut diagnostics = checked.diagnostics();
+        unique::addresses(&checked, &mut diagnostics);
+        checked.warnings.extend(diagnostics);
     }
-    let mut diagnostics = checked.diagnostics();
-    unique::addresses(&checked, &mut diagnostics);
-    checked.warnings.extend(diagnostics);
-    if checked.warnings.has_errors() {
-        return Err(Box::new(checked.warnings));
-    }
-    Ok(checked)
+    checked
 }

@@ -1,6 +1,7 @@
 //! Type numbers: every pair has one, and no protocol has two uppers under the same.
 
 use std::collections::HashMap;
+use xk_core::graph::TakesNumbers;
 use xk_lang::{Diagnostics, Span, Spanned};
 
 use super::host::Site;
@@ -133,7 +134,14 @@ fn own_numbers(
             }
             continue;
         };
+        let taken = takes(site, edge.target.node);
         match u32::try_from(*number) {
+            Ok(value) if taken.is_some_and(|(takes, _)| !takes(value)) => {
+                let which = taken.map_or("", |(_, which)| which);
+                diagnostics
+                    .error(number.span, format!("there is no type number {value} on `{name}`"))
+                    .expected(which);
+            }
             Ok(number) => own.push((edge.target.node, number)),
             Err(_) => {
                 diagnostics
@@ -143,6 +151,13 @@ fn own_numbers(
         }
     }
     own
+}
+
+/// Which numbers a node's header has room for; `None` for all.
+fn takes(site: &Site<'_>, at: usize) -> Option<TakesNumbers> {
+    let entry = site.entry(at)?;
+    let header = || site.catalog.find(entry.numbers_as?)?.takes_numbers;
+    entry.takes_numbers.or_else(header)
 }
 
 fn not_below(

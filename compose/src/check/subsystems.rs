@@ -241,7 +241,8 @@ pub(super) fn unknown_kind(
     let error = diagnostics.error(node.kind.span, what);
     let elsewhere = catalog.entries().iter().find(|entry| entry.kind == node.kind.as_str());
     let known = kinds(own);
-    match (nearest(&node.kind, known.iter().copied()), elsewhere) {
+    let near = nearest(&node.kind, known.iter().copied());
+    match (near, elsewhere) {
         (_, Some(entry)) => error.help(match entry.subsystem {
             None => format!("`{}` is the x-kernel's: write it outside of the block", node.kind),
             Some(other) => format!("write it within `subsystem {other} {{ ... }}`"),
@@ -250,6 +251,15 @@ pub(super) fn unknown_kind(
         (None, None) if known.is_empty() => error.help("leave it out"),
         (None, None) => error.expected(known.join(", ")),
     };
+    // It would have that name, and what asks for it is no second mistake.
+    let lowers = host.nodes.iter().flat_map(|node| &node.lowers);
+    for lower in lowers.filter(|lower| elsewhere.is_none() && near == Some(lower.as_str())) {
+        if let Some(missing) = diagnostics.at(lower.span) {
+            let (kind, name) = (&node.kind, &lower.value);
+            missing
+                .help(format!("the line `{kind} ...` has that name once it begins with `{name}`"));
+        }
+    }
 }
 
 /// What a node is for its neighbour above: behind an adapter that is what the adapter stands on.

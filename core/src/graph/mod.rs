@@ -286,6 +286,9 @@ pub enum Look {
     Machine,
 }
 
+/// Says whether there is such a type number, and in words which there are.
+pub type TakesNumbers = (fn(u32) -> bool, &'static str);
+
 /// Looks whether the parameters of what touches the outside will do, and whether this machine has
 /// what it needs.
 pub type Probe = fn(&Params, Look) -> Result<(), BuildError>;
@@ -344,6 +347,8 @@ pub struct Entry {
     pub numbers: &'static [(&'static str, u32)],
     /// The lower kind whose header is its own: a number there is one here.
     pub numbers_as: Option<&'static str>,
+    /// Which numbers its own header has room for; `None` for all.
+    pub takes_numbers: Option<TakesNumbers>,
     /// What nothing else says of its place in a graph.
     pub stacking_rules: Option<&'static StackingRules>,
     /// Its scalar parameters.
@@ -404,6 +409,7 @@ impl Entry {
             header_octets: 0,
             numbers: &[],
             numbers_as: None,
+            takes_numbers: None,
             stacking_rules: None,
             parameters: &[],
             blocks: &[],
@@ -577,6 +583,14 @@ impl Entry {
     #[must_use]
     pub const fn numbers_as(mut self, lower: &'static str) -> Self {
         self.numbers_as = Some(lower);
+        self
+    }
+
+    /// Which type numbers of the protocols above its header has room for, and which those are, in
+    /// words.
+    #[must_use]
+    pub const fn takes_numbers(mut self, takes: fn(u32) -> bool, which: &'static str) -> Self {
+        self.takes_numbers = Some((takes, which));
         self
     }
 

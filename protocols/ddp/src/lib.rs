@@ -100,6 +100,7 @@ pub static ENTRY: Entry = Entry::layer("ddp", include_str!("lib.rs"), build)
     .needs(Guarantees::SESSIONS.and(Guarantees::WHOLE))
     .service(Service::adding(Guarantees::EXACT.and(Guarantees::REPLY)))
     .header_octets(wire::LONG_LEN)
+    .takes_numbers(|number| matches!(number, 1..=0xff), "a DDP type, 1 to 255")
     // SNAP: Apple's organisation, protocol 0x809b.
     .numbers(&[("eth", 0x0002_809b), ("llap", 2)])
     .parameters(&[

@@ -81,6 +81,11 @@ pub static ENTRY: Entry = Entry::layer("eth", include_str!("lib.rs"), build)
     .needs(Guarantees::SESSIONS.and(Guarantees::WHOLE))
     .service(Service::changing(Guarantees::NONE, Guarantees::EXACT))
     .header_octets(wire::HEADER_LEN)
+    .takes_numbers(
+        |number| wire::Selector::from_number(number).is_some(),
+        "an Ethernet type, 0x600 to 0xffff; a service access point, 0 to 0xff without 0xaa; or a \
+         number of SNAP: `xk help eth`",
+    )
     .stacking_rules(&StackingRules { own_address: Some("address"), ..StackingRules::NONE })
     .parameters(&[
         optional("address", ParamKind::Text("a hardware address, such as 02:00:00:00:00:01"),

@@ -117,6 +117,7 @@ pub static ENTRY: Entry = Entry::layer("ip", include_str!("lib.rs"), build)
         Guarantees::EXACT.and(Guarantees::REPLY).and(Guarantees::ROUTES).and(Guarantees::HOSTS),
         Guarantees::NEIGHBOURS))
     .header_octets(wire::HEADER_LEN)
+    .takes_numbers(|number| number <= 0xff, "a protocol number, 0 to 255")
     .stacking_rules(&StackingRules { own_address: Some("address"), ..StackingRules::NONE })
     .numbers(&[
         // IANA, EtherTypes.

@@ -38,7 +38,8 @@
 //! Answers `report`: `calls`, `replies`, `octets` of replies, `wrong` replies, each kind of error
 //! by the layer that gave up and its cause, `waiting`, `waiting at most`, and `rtt min`, `rtt avg`,
 //! `rtt p50`, `rtt max`. It has finished when every call is over; it has failed if then there was
-//! no reply, or a wrong one. Forwards the rest.
+//! no reply, or a wrong one. Answers `try-open` (whether its peer can be opened, for the check).
+//! Forwards the rest.
 //!
 //! # Example
 //! ```kdl
@@ -80,6 +81,7 @@ pub static ENTRY: Entry = Entry::top("caller", include_str!("lib.rs"), build)
     .numbers(&[("channel", 253)])
     .parameters(Settings::PARAMETERS)
     .questions(&[
+        question("try-open", "whether its peer can be opened"),
         question("report", "calls, replies, errors by layer and cause; round-trip times"),
     ])
     .reasons(&[&protocol::WRONG]);

@@ -11,6 +11,7 @@ use xk_core::object::OpenError;
 use xk_core::reason::{Class, Reason};
 use xk_core::{Answer, Ask, Kernel, Part, Participant, Protocol, ProtocolRef, SessionRef, Upper};
 use xk_kit::asks::{self, SHORTEST};
+use xk_kit::control::TryOpen;
 use xk_kit::rpc::call::{CallOptions, PROCEDURE};
 
 /// Not what the procedure replies.
@@ -213,7 +214,11 @@ impl Protocol for Caller {
         }
     }
 
-    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+    fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(tried) = ask.get::<TryOpen>() {
+            tried.note(cx, self.session(cx, this));
+            return Answer::Answered;
+        }
         if let Some(report) = ask.get::<Report>() {
             let tally = self.tally.borrow();
             tally.report(cx, report, self.settings.count);

@@ -31,7 +31,8 @@
 //! When it breaks, what is awaited is lost and nothing more is sent.
 //!
 //! # Control
-//! Answers `probe-results`, numbers for programs, and `report`, text: `sent`, `received`, `lost`,
+//! Answers `try-open` (whether its peer can be opened, for the check), `probe-results`, numbers for
+//! programs, and `report`, text: `sent`, `received`, `lost`,
 //! `corrupt`, `duplicates`, `late`, what could not be sent and what the network reported by kind,
 //! why the stream broke, and `rtt min`, `rtt avg`, `rtt p50`, `rtt max`. It has finished when every
 //! message is answered, lost or failed; it has failed if then nothing came back, or anything came
@@ -86,6 +87,7 @@ pub static ENTRY: Entry = Entry::top("probe", include_str!("lib.rs"), build)
     ])
     .parameters(Settings::PARAMETERS)
     .questions(&[
+        question("try-open", "whether its peer can be opened"),
         question("report", "messages sent, received, lost; round-trip times"),
         question("network-error", "counted by kind"),
         own_question::<Results>("what it has found, as numbers"),

@@ -14,7 +14,7 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Participant, Protocol, ProtocolRef, SessionRef, Time, Upper,
 };
 use xk_kit::asks::{self, SHORTEST, pattern};
-use xk_kit::control::NetworkError;
+use xk_kit::control::{NetworkError, TryOpen};
 use xk_kit::net::stream::{StreamEvent, StreamNotice, StreamSpace};
 
 /// Came back with other octets than it was sent with, or was never sent.
@@ -316,7 +316,12 @@ impl Protocol for Probe {
         self.send(cx, this);
     }
 
-    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+    fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(tried) = ask.get::<TryOpen>() {
+            let ends = asks::ends(&self.settings.local, &self.settings.to);
+            tried.note(cx, self.lower.open(cx, Upper::new(this), ends));
+            return Answer::Answered;
+        }
         if let Some(report) = ask.get::<Report>() {
             let tally = self.tally.borrow();
             tally.report(report, &tally.results(self.settings.count));

@@ -432,6 +432,16 @@ fn help_knows_the_language_and_both_meanings_of_a_word() {
     for part in ["host NAME", "link NAME", "number LOWER=N", "{n}"] {
         assert!(told.contains(part), "{part}: {told}");
     }
+    for (topic, parts) in [
+        ("host", ["KIND [LOWER ...]", "`count=N` makes N hosts"]),
+        ("link", ["link NAME", "delay: time"]),
+        ("domain", ["DOMAINS", "grant NODE"]),
+        ("subsystem", ["SUBSYSTEMS", "adapter"]),
+    ] {
+        let told = good(&["help", topic]);
+        assert!(parts.iter().all(|part| told.contains(part)), "{topic}: {told}");
+        assert!(told.ends_with("is the whole page.\n"), "{told}");
+    }
     assert!(good(&["help", "sim"]).contains("xk sim --help"));
     assert!(good(&["sim", "--help"]).contains("xk help sim"));
     assert!(good(&["help"]).contains("xk help graph"));
