@@ -93,7 +93,7 @@ pub static ENTRY: Entry = ethernet("sim", include_str!("lib.rs"), protocol::buil
             "the largest payload of a frame, in octets; never more than the link's"),
     ])
     .probe(|params, _| station(params).map(drop))
-    .reasons(&[&network::IN_FLIGHT_FULL, &world::NO_SHEPHERDS]);
+    .reasons(&[&network::IN_FLIGHT_FULL, &world::NO_SHEPHERDS, &world::pause::PAUSED_FULL]);
 
 #[cfg(test)]
 mod tests;

@@ -109,8 +109,8 @@ struct State {
     queue: Queue,
     now: Time,
     in_flight_max: usize,
-    /// Pairs of hosts that do not hear each other now, both ways round.
-    cuts: BTreeSet<(HostId, HostId)>,
+    /// Which hosts do not hear which now, the sender first, and how often that was met.
+    cuts: BTreeMap<(HostId, HostId), u64>,
     /// Addresses that no interface makes up.
     given: BTreeSet<EthAddr>,
 }
@@ -223,12 +223,31 @@ impl Network {
     /// From now on neither of two hosts hears the other, on any link, until [`Network::repair`]:
     /// frames that come to a link's far end meanwhile are lost, and counted as partitioned.
     pub fn partition(&self, one: HostId, other: HostId) {
-        self.state.borrow_mut().cuts.extend([(one, other), (other, one)]);
+        self.deafen(one, other);
+        self.deafen(other, one);
     }
 
-    /// Ends what [`Network::partition`] has begun.
-    pub fn repair(&self, one: HostId, other: HostId) {
-        self.state.borrow_mut().cuts.retain(|cut| *cut != (one, other) && *cut != (other, one));
+    /// Partitions one way: what `from` sends does not come to `to`, and the other way it does.
+    pub fn deafen(&self, from: HostId, to: HostId) {
+        self.state.borrow_mut().cuts.entry((from, to)).or_default();
+    }
+
+    /// Ends what [`Network::partition`] or [`Network::deafen`] has begun; how many deliveries it
+    /// has prevented.
+    pub fn repair(&self, one: HostId, other: HostId) -> u64 {
+        let cuts = &mut self.state.borrow_mut().cuts;
+        [(one, other), (other, one)].iter().filter_map(|pair| cuts.remove(pair)).sum()
+    }
+
+    /// How many deliveries between two hosts are prevented so far by what is not repaired.
+    pub fn prevented(&self, one: HostId, other: HostId) -> u64 {
+        let cuts = &self.state.borrow().cuts;
+        [(one, other), (other, one)].iter().filter_map(|pair| cuts.get(pair)).sum()
+    }
+
+    /// What a link is like now.
+    pub fn config(&self, link: LinkId) -> Option<LinkConfig> {
+        self.state.borrow().links.get(link.0 as usize).map(|link| link.config.clone())
     }
 
     /// Changes what a link is like for the frames that it decides about from now on: delay, rate,
@@ -517,7 +536,10 @@ impl State {
         let receiver = self.ports.get(to.0 as usize)?;
         let sender = self.ports.get(from.0 as usize)?;
         let link = self.links.get_mut(receiver.link as usize)?;
-        if !self.cuts.is_empty() && self.cuts.contains(&(sender.host, receiver.host)) {
+        if !self.cuts.is_empty()
+            && let Some(met) = self.cuts.get_mut(&(sender.host, receiver.host))
+        {
+            *met += 1;
             link.stats.partitioned += 1;
             return None;
         }

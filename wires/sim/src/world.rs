@@ -2,6 +2,7 @@
 
 mod ahead;
 mod domains;
+pub(crate) mod pause;
 mod reboot;
 
 use crate::network::{HostId, Network, label};
@@ -78,6 +79,8 @@ struct Host {
     /// Nothing can wait on it and it has no wires of other kinds: it needs no loop. False before
     /// its first run.
     is_plain: bool,
+    /// Nothing happens on it until it goes on.
+    is_paused: bool,
     inbox: Inbox,
     /// What the shepherds run.
     body: Rc<dyn Fn() -> Flow>,
@@ -181,8 +184,9 @@ impl World {
         let inbox = Inbox::default();
         let wires = Rc::new(RefCell::new(None));
         let body = body(Rc::clone(&kernel), Rc::clone(&inbox), Rc::clone(&wires));
-        let (wake_at, is_plain, cuts) = (Time::MAX, false, Vec::new());
-        Host { kernel, wake_at, is_plain, inbox, body, wires, name, reboots, cuts }
+        let (wake_at, cuts) = (Time::MAX, Vec::new());
+        let (is_plain, is_paused) = (false, false);
+        Host { kernel, wake_at, is_plain, is_paused, inbox, body, wires, name, reboots, cuts }
     }
 
     /// Starts the graph of one host, on one of its shepherds. Time passes while a layer below lets
@@ -452,6 +456,10 @@ impl World {
                 self.turned(at);
                 continue;
             }
+            if host.is_full() {
+                port.discard(message, &pause::PAUSED_FULL);
+                continue;
+            }
             let work = Work::Frame(port, message);
             host.inbox.borrow_mut().push_back(work);
             self.run_host(at);
@@ -460,7 +468,7 @@ impl World {
 
     /// Lets a host's shepherds do what there is, and sees when the host is to be woken next.
     fn run_host(&mut self, at: usize) {
-        let Some(host) = self.hosts.get_mut(at) else {
+        let Some(host) = self.hosts.get_mut(at).filter(|host| !host.is_paused) else {
             return;
         };
         if host.kernel.shepherds().run(Rc::clone(&host.body)).is_err() {
@@ -487,7 +495,7 @@ impl World {
     }
 
     fn arm(&mut self, at: usize) {
-        let Some(host) = self.hosts.get_mut(at) else {
+        let Some(host) = self.hosts.get_mut(at).filter(|host| !host.is_paused) else {
             return;
         };
         let mut next = host.kernel.next_expiry().unwrap_or(Time::MAX);

@@ -16,7 +16,7 @@ impl World {
             return false;
         };
         self.network.detach_host(host);
-        found.wake_at = Time::MAX;
+        (found.wake_at, found.is_paused) = (Time::MAX, false);
         found.inbox.borrow_mut().clear();
         take_down(found);
         self.unfinished = None;
