@@ -73,7 +73,7 @@ mod stack;
 mod tcp;
 mod udp;
 
-pub use driver::{Crashed, Driver, Here, Sim, SimHost, Thread};
+pub use driver::{Crashed, Driver, Here, JoinHandle, Parked, Sim, SimHost, Thread, have_spawned};
 pub use layer::Sharing;
 pub use poller::{Event, Mode, Poller};
 pub use ready::{Ready, Watch, WatchId, stir, take_stirred};

@@ -10,11 +10,13 @@ mod commands;
 mod here;
 mod inside;
 mod port;
+mod programs;
 mod pump;
 mod sim;
 mod thread;
 
 pub use here::Here;
+pub use programs::{JoinHandle, Parked, have_spawned};
 pub use sim::{Crashed, Sim, SimHost};
 pub use thread::Thread;
 

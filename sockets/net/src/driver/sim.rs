@@ -40,13 +40,15 @@ pub struct SimHost {
     host: u64,
 }
 
-struct Inner {
+pub(super) struct Inner {
     kernel: Rc<Kernel>,
     layer: Rc<Layer>,
     /// What time zero of the kernel is to programs.
     origin: Instant,
     /// What each shepherd waits for, by its place.
     bells: RefCell<BTreeMap<u32, Rc<Semaphore>>>,
+    /// Called whenever a program goes on that has waited.
+    resumed: RefCell<Option<Rc<dyn Fn()>>>,
 }
 
 thread_local! {
@@ -56,7 +58,13 @@ thread_local! {
 /// The hosts of all threads are told apart, so that none takes a handle for that of another.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
-fn find(host: u64) -> Result<Rc<Inner>, Errno> {
+/// The host whose blocking program this thread runs now.
+pub(super) fn current() -> Option<Rc<Inner>> {
+    let runs = |inner: &&Rc<Inner>| inner.kernel.shepherds().current().is_some();
+    HOSTS.try_with(|hosts| hosts.borrow().values().find(runs).cloned()).ok().flatten()
+}
+
+pub(super) fn find(host: u64) -> Result<Rc<Inner>, Errno> {
     let found = HOSTS.try_with(|hosts| hosts.borrow().get(&host).cloned());
     found.ok().flatten().ok_or(Errno::NETDOWN)
 }
@@ -71,7 +79,8 @@ impl SimHost {
         let (now, past) = (Instant::now(), kernel.now().since(Time::ZERO));
         let origin = now.checked_sub(past).unwrap_or(now);
         let (kernel, bells) = (Rc::clone(kernel), RefCell::default());
-        let inner = Rc::new(Inner { kernel, layer, origin, bells });
+        let resumed = RefCell::default();
+        let inner = Rc::new(Inner { kernel, layer, origin, bells, resumed });
         let host = LAST.fetch_add(1, Ordering::Relaxed);
         HOSTS.with(|hosts| hosts.borrow_mut().insert(host, inner));
         Ok(Self { host })
@@ -81,10 +90,35 @@ impl SimHost {
     pub fn stack(&self) -> Stack<Sim> {
         Stack::new(Sim { host: self.host })
     }
+
+    pub(super) fn number(&self) -> u64 {
+        self.host
+    }
+
+    /// Has `call` told whenever a blocking program of this host goes on that has waited.
+    pub fn on_resume(&self, call: impl Fn() + 'static) {
+        if let Ok(inner) = find(self.host) {
+            *inner.resumed.borrow_mut() = Some(Rc::new(call));
+        }
+    }
+
+    /// Breaks off the streams that stand with a host, as something between the two would: both
+    /// ends find them reset. How many.
+    pub fn reset(&self, peer: IpAddr) -> usize {
+        let peer = Endpoint::from(SocketAddr::new(peer, 0)).host;
+        find(self.host).map_or(0, |inner| inner.layer.reset(&inner.kernel, peer))
+    }
+}
+
+impl Sim {
+    pub(super) fn host(self) -> u64 {
+        self.host
+    }
 }
 
 impl Drop for SimHost {
     fn drop(&mut self) {
+        super::programs::forget_spawned(self.host);
         let gone = HOSTS.try_with(|hosts| hosts.borrow_mut().remove(&self.host));
         drop(gone);
     }
@@ -120,13 +154,31 @@ impl Stack<Sim> {
 }
 
 impl Inner {
+    pub(super) fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
+    pub(super) fn signal(&self, bell: &Semaphore) {
+        self.kernel.signal(bell);
+    }
+
+    /// A program goes on.
+    pub(super) fn resumed(&self) {
+        let call = self.resumed.borrow().clone();
+        if let Some(call) = call {
+            call();
+        }
+    }
+
     /// Suspends this shepherd until the signal; false if `time` was first.
-    fn wait(&self, bell: &Semaphore, time: Option<Duration>) -> io::Result<bool> {
+    pub(super) fn wait(&self, bell: &Semaphore, time: Option<Duration>) -> io::Result<bool> {
         // The thread counts panics: no other program is to run while this one unwinds.
         if std::thread::panicking() {
             return Err(Errno::NETDOWN.into());
         }
-        match self.kernel.wait(bell, time) {
+        let waited = self.kernel.wait(bell, time);
+        self.resumed();
+        match waited {
             Ok(()) => Ok(true),
             Err(WaitError::TimedOut) => Ok(false),
             Err(WaitError::Interrupted | WaitError::Closed) => {

@@ -272,6 +272,16 @@ impl Layer {
         socket.status.raise(gone | Ready::READABLE | Ready::WRITABLE | Ready::SETTLED);
     }
 
+    /// Breaks off the streams that stand with a host; how many.
+    pub(crate) fn reset(&self, cx: &Kernel, peer: HostAddr) -> usize {
+        let sockets: Vec<_> = self.table.borrow().iter().flatten().cloned().collect();
+        let is_reset = |socket: &&Rc<Socket>| match &socket.body {
+            Body::Stream(stream) => stream.reset(cx, socket, peer),
+            Body::Listener(_) | Body::Datagrams(_) => false,
+        };
+        sockets.iter().filter(is_reset).count()
+    }
+
     /// True once no stream has anything left to send or to hear: what was closed has ended in
     /// order, or failed.
     pub(crate) fn is_quiet(&self, cx: &Kernel) -> bool {

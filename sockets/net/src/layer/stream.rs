@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use xk_core::control::{Field, Reader, Writer};
 use xk_core::object::PushError;
-use xk_core::{Kernel, Message, Participants, SessionRef, Upper};
+use xk_core::{HostAddr, Kernel, Message, Participants, SessionRef, Upper};
 use xk_kit::control::NetworkErrorKind;
 use xk_kit::net::moving::{self, Nameless};
 use xk_kit::net::stream::{
@@ -192,6 +192,17 @@ impl Stream {
             let _ = session.ask(cx, StreamAbort);
         }
         session.close(cx);
+    }
+
+    /// Breaks it off as something between the two would, if it stands and its peer is this host;
+    /// false if not.
+    pub(super) fn reset(&self, cx: &Kernel, socket: &Socket, peer: HostAddr) -> bool {
+        if self.phase.get() != Phase::Open || self.peer.get().host != peer {
+            return false;
+        }
+        self.abort(cx);
+        self.hear(cx, socket, StreamEvent::Failed(StreamError::Reset));
+        true
     }
 
     /// Breaks it off.
