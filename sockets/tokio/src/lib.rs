@@ -31,6 +31,8 @@ mod datagrams;
 pub mod frames;
 #[cfg(feature = "tonic")]
 mod incoming;
+#[cfg(feature = "quinn")]
+mod quic;
 mod task;
 mod tcp;
 mod udp;
@@ -41,6 +43,8 @@ pub use datagrams::Datagrams;
 pub use frames::Frames;
 #[cfg(feature = "tonic")]
 pub use incoming::Incoming;
+#[cfg(feature = "quinn")]
+pub use quic::QuicSocket;
 pub use tcp::{TcpListener, TcpStream};
 pub use udp::UdpSocket;
 

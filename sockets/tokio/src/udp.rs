@@ -28,7 +28,7 @@ impl<D: Driver> UdpSocket<D> {
         self.get_ref().connect(peer)
     }
 
-    #[cfg(feature = "frames")]
+    #[cfg(any(feature = "frames", feature = "quinn"))]
     pub(crate) fn awaited(&self) -> &Awaited<xk_net::UdpSocket<D>> {
         &self.0
     }
