@@ -1,7 +1,8 @@
 //! The tasks of one host: a tokio runtime that runs until none of them can go on, and says when it
 //! wants to be called again.
 
-use crate::{Result, system_unsafe};
+use crate::Result;
+use crate::system_unsafe::{self, Entered};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::future::{Future, poll_fn};
@@ -46,17 +47,20 @@ impl Runtime {
     ///
     /// # Errors
     /// If the system lets it have no more.
-    pub(crate) fn new(now: Time) -> io::Result<Self> {
+    pub(crate) fn new(now: Time, thread: &Entered) -> io::Result<Self> {
         let asks: Asks = Arc::default();
-        let tokio = build(&asks).or_else(|error| {
+        // What it has of the system is no program's.
+        let before = thread.crew().set_running(false);
+        let built = build(&asks).or_else(|error| {
             if error.raw_os_error() == Some(Errno::MFILE.raw_os_error()) {
                 let limit = getrlimit(Resource::Nofile);
                 setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })?;
                 return build(&asks);
             }
             Err(error)
-        })?;
-        Ok(Self { local: LocalSet::new(), tokio: Some(tokio), begun: now, asks })
+        });
+        thread.crew().set_running(before);
+        Ok(Self { local: LocalSet::new(), tokio: Some(built?), begun: now, asks })
     }
 
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + 'static) {

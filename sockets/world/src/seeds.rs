@@ -1,41 +1,160 @@
 //! A test, seed by seed.
 
+use crate::faults::{Counts, take_counts};
+use crate::runs::{Order, Report, run_alone};
 use crate::{Outcome, Result};
 use std::ops::Range;
-use std::panic::resume_unwind;
+use std::panic::Location;
+use std::path::{Path, PathBuf};
 use std::thread;
 
-/// Runs a test for each seed, twice, and compares the two outcomes. Each run has a thread of its
-/// own, since the standard library keeps the keys of hash maps by thread. The environment's
-/// `XK_SEED` chooses one seed.
+/// Runs a test for each seed, twice, and compares the two outcomes. The environment's `XK_SEED`
+/// chooses one seed.
+///
+/// Each run is a process of its own, where nothing has run before: the test's program is started
+/// again for this test alone, up to this call. So what a process remembers, as statics and counters
+/// of libraries, follows from the seed, too; and what the test keeps outside of the closure is not
+/// what its runs have left there. Where the test cannot be started alone, as one of documentation
+/// or of libtest with one thread, runs have threads of their own instead.
+///
+/// What has failed is said with the command that runs that seed again, and with a capture of each
+/// link. `XK_CAPTURE` names a folder for captures of a run that has not.
 ///
 /// # Panics
-/// If a run fails, panics, or the two differ: `XK_SEED=n` in the message names the seed.
+/// If a run fails, panics, or the two differ: `XK_SEED=n` in the message names the seed. If a fault
+/// that all these seeds were to have has fired in none of them: it is named.
+#[track_caller]
 pub fn seeds(seeds: Range<u64>, test: impl Fn(u64) -> Result<Outcome> + Sync) {
+    let call = Call::here(Location::caller());
+    if let Some(order) = Order::of_this_process() {
+        if order.call == call.name {
+            let report = run(order.seed, order.capture.as_deref(), &test);
+            order.end(&report);
+        }
+        // This process is for another call.
+        return;
+    }
     let only = std::env::var("XK_SEED").ok().map(|seed| match seed.parse() {
         Ok(seed) => seed..seed + 1,
         Err(_) => panic!("XK_SEED=\"{seed}\" is no seed: set a number, or unset it"),
     });
-    for seed in only.unwrap_or(seeds) {
-        let [one, other] = [run(seed, &test), run(seed, &test)];
-        assert!(
-            one == other,
-            "XK_SEED={seed}: one seed, two runs: {one:?} and {other:?}. Something is not the \
-             seed's: `tokio::select!` without `biased`, threads, or, if `octets` alone differ, a \
-             generator that makes the system call itself (`World::allow_random_octets`)"
-        );
+    let are_all = only.is_none();
+    let mut fired = Counts::new();
+    for seed in only.unwrap_or(seeds.clone()) {
+        let again = |capture: Option<&Path>| call.run(seed, [capture, None], &test);
+        let reports = again(None);
+        let counts = call.outcome(seed, &reports, || {
+            let folder = call.capture_folder(seed);
+            again(Some(&folder));
+            folder
+        });
+        for (name, count) in counts {
+            *fired.entry(name).or_default() += count;
+        }
+    }
+    let idle: Vec<_> =
+        fired.iter().filter(|(_, count)| **count == 0).map(|(name, _)| name.as_str()).collect();
+    assert!(
+        !are_all || idle.is_empty(),
+        "a fault has fired in none of the seeds {seeds:?}: {}. Let it last longer or be likelier, \
+         or take more seeds; or leave it out",
+        idle.join(", ")
+    );
+}
+
+/// Which call of [`seeds`] this is.
+struct Call {
+    /// Its place in the source, and which of the calls of this thread from there.
+    name: String,
+    /// The test.
+    test: Option<String>,
+}
+
+impl Call {
+    fn here(location: &Location<'_>) -> Self {
+        let test = thread::current().name().filter(|name| *name != "main").map(str::to_owned);
+        Self { name: crate::runs::count(&location.to_string()), test }
+    }
+
+    /// Two runs of a seed, alone if that can be.
+    fn run(
+        &self,
+        seed: u64,
+        captures: [Option<&Path>; 2],
+        test: &(impl Fn(u64) -> Result<Outcome> + Sync),
+    ) -> [Report; 2] {
+        let alone = self.test.as_deref().and_then(|name| {
+            // One behind the other: what the test does before may be in files.
+            let [one, other] = captures.map(|capture| run_alone(name, &self.name, seed, capture));
+            Some([one?, other?])
+        });
+        alone.unwrap_or_else(|| captures.map(|capture| run(seed, capture, test)))
+    }
+
+    /// How often faults have fired.
+    ///
+    /// # Panics
+    /// If the runs have failed, or differ: once `capture` has captured them.
+    fn outcome(
+        &self,
+        seed: u64,
+        reports: &[Report; 2],
+        capture: impl FnOnce() -> PathBuf,
+    ) -> Counts {
+        let [one, other] = reports;
+        let why = match (one, other) {
+            (Report::Ended(one, counts), Report::Ended(other, _)) if one == other => {
+                return counts.clone();
+            }
+            (Report::Ended(one, _), Report::Ended(other, _)) => format!(
+                "one seed, two runs: {one:?} and {other:?}. Something is not the seed's: what the \
+                 system says of its files, processes or time beside the C library, or addresses \
+                 in memory"
+            ),
+            (Report::Failed(why), _) | (_, Report::Failed(why)) => why.clone(),
+        };
+        let folder = capture();
+        let captured = match folder.is_dir() {
+            true => format!("\n  captures: {}", folder.display()),
+            false => String::new(),
+        };
+        panic!("XK_SEED={seed}: {why}\n  again: {}{captured}", self.command(seed));
+    }
+
+    /// What is typed to run a seed again.
+    fn command(&self, seed: u64) -> String {
+        let package = std::env::var("CARGO_PKG_NAME").ok();
+        let package = package.map_or_else(String::new, |name| format!(" -p {name}"));
+        let test = self.test.as_deref().map_or_else(String::new, |test| format!(" {test}"));
+        let exact = if self.test.is_some() { " -- --exact" } else { "" };
+        format!("XK_SEED={seed} cargo test{package}{test}{exact}")
+    }
+
+    fn capture_folder(&self, seed: u64) -> PathBuf {
+        let test = self.test.as_deref().unwrap_or("test").replace("::", "-");
+        let name = format!("{test}-{seed}-{}", std::process::id());
+        std::env::temp_dir().join("xk-world").join(name)
     }
 }
 
-fn run(seed: u64, test: &(impl Fn(u64) -> Result<Outcome> + Sync)) -> Outcome {
-    let test = || test(seed).map_err(|error| error.to_string());
-    let ended = thread::scope(|scope| scope.spawn(test).join());
-    match ended {
-        Ok(Ok(outcome)) => outcome,
-        Ok(Err(error)) => panic!("XK_SEED={seed}: {error}"),
+/// One run, in this process.
+fn run(
+    seed: u64,
+    capture: Option<&Path>,
+    test: &(impl Fn(u64) -> Result<Outcome> + Sync),
+) -> Report {
+    let test = || {
+        crate::outcome::capture_into(capture.map(Path::to_owned));
+        let ended = test(seed).map_err(|error| error.to_string());
+        (ended, take_counts())
+    };
+    match thread::scope(|scope| scope.spawn(test).join()) {
+        Ok((Ok(outcome), counts)) => Report::Ended(outcome, counts),
+        Ok((Err(error), _)) => Report::Failed(error),
         Err(payload) => {
-            eprintln!("XK_SEED={seed}");
-            resume_unwind(payload)
+            let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+            Report::Failed(format!("it panicked: {}", text.unwrap_or_default()))
         }
     }
 }

@@ -1,14 +1,21 @@
-//! What the C library says of time, chance, names and events, on the thread of a world.
+//! What the C library says of time, chance, names and events, on the threads of a world.
 //!
 //! The symbols of a program come before those of the C library. On every other thread they make the
 //! system call, or call what they stand before.
 
+use crate::crew::{Crew, LEADER, role};
+use crate::threads_unsafe::wait_for_events;
 use libc::{EAI_FAIL, EAI_NONAME, addrinfo, c_char, c_int, c_uint, c_void, sockaddr_in, timespec};
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::net::Ipv4Addr;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// 2026-01-01 00:00 UTC, in seconds since 1970: when each world begins.
 const BEGIN_S: u64 = 1_767_225_600;
@@ -16,42 +23,78 @@ const BEGIN_S: u64 = 1_767_225_600;
 thread_local! {
     /// Nanoseconds since the world of this thread began; `None` without a world.
     static NOW_NS: Cell<Option<u64>> = const { Cell::new(None) };
-    static CHANCE: Cell<u64> = const { Cell::new(0) };
+    pub(crate) static CHANCE: Cell<u64> = const { Cell::new(0) };
+    /// The host whose program runs on this thread, if that is known.
+    pub(crate) static HOST: Cell<Option<usize>> = const { Cell::new(None) };
     /// How long a program has last wanted to wait for events.
     static WAIT: Cell<Option<Option<u64>>> = const { Cell::new(None) };
-    static NAMES: RefCell<Vec<(String, Ipv4Addr)>> = const { RefCell::new(Vec::new()) };
 }
 
+/// `BEGIN_S` in nanoseconds.
+pub(crate) const BEGIN_NS: u64 = BEGIN_S * 1_000_000_000;
+
+/// A socket of the system, or a descriptor that tokio was to watch.
+const OUTSIDE: &str = "asked for a socket of the system, or had tokio watch a descriptor of it: in \
+    a world nothing ever comes there; the sockets of a program are those of the stack that it is \
+    handed";
+
 /// This thread has a world, until this is dropped.
-pub(crate) struct Entered(PhantomData<*const ()>);
+pub(crate) struct Entered {
+    crew: Arc<Crew>,
+    stays: PhantomData<*const ()>,
+}
 
 impl Entered {
     /// `None` if it has one already.
     pub(crate) fn new(seed: u64) -> Option<Self> {
-        if NOW_NS.get().is_some() {
+        if now_ns().is_some() {
             return None;
         }
         NOW_NS.set(Some(0));
         CHANCE.set(seed);
-        Some(Self(PhantomData))
+        Some(Self { crew: Crew::lead(), stays: PhantomData })
     }
 
     /// The time from now on, in nanoseconds since the world began.
     pub(crate) fn set_now(&self, ns: u64) {
         NOW_NS.set(Some(ns));
+        self.crew.set_now(ns);
     }
 
-    /// A host of this name has this address.
-    pub(crate) fn name(&self, name: &str, address: Ipv4Addr) {
-        NAMES.with_borrow_mut(|names| names.push((name.into(), address)));
+    /// The threads of programs.
+    pub(crate) fn crew(&self) -> &Crew {
+        &self.crew
+    }
+
+    /// Does something on a host.
+    pub(crate) fn on_host<R>(&self, host: usize, work: impl FnOnce() -> R) -> R {
+        let before = HOST.replace(Some(host));
+        let result = work();
+        HOST.set(before);
+        result
+    }
+
+    /// Lets the threads of programs run until all wait; the hosts whose threads did.
+    pub(crate) fn run_threads(&self) -> BTreeSet<usize> {
+        self.crew.run()
     }
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
         NOW_NS.set(None);
-        NAMES.with_borrow_mut(Vec::clear);
+        self.crew.disband();
     }
+}
+
+/// This thread's clock shows this time of its world, or that of the system.
+pub(crate) fn enter_thread(ns: Option<u64>) {
+    NOW_NS.set(ns);
+}
+
+pub(crate) fn set_errno(number: c_int) {
+    // SAFETY: the place of this thread's error is always there.
+    unsafe { *libc::__errno_location() = number };
 }
 
 /// How long the program wanted to wait for events since this was last asked, in milliseconds, where
@@ -60,18 +103,36 @@ pub(crate) fn take_wait() -> Option<Option<u64>> {
     WAIT.take()
 }
 
-fn now_ns() -> Option<u64> {
+pub(crate) fn now_ns() -> Option<u64> {
     NOW_NS.try_with(Cell::get).ok().flatten()
 }
 
 /// The next 64 bits (splitmix64: Steele, Lea, Flood, "Fast splittable pseudorandom number
 /// generators", 2014, figure 17).
-fn next_chance() -> u64 {
+pub(crate) fn next_chance() -> u64 {
     let state = CHANCE.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
     CHANCE.set(state);
     let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ (mixed >> 31)
+}
+
+/// Some host of some world has a clock of its own.
+static HAVE_SKEWS: AtomicBool = AtomicBool::new(false);
+
+/// From now on clocks of hosts may differ.
+pub(crate) fn note_skews() {
+    HAVE_SKEWS.store(true, Ordering::Relaxed);
+}
+
+/// What the clock of this thread's host shows, in nanoseconds since 1970.
+fn skewed(ns: u64) -> u64 {
+    let ns = ns + BEGIN_NS;
+    if !HAVE_SKEWS.load(Ordering::Relaxed) {
+        return ns;
+    }
+    let ahead = HOST.get().zip(role()).map_or(0, |(host, (crew, _))| crew.look_at_clock(host));
+    ns.saturating_add_signed(ahead)
 }
 
 /// clock_gettime(2): virtual time, but for the clocks of a process's or a thread's own work.
@@ -83,8 +144,12 @@ unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, into: *mut timespec) 
         // SAFETY: the arguments are the caller's.
         return unsafe { libc::syscall(libc::SYS_clock_gettime, clock, into) as c_int };
     };
+    let ns = match clock {
+        libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE => skewed(ns),
+        _ => ns + BEGIN_NS,
+    };
     let found = timespec {
-        tv_sec: (BEGIN_S + ns / 1_000_000_000) as libc::time_t,
+        tv_sec: (ns / 1_000_000_000) as libc::time_t,
         tv_nsec: (ns % 1_000_000_000) as _,
     };
     // SAFETY: the caller hands a place for one, as clock_gettime(2) demands.
@@ -95,7 +160,11 @@ unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, into: *mut timespec) 
 /// getrandom(2): bits from the world's seed.
 // SAFETY: the C library's function of this name has this signature.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn getrandom(into: *mut c_void, octets: usize, flags: c_uint) -> isize {
+pub(crate) unsafe extern "C" fn getrandom(
+    into: *mut c_void,
+    octets: usize,
+    flags: c_uint,
+) -> isize {
     if now_ns().is_none() {
         // SAFETY: the arguments are the caller's.
         return unsafe { libc::syscall(libc::SYS_getrandom, into, octets, flags) as isize };
@@ -128,10 +197,65 @@ unsafe extern "C" fn epoll_wait(
                 as c_int
         };
     }
+    // SAFETY: the arguments are the caller's.
+    if let Some(found) = unsafe { wait_for_events(epoll, events, events_max, timeout_ms) } {
+        return found;
+    }
     if timeout_ms != 0 {
         WAIT.set(Some(u64::try_from(timeout_ms).ok()));
     }
     0
+}
+
+/// Whether a program of a world does what only the system could answer; the run ends by it then.
+fn is_outside(is_refused: impl FnOnce(u32) -> bool) -> bool {
+    let Some((crew, place)) = role() else { return false };
+    let is_refused = crew.is_running() && is_refused(place);
+    if is_refused {
+        crew.blame(HOST.get(), OUTSIDE);
+        set_errno(libc::ENETDOWN);
+    }
+    is_refused
+}
+
+/// socket(2): refused to programs of a world.
+// SAFETY: the C library's function of this name has this signature.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    if is_outside(|_| true) {
+        return -1;
+    }
+    // SAFETY: the arguments are the caller's.
+    unsafe { libc::syscall(libc::SYS_socket, domain, kind, protocol) as c_int }
+}
+
+/// epoll_ctl(2): on the thread of a world programs can add nothing, since nothing would come.
+// SAFETY: the C library's function of this name has this signature.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn epoll_ctl(
+    epoll: c_int,
+    operation: c_int,
+    descriptor: c_int,
+    event: *mut libc::epoll_event,
+) -> c_int {
+    if operation == libc::EPOLL_CTL_ADD && is_outside(|place| place == LEADER) {
+        return -1;
+    }
+    // SAFETY: the arguments are the caller's.
+    unsafe { libc::syscall(libc::SYS_epoll_ctl, epoll, operation, descriptor, event) as c_int }
+}
+
+/// Has a process lay out its memory as each other of this program does, if the system lets it: what
+/// depends on addresses is then one in two runs.
+pub(crate) fn have_one_layout(command: &mut Command) {
+    let fix = || {
+        // SAFETY: it takes a number, and may be called between fork(2) and execve(2). Without it
+        // addresses differ, which most programs do not notice.
+        unsafe { libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) };
+        Ok(())
+    };
+    // SAFETY: `fix` makes one system call, and neither allocates nor locks.
+    unsafe { command.pre_exec(fix) };
 }
 
 /// One answer about a name. Its first field is what the caller sees.
@@ -145,7 +269,7 @@ struct Answer {
 static OURS: c_char = 0;
 
 /// The next function of this name behind the program's own.
-fn behind(name: &CStr) -> Option<*mut c_void> {
+pub(crate) fn behind(name: &CStr) -> Option<*mut c_void> {
     // SAFETY: the name ends with a zero, and RTLD_NEXT needs no handle that was opened.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     (!found.is_null()).then_some(found)
@@ -183,9 +307,9 @@ unsafe extern "C" fn getaddrinfo(
         (!from.is_null()).then(|| unsafe { CStr::from_ptr(from) }.to_str().unwrap_or_default())
     };
     let port = text(service).map_or(Some(0), |port| port.parse::<u16>().ok());
-    let known = NAMES.with_borrow(|names| {
-        let wanted = text(node)?;
-        names.iter().find(|(name, _)| name == wanted).map(|(_, address)| *address)
+    let known = text(node).and_then(|wanted| match wanted {
+        "localhost" => Some(Ipv4Addr::LOCALHOST),
+        _ => role().and_then(|(crew, _)| crew.address_of(wanted)),
     });
     let (Some(port), Some(address)) = (port, known) else {
         return EAI_NONAME;

@@ -1,9 +1,11 @@
 //! Hosts with programs, and the time that they share.
 
-use crate::outcome::{Digest, Outcome};
+use crate::faults::{Counts, Faults};
+use crate::outcome::{Both, Captures, Digest, Outcome};
 use crate::runtime::{Runtime, Task};
-use crate::system_unsafe::Entered;
-use crate::{Entry, PROTOCOLS, Result, Stack};
+use crate::system_unsafe::{Entered, HOST};
+use crate::threads_unsafe::{abandon_parked, end_parked, forget_parked};
+use crate::{Entry, Link, PROTOCOLS, Result, Stack};
 use std::any::Any;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
@@ -15,11 +17,11 @@ use std::path::Path;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
-use xk_compose::{CheckedGraph, SimulationConfig, check, restart, simulate, start_world};
+use xk_compose::{CheckedGraph, SimulationConfig, check, simulate, start_world};
 use xk_core::graph::Catalog;
 use xk_core::{Kernel, Time};
-use xk_net::{Crashed, SimHost, take_stirred};
-use xk_sim::{HostId, LinkConfig};
+use xk_net::{Crashed, SimHost, have_spawned, take_stirred};
+use xk_sim::{HostId, Tap};
 
 /// Octets of stack of a blocking program: reserved, and taken as far as they are touched.
 const STACK_OCTETS: usize = 1 << 20;
@@ -35,57 +37,76 @@ enum Make {
 }
 
 /// How a program has ended.
-enum End {
+pub(crate) enum End {
     Returned(Result),
     Panicked(Box<dyn Any + Send>),
 }
 
 /// Programs that have ended, by their host and place there.
-type Ends = Rc<RefCell<VecDeque<(usize, usize, End)>>>;
+pub(crate) type Ends = Rc<RefCell<VecDeque<(usize, usize, End)>>>;
 
-struct Program {
+pub(crate) struct Program {
     make: Make,
     /// The run waits for it, and once it has ended it is not started again.
-    is_client: bool,
-    state: State,
+    pub(crate) is_client: bool,
+    pub(crate) state: State,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+pub(crate) enum State {
     /// To be started with the next run.
     Waits,
     Runs,
     Ended,
 }
 
-struct Seat {
-    name: String,
-    sim: Option<SimHost>,
+pub(crate) struct Seat {
+    pub(crate) name: String,
+    pub(crate) sim: Option<SimHost>,
     runtime: Option<Runtime>,
     /// When the runtime wants its next turn.
     wake: Option<Time>,
-    programs: Vec<Program>,
+    pub(crate) programs: Vec<Program>,
+    pub(crate) is_paused: bool,
+    /// It would have had a turn while it was paused.
+    pub(crate) owes_turn: bool,
+}
+
+impl Seat {
+    /// Has the system know which host's program goes on.
+    pub(crate) fn watch(&self, at: usize) {
+        if let Some(sim) = &self.sim {
+            sim.on_resume(move || HOST.set(Some(at)));
+        }
+    }
 }
 
 /// Hosts with programs on a simulated network.
 pub struct World {
-    graph: CheckedGraph,
-    config: SimulationConfig,
+    pub(crate) graph: CheckedGraph,
+    pub(crate) config: SimulationConfig,
     /// By the numbers of the hosts.
-    seats: Vec<Seat>,
-    world: xk_sim::World,
+    pub(crate) seats: Vec<Seat>,
+    pub(crate) world: xk_sim::World,
     /// Hosts whose sockets have told something since their programs had a turn.
-    turned: Rc<RefCell<BTreeSet<usize>>>,
+    pub(crate) turned: Rc<RefCell<BTreeSet<usize>>>,
     wakes: BTreeSet<(Time, usize)>,
-    ends: Ends,
+    pub(crate) ends: Ends,
     /// Clients that have not ended.
     clients: usize,
     /// Programs were added, or hosts restarted, since the last run.
-    has_news: bool,
+    pub(crate) has_news: bool,
     digest: Rc<Digest>,
     with_octets: bool,
+    pub(crate) faults: Faults,
+    /// How often faults have fired that nothing else counts.
+    pub(crate) counts: Counts,
+    /// The chances that each link has had.
+    pub(crate) had_chances: Vec<[Option<&'static str>; 5]>,
+    /// Hosts that do not hear each other, one way or both.
+    pub(crate) partitions: BTreeSet<(String, String)>,
     /// Behind all that asks for the time when it is dropped.
-    thread: Entered,
+    pub(crate) thread: Entered,
 }
 
 impl World {
@@ -93,13 +114,13 @@ impl World {
     /// are 10.0.0.1 and so on. All chance comes from `seed`.
     ///
     /// # Errors
-    /// A mistake in `link`, which has the parameters of a link in a graph file:
+    /// A mistake in `link`, if it is a text: the parameters of a link in a graph file,
     /// `delay="5ms" loss="5%"`.
-    pub fn lan(seed: u64, hosts: &[&str], link: &str) -> Result<Self> {
+    pub fn lan(seed: u64, hosts: &[&str], link: impl Into<Link>) -> Result<Self> {
         if hosts.len() > LAN_HOSTS_MAX {
             return Err(format!("{} hosts, and {LAN_HOSTS_MAX} addresses", hosts.len()).into());
         }
-        let mut text = format!("link lan {link}\n");
+        let mut text = format!("link lan {}\n", link.into().text());
         for (number, name) in (1..).zip(hosts) {
             let (high, low) = (number / 256, number % 256);
             writeln!(
@@ -145,17 +166,24 @@ impl World {
             runtime: None,
             wake: None,
             programs: Vec::new(),
+            is_paused: false,
+            owes_turn: false,
         };
         let seats: Vec<Seat> = ids.map(seat).collect();
+        seats.iter().enumerate().for_each(|(at, seat)| seat.watch(at));
         start_world(&graph, &mut world).map_err(|found| found.to_string())?;
         for seat in &seats {
             let address = seat.sim.as_ref().and_then(|sim| sim.stack().address());
             if let Some(IpAddr::V4(address)) = address {
-                thread.name(&seat.name, address);
+                thread.crew().add_name(&seat.name, address);
             }
         }
         let digest = Rc::new(Digest::default());
-        world.network().set_tap(Some(Rc::clone(&digest) as _));
+        let tap: Rc<dyn Tap> = match Captures::wanted(world.network())? {
+            Some(captures) => Rc::new(Both(Rc::clone(&digest), captures)),
+            None => Rc::clone(&digest) as _,
+        };
+        world.network().set_tap(Some(tap));
         let turned: Rc<RefCell<BTreeSet<usize>>> = Rc::default();
         let told = Rc::clone(&turned);
         world.on_turn(move |host| {
@@ -163,7 +191,7 @@ impl World {
                 told.borrow_mut().insert(host.0 as usize);
             }
         });
-        Ok(Self {
+        let mut made = Self {
             graph,
             config,
             seats,
@@ -175,8 +203,14 @@ impl World {
             has_news: false,
             digest,
             with_octets: true,
+            faults: Faults::default(),
+            counts: Counts::new(),
+            had_chances: Vec::new(),
+            partitions: BTreeSet::new(),
             thread,
-        })
+        };
+        made.note_chances();
+        Ok(made)
     }
 
     /// An asynchronous program of a host, called when the next run begins and after each restart.
@@ -243,7 +277,7 @@ impl World {
         Ok(())
     }
 
-    fn find(&self, name: &str) -> Result<usize> {
+    pub(crate) fn find(&self, name: &str) -> Result<usize> {
         let found = self.seats.iter().position(|seat| seat.name == name);
         found.ok_or_else(|| format!("the world has no host `{name}`").into())
     }
@@ -274,91 +308,19 @@ impl World {
         self.digest.outcome(self.now(), self.with_octets)
     }
 
-    /// Takes a host down at this moment, without a last word.
-    ///
-    /// # Errors
-    /// If there is no such host, or it is down.
-    pub fn crash(&mut self, name: &str) -> Result {
-        let at = self.find(name)?;
-        let id = HostId(at as u32);
-        if !self.world.is_up(id) {
-            return Err(format!("host `{name}` is down already").into());
-        }
-        self.silence(at);
-        self.world.crash(id);
-        for program in &mut self.seats[at].programs {
-            if !(program.is_client && program.state == State::Ended) {
-                program.state = State::Waits;
-            }
-        }
-        // What ended while it was taken down is as if it had not.
-        self.ends.borrow_mut().retain(|(host, _, _)| *host != at);
-        Ok(())
-    }
-
     /// Takes a host's programs away from their sockets, and drops the tasks: none has a last word.
-    fn silence(&mut self, at: usize) {
+    pub(crate) fn silence(&mut self, at: usize) {
         let seat = &mut self.seats[at];
         drop(seat.sim.take());
         drop(seat.runtime.take());
+        // Those of its runtime end; others never run again.
+        let others = self.thread.run_threads();
+        self.turned.borrow_mut().extend(others);
+        self.thread.crew().abandon(at);
+        abandon_parked(self.thread.crew(), at);
         if let Some(wake) = seat.wake.take() {
             self.wakes.remove(&(wake, at));
         }
-    }
-
-    /// Builds and starts a host that has crashed again; its programs start with the next run.
-    ///
-    /// # Errors
-    /// If there is no such host, or it is up; if it cannot start.
-    pub fn restart(&mut self, name: &str) -> Result {
-        let at = self.find(name)?;
-        if self.world.is_up(HostId(at as u32)) {
-            return Err(format!("host `{name}` is up: it is crashed before").into());
-        }
-        let back = restart(&self.graph, &mut self.world, name, self.config);
-        let id = back.map_err(|found| found.to_string())?;
-        let kernel = id.and_then(|id| self.world.kernel(id));
-        let kernel = kernel.ok_or_else(|| format!("the graph has no host `{name}`"))?;
-        self.seats[at].sim = SimHost::new(kernel).ok();
-        self.has_news = true;
-        Ok(())
-    }
-
-    /// From now on neither of two hosts hears the other.
-    ///
-    /// # Errors
-    /// If there is no such host.
-    pub fn partition(&mut self, one: &str, other: &str) -> Result {
-        let [one, other] = self.pair(one, other)?;
-        self.world.network().partition(one, other);
-        Ok(())
-    }
-
-    /// From now on they hear each other again.
-    ///
-    /// # Errors
-    /// If there is no such host.
-    pub fn repair(&mut self, one: &str, other: &str) -> Result {
-        let [one, other] = self.pair(one, other)?;
-        self.world.network().repair(one, other);
-        Ok(())
-    }
-
-    fn pair(&self, one: &str, other: &str) -> Result<[HostId; 2]> {
-        Ok([HostId(self.find(one)? as u32), HostId(self.find(other)? as u32)])
-    }
-
-    /// Changes what a link is like from now on: delay, rate, chances. That of [`World::lan`] is
-    /// `lan`.
-    ///
-    /// # Errors
-    /// If there is no such link.
-    pub fn link(&mut self, name: &str, change: impl FnOnce(&mut LinkConfig)) -> Result {
-        let network = self.world.network();
-        let found = network.link(name).filter(|link| network.stats(*link).is_some());
-        let link = found.ok_or_else(|| format!("the world has no link `{name}`"))?;
-        network.change_link(link, change);
-        Ok(())
     }
 
     /// Runs for a time.
@@ -406,15 +368,32 @@ impl World {
 
     /// True once every client has ended, if the run `stops` then.
     fn run_until(&mut self, until: Time, stops: bool) -> Result<bool> {
-        self.launch()?;
+        if self.thread.crew().is_running() {
+            return Err("the world runs already".into());
+        }
+        let before = self.thread.crew().set_running(true);
+        let ended = catch(|| self.run_on(until, stops));
+        self.thread.crew().set_running(before);
+        ended.unwrap_or_else(|payload| resume_unwind(payload))
+    }
+
+    fn run_on(&mut self, until: Time, stops: bool) -> Result<bool> {
         loop {
+            self.launch()?;
             self.turn_all();
+            self.take_mistake()?;
             self.take_ends()?;
+            if self.take_faults()? {
+                continue;
+            }
             if stops && self.clients == 0 {
                 return Ok(true);
             }
             let event = self.world.next_event().unwrap_or(Time::MAX);
             let wake = self.wakes.first().map_or(Time::MAX, |(at, _)| *at);
+            let thread = self.thread.crew().next_ns().map_or(Time::MAX, Time::from_ns);
+            // What has run ahead of the world's time is over at once.
+            let wake = wake.min(thread).max(self.now());
             let next = event.min(wake);
             self.thread.set_now(next.min(until).as_ns());
             if next > until {
@@ -423,6 +402,7 @@ impl World {
             }
             if event <= wake {
                 self.world.step();
+                HOST.set(None);
                 continue;
             }
             self.world.pass(wake);
@@ -439,17 +419,79 @@ impl World {
     /// Gives the tasks of each host a turn on which something has happened.
     fn turn_all(&mut self) {
         loop {
-            let Some(at) = self.turned.borrow_mut().pop_first() else { return };
-            self.turn(at);
+            let next = self.turned.borrow_mut().pop_first();
+            if let Some(at) = next {
+                self.turn(at);
+                continue;
+            }
+            let ran = self.thread.run_threads();
+            let has_more = !ran.is_empty() | self.run_programs();
+            self.turned.borrow_mut().extend(ran);
+            if !has_more {
+                return;
+            }
         }
+    }
+
+    /// Runs blocking programs that others have started or woken; false if there are none.
+    fn run_programs(&mut self) -> bool {
+        let mut has_any = false;
+        if have_spawned() {
+            for at in 0..self.seats.len() {
+                let spawned = self.seats[at].sim.as_ref().map(SimHost::take_spawned);
+                for program in spawned.unwrap_or_default() {
+                    has_any = true;
+                    self.spawn(at, move || {
+                        // That of a host that has crashed ends here.
+                        drop(catch(program));
+                    });
+                }
+            }
+        }
+        for host in end_parked(self.thread.crew()) {
+            has_any = true;
+            self.world.enter(HostId(host as u32), |_| ());
+            HOST.set(None);
+        }
+        has_any
+    }
+
+    /// Has a host's blocking program begin.
+    fn spawn(&mut self, at: usize, program: impl FnOnce() + 'static) {
+        self.world.spawn(HostId(at as u32), move |_| {
+            HOST.set(Some(at));
+            program();
+        });
+        HOST.set(None);
+    }
+
+    /// Does to the world what programs want; whether they wanted something.
+    fn take_faults(&mut self) -> Result<bool> {
+        let Some(act) = self.faults.take() else { return Ok(false) };
+        let done = act(self);
+        done.map_err(|error| format!("{}a fault: {error}", self.place()))?;
+        Ok(true)
+    }
+
+    /// What a program did that a world cannot do ends the run.
+    fn take_mistake(&self) -> Result {
+        let Some((host, what)) = self.thread.crew().take_mistake() else { return Ok(()) };
+        let seat = host.and_then(|at| self.seats.get(at));
+        let program = seat.map_or("a program".into(), |seat| format!("host `{}`", seat.name));
+        Err(format!("{}{program} {what}", self.place()).into())
     }
 
     /// Lets the tasks of a host do what they can do now.
     fn turn(&mut self, at: usize) {
         let now = self.now();
         let seat = &mut self.seats[at];
+        if seat.is_paused {
+            seat.owes_turn = true;
+            return;
+        }
         let Some(runtime) = &mut seat.runtime else { return };
-        let wake = self.world.enter(HostId(at as u32), |_| runtime.turn(now)).flatten();
+        let turn = || self.world.enter(HostId(at as u32), |_| runtime.turn(now)).flatten();
+        let wake = self.thread.on_host(at, turn);
         if seat.wake != wake {
             if let Some(before) = seat.wake {
                 self.wakes.remove(&(before, at));
@@ -482,7 +524,8 @@ impl World {
                     Make::Async(make) => {
                         let runtime = match &mut seat.runtime {
                             Some(runtime) => runtime,
-                            none => none.insert(Runtime::new(now).map_err(|error| {
+                            none => none
+                                .insert(Runtime::new(now, &self.thread).map_err(|error| {
                                 format!(
                                     "host `{}` has no runtime: {error}; one needs 3 descriptors, \
                                      `ulimit -Hn` says how many there may be",
@@ -490,7 +533,8 @@ impl World {
                                 )
                             })?),
                         };
-                        runtime.spawn(guarded(make(stack), end));
+                        let task = self.thread.on_host(at, || make(stack));
+                        runtime.spawn(guarded(task, end));
                         self.turned.borrow_mut().insert(at);
                     }
                     Make::Blocking(make) => {
@@ -503,7 +547,7 @@ impl World {
                 }
             }
             for program in blocking {
-                self.world.spawn(HostId(at as u32), move |_| program());
+                self.spawn(at, program);
             }
         }
         Ok(())
@@ -558,9 +602,11 @@ async fn guarded(mut program: Task, end: impl FnOnce(End)) {
 
 impl Drop for World {
     fn drop(&mut self) {
+        self.keep_counts();
         for at in 0..self.seats.len() {
             self.silence(at);
         }
         self.world.stop();
+        forget_parked();
     }
 }

@@ -6,8 +6,12 @@ mod frames;
 mod graphs;
 mod http;
 mod paths;
+mod plans;
+mod programs;
+mod quic;
 mod readme;
 mod system;
+mod threads;
 mod tls;
 mod tonic;
 
