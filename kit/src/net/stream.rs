@@ -113,8 +113,18 @@ pub struct StreamRoom {
     pub full: bool,
     /// Out: announce no larger segments to that peer, in octets of data, and send none.
     pub segment_max: u16,
+    /// Out: keep no more of what that peer sends than so many octets, from the first window on.
+    pub receive_buffer: u32,
 }
-question!(StreamRoom { host, port, full, segment_max }, "stream-room", Ask, upward);
+question!(StreamRoom { host, port, full, segment_max, receive_buffer }, "stream-room", Ask, upward);
+
+impl StreamRoom {
+    /// The question for a peer that has turned to `port` of `host`: there is all the room in the
+    /// world, unless the answer says otherwise.
+    pub fn at(host: Option<HostAddr>, port: u16) -> Self {
+        Self { host, port, full: false, segment_max: u16::MAX, receive_buffer: u32::MAX }
+    }
+}
 
 /// Asked of a session: how many octets a push takes now. If it is fewer than there may ever be,
 /// [`StreamEvent::Writable`] follows when there are at least a third of those.
@@ -253,7 +263,8 @@ pub struct StreamInfo {
     pub congestion: Word,
     /// The congestion window, in octets.
     pub congestion_window: u32,
-    /// The slow-start threshold, in octets.
+    /// The slow-start threshold, in octets; [`THRESHOLD_NONE`](Self::THRESHOLD_NONE) before the
+    /// first loss.
     pub threshold: u32,
     /// The peer's window, in octets.
     pub peer_window: u32,
@@ -267,6 +278,10 @@ pub struct StreamInfo {
     pub acknowledged: u64,
     /// Octets delivered above since the beginning.
     pub delivered: u64,
+}
+impl StreamInfo {
+    /// The threshold of a stream that has seen no loss, in octets: the largest window.
+    pub const THRESHOLD_NONE: u32 = 1 << 30;
 }
 question!(
     StreamInfo {

@@ -29,7 +29,7 @@ const SYN_OCTETS: usize = 60;
 
 /// Whether the protocol above takes one peer more, and what that is told.
 fn room(cx: &Kernel, upper: &ProtocolRef, origin: &Origin, port: u16) -> StreamRoom {
-    let asked = StreamRoom { host: origin.local, port, full: false, segment_max: u16::MAX };
+    let asked = StreamRoom::at(origin.local, port);
     upper.ask(cx, asked).unwrap_or(asked)
 }
 
@@ -117,7 +117,7 @@ impl Tcp {
             return self.answer_again(stray, pending, note.clone());
         }
         let ends = self.ends(path, pending.0, (header.dst, header.src));
-        let settings = table.settings_within(room.segment_max);
+        let settings = table.settings_within(&room);
         let first = Syn::of(header);
         if table.pending.is_full() && known.is_none() {
             this.head().drops().count(&NOT_NOTED);
@@ -308,7 +308,7 @@ impl Tcp {
                 return Err(refused.err().unwrap_or(&reason::QUEUE_FULL));
             }
         };
-        let settings = self.table.settings_within(room.segment_max);
+        let settings = self.table.settings_within(&room);
         let connection = Connection::answered(settings, note.ends, note.iss, &note.syn, note.sent);
         let key = key(lower, ports(local, peer));
         if let Some(session) = self.made_meanwhile(lower, key.1) {
@@ -362,7 +362,7 @@ impl Tcp {
     /// Sends our SYN once more.
     fn answer_syn(&self, cx: &Kernel, origin: &Origin, note: &Note, lower: &SessionRef) {
         let room = room(cx, &note.upper, origin, note.ends.local);
-        let settings = self.table.settings_within(room.segment_max);
+        let settings = self.table.settings_within(&room);
         let answer = syn(&settings, &note.ends, note.iss, Some(&note.syn), cx.now());
         send_alone(cx, lower, origin, &answer);
     }

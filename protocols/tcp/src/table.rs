@@ -1,7 +1,7 @@
 //! What protocol and sessions share: the tables, their bounds, the settings.
 
 use crate::congestion::{self, Name};
-use crate::connection::{SEGMENT_MIN, Settings};
+use crate::connection::{BUFFER_MIN, SEGMENT_MIN, Settings};
 use crate::cookie::Cookies;
 use crate::firsts::Firsts;
 use crate::isn::Secrets;
@@ -18,7 +18,7 @@ use xk_core::{Kernel, ProtocolRef, SessionRef, Time};
 use xk_kit::answers::Allowance;
 use xk_kit::net::drop_sources::DropSources;
 use xk_kit::net::ports::Origins;
-use xk_kit::net::stream::{StreamSetting, StreamUse};
+use xk_kit::net::stream::{StreamRoom, StreamSetting, StreamUse};
 
 /// The key that a segment is demultiplexed by: the lower session, and the peer's port (the upper
 /// half) with the local port.
@@ -197,11 +197,16 @@ impl Table {
         own.unwrap_or_else(|| Rc::clone(&self.settings.borrow()))
     }
 
-    /// How a session is to behave whose peer is told of at most so many octets in a segment.
-    pub(crate) fn settings_within(&self, segment_max: u16) -> Rc<Settings> {
+    /// How a session is to behave whose peer finds so much room.
+    pub(crate) fn settings_within(&self, room: &StreamRoom) -> Rc<Settings> {
         let mut settings = Rc::clone(&self.settings.borrow());
-        if segment_max < settings.segment_max {
-            Rc::make_mut(&mut settings).segment_max = segment_max.max(SEGMENT_MIN);
+        let (segment, buffer) = (room.segment_max.max(SEGMENT_MIN), room.receive_buffer);
+        if segment < settings.segment_max {
+            Rc::make_mut(&mut settings).segment_max = segment;
+        }
+        if buffer < settings.receive_buffer_max {
+            let setting = StreamSetting::ReceiveBuffer(buffer.max(BUFFER_MIN));
+            Rc::make_mut(&mut settings).set(setting);
         }
         settings
     }

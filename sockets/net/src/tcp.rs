@@ -313,6 +313,16 @@ impl<D: Driver> TcpListener<D> {
         Ok(self.0.driver.set(&self.0.socket, setting)?)
     }
 
+    /// Of what peers send that connect from now on no more octets are kept than so many
+    /// (`SO_RCVBUF`), from the first window on.
+    ///
+    /// # Errors
+    /// If the stack has ended.
+    pub fn set_receive_buffer(&self, octets: u32) -> io::Result<()> {
+        let setting = Setting::Stream(StreamSetting::ReceiveBuffer(octets));
+        Ok(self.0.driver.set(&self.0.socket, setting)?)
+    }
+
     /// Waits for the next peer.
     ///
     /// # Errors

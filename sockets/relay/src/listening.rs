@@ -130,7 +130,12 @@ impl Listening {
     /// Sets an option of it, and of the streams to come.
     pub(crate) fn set(&mut self, setting: &Setting) -> Result<(), Errno> {
         let before = (self.options.sharing, self.options.segment_max());
+        let kept = self.options.kept_max();
         self.options.set(None, setting)?;
+        if self.options.kept_max() != kept {
+            let set = self.listener.set_receive_buffer(self.options.kept_max());
+            set.map_err(|error| errno(&error))?;
+        }
         if self.options.segment_max() != before.1 {
             let set = self.listener.set_segment_max(self.options.segment_max());
             set.map_err(|error| errno(&error))?;

@@ -201,6 +201,12 @@ impl Options {
         set.and_then(|octets| u16::try_from(*octets).ok()).unwrap_or(u16::MAX)
     }
 
+    /// Octets of the receive buffer that was set, as Linux counts them; as many as there are if none
+    /// was.
+    pub(crate) fn kept_max(&self) -> u32 {
+        self.set.get(&RECEIVE_BUFFER).map_or(u32::MAX, |octets| doubled(*octets))
+    }
+
     /// Sets all that was set here on a stream.
     pub(crate) fn apply_all(&self, stream: &TcpStream<Thread>) {
         let stream = Some(stream);
@@ -306,6 +312,11 @@ fn tcp_info(info: &StreamInfo) -> Vec<u8> {
     let us = |time: Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
     let segment = info.segment.max(1);
     let (rtt, variation) = info.round_trip.unwrap_or_default();
+    // Programs compare with what Linux has before the first loss.
+    let threshold = match info.threshold {
+        StreamInfo::THRESHOLD_NONE.. => i32::MAX as u32,
+        octets => octets / segment,
+    };
     for (at, number) in [
         (8, us(info.timeout)),
         (16, info.segment),
@@ -315,7 +326,7 @@ fn tcp_info(info: &StreamInfo) -> Vec<u8> {
         (60, info.segment + 52),
         (68, us(rtt)),
         (72, us(variation)),
-        (76, info.threshold / segment),
+        (76, threshold),
         (80, info.congestion_window / segment),
         (84, info.segment),
         (88, 3),
@@ -382,6 +393,16 @@ mod tests {
         let reno = setting(tcp, libc::TCP_CONGESTION, b"reno");
         assert_eq!(options.set(None, &reno), Ok(()));
         assert!(name(&options).starts_with(b"reno\0"));
+    }
+
+    #[test]
+    fn the_threshold_is_linuxs_until_there_is_one() {
+        let threshold = |info: &StreamInfo| number_at(&tcp_info(info)[76..80], 0);
+        let mut info = StreamInfo { segment: 1448, ..StreamInfo::default() };
+        info.threshold = StreamInfo::THRESHOLD_NONE;
+        assert_eq!(threshold(&info), Ok(0x7fff_ffff));
+        info.threshold = 14_480;
+        assert_eq!(threshold(&info), Ok(10));
     }
 
     #[test]

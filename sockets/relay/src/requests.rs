@@ -333,7 +333,7 @@ impl Inner {
     fn set(&mut self, id: u64, settings: &[Setting]) -> i32 {
         for setting in settings {
             let set = match self.things.get_mut(&id) {
-                Some(Thing::Splice(splice)) => splice.options.set(Some(&splice.stream), setting),
+                Some(Thing::Splice(splice)) => splice.set(setting),
                 Some(Thing::Listening(listening)) => listening.set(setting),
                 Some(Thing::Datagrams(datagrams)) => datagrams.set(setting),
                 // Whatever it is, it has no effect any more.

@@ -8,11 +8,15 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 use xk_net::{Source, TcpStream, Thread, WatchId};
+use xk_request::Setting;
 
 /// Turns of one direction before others have theirs.
 pub(crate) const TURNS: usize = 16;
 /// Octets that are moved at once.
 pub(crate) const SCRATCH: usize = 64 << 10;
+
+/// Octets that are moved at once where the program has the smallest buffer.
+const PIECE_MIN: usize = 1024;
 
 /// Octets that a stream is stuffed with at most while it is being connected.
 const STUFFING_MAX: usize = 1 << 20;
@@ -82,6 +86,7 @@ impl Splice {
         options: Options,
     ) -> Self {
         let connected = connecting.is_none();
+        bound(&unix, &options);
         let (waiting, stuffing) = match connecting {
             None => (None, 0),
             Some(Connecting::Awaited(asker)) => (Some(asker), 0),
@@ -100,6 +105,13 @@ impl Splice {
             confirmed: connected,
             options,
         }
+    }
+
+    /// Sets an option of it.
+    pub(crate) fn set(&mut self, setting: &Setting) -> Result<(), Errno> {
+        self.options.set(Some(&self.stream), setting)?;
+        bound(&self.unix, &self.options);
+        Ok(())
     }
 
     /// Moves what can be moved.
@@ -155,6 +167,9 @@ impl Splice {
     }
 
     fn tend_program(&mut self, scratch: &mut [u8]) -> Next {
+        // Not more than the program lets wait for it.
+        let most = (self.options.kept_max() as usize / 2).clamp(PIECE_MIN, scratch.len());
+        let scratch = &mut scratch[..most];
         let half = &mut self.to_program;
         for _ in 0..TURNS {
             if !half.rest.is_empty() {
@@ -253,6 +268,16 @@ impl Splice {
             return Next::Over(None);
         }
         Next::Wait
+    }
+}
+
+/// Lets no more octets wait between the stack and the program than it has room for by its own word,
+/// if it said so (`SO_RCVBUF`).
+fn bound(unix: &OwnedFd, options: &Options) {
+    let most = options.kept_max();
+    if most < u32::MAX {
+        // Linux doubles the number once more. It takes any, and makes of it what it can.
+        let _ = rustix::net::sockopt::set_socket_send_buffer_size(unix, most as usize / 2);
     }
 }
 

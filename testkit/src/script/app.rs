@@ -16,8 +16,8 @@ struct State {
     octets: RefCell<Vec<(SessionId, Vec<u8>)>>,
     accepted: RefCell<Vec<(SessionRef, u16)>>,
     /// What connections find; no room if it is `None`, else the largest segment that they are told
-    /// of, in octets.
-    room: Cell<Option<u16>>,
+    /// of, in octets, and how many octets of theirs are kept.
+    room: Cell<Option<(u16, u32)>>,
 }
 
 /// An application protocol.
@@ -29,13 +29,14 @@ pub(super) struct App {
 impl App {
     pub(super) fn add(cx: &Kernel) -> Self {
         let state = Rc::new(State::default());
-        state.room.set(Some(u16::MAX));
+        state.room.set(Some((u16::MAX, u32::MAX)));
         let protocol = cx.add_protocol("app", "app", Body(Rc::clone(&state)));
         Self { state, protocol }
     }
 
-    /// Whether it takes one peer more, and of which segments at most, in octets, that is told.
-    pub(super) fn set_room(&self, room: Option<u16>) {
+    /// Whether it takes one peer more, of which segments at most, in octets, that is told, and how
+    /// many octets it may send.
+    pub(super) fn set_room(&self, room: Option<(u16, u32)>) {
         self.state.room.set(room);
     }
 
@@ -104,7 +105,8 @@ impl Protocol for Body {
         let Some(notice) = ask.get::<StreamNotice>() else {
             let found = self.0.room.get();
             return ask.answer::<StreamRoom>(|room| {
-                (room.full, room.segment_max) = (found.is_none(), found.unwrap_or(u16::MAX));
+                room.full = found.is_none();
+                (room.segment_max, room.receive_buffer) = found.unwrap_or((u16::MAX, u32::MAX));
             });
         };
         let told = match notice.event {

@@ -30,7 +30,7 @@
 //! | `< FLAGS SEQ:END ack N win N urg N <OPTIONS> ecn ce` | a segment arrives; also `fill HEX`, `corrupt`, `offset WORDS`, `cut OCTETS`, `to PORT`, `from PORT` |
 //! | `> FLAGS SEQ:END ack N win N <OPTIONS>` | the next segment sent is this one; `*` for a number left open, `> *` for any segment |
 //! | `quiet`, `skip` | nothing was sent that no line spoke of; or it does not matter |
-//! | `listen`, `unlisten`, `room on`, `room off`, `room N` (with segments of N octets at most), `connect`, `write N`, `write N fails`, `shutdown`, `close`, `abort`, `consume N` | what the application does |
+//! | `listen`, `unlisten`, `room on`, `room off`, `room N` (with segments of N octets at most), `room N B` (and a receive buffer of B octets at most), `connect`, `write N`, `write N fails`, `shutdown`, `close`, `abort`, `consume N` | what the application does |
 //! | `set NAME VALUE`, `set NAME VALUE fails` | a setting of the stream; before there is one, of the protocol |
 //! | `next NAME VALUE` | a setting of the stream that the next `connect` opens |
 //! | `read N`, `event E`, `state NAME`, `info FIGURE BOUND`, `soft ERROR`, `space BOUND`, `drops REASON BOUND` | what it must see |

@@ -169,9 +169,13 @@ fn act(text: &str) -> Result<Act, String> {
         "listen" => Act::Listen,
         "unlisten" => Act::Unlisten,
         "room" => match rest {
-            "on" => Act::Room(Some(u16::MAX)),
+            "on" => Act::Room(Some((u16::MAX, u32::MAX))),
             "off" => Act::Room(None),
-            octets => Act::Room(Some(number(octets)?)),
+            octets => {
+                let (segment, buffer) = split_word(octets);
+                let buffer = if buffer.is_empty() { u32::MAX } else { number(buffer)? };
+                Act::Room(Some((number(segment)?, buffer)))
+            }
         },
         "connect" => Act::Connect,
         "write" => {

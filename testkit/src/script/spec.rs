@@ -147,9 +147,9 @@ pub enum Act {
     Listen,
     /// It takes the enable back.
     Unlisten,
-    /// It has room for one peer more, which is told of segments with at most so many octets, or has
-    /// not.
-    Room(Option<u16>),
+    /// It has room for one peer more, which is told of segments with at most so many octets and may
+    /// send so many, or has not.
+    Room(Option<(u16, u32)>),
     /// It opens a connection.
     Connect,
     /// It pushes so many octets, and is refused if the second says so.

@@ -27,7 +27,7 @@ pub const INITIAL_SEGMENTS: u32 = 10;
 
 /// The largest window an algorithm may have, in octets: what the largest scaled receive window
 /// admits (RFC 7323, section 2.3).
-pub const WINDOW_MAX: u32 = 1 << 30;
+pub const WINDOW_MAX: u32 = xk_kit::net::stream::StreamInfo::THRESHOLD_NONE;
 
 /// What one acknowledgment told.
 #[derive(Clone, Copy, Debug)]

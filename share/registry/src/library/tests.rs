@@ -35,6 +35,6 @@ fn a_question_that_no_upper_understands_goes_up_once() {
     let top = cx.add_protocol("top", "top", Top(library.clone()));
     let port = Participants::local(Participant::of(Part::port(9)));
     let _ = library.open_enable(&cx, Upper::new(&top), port).unwrap();
-    let room = StreamRoom { host: None, port: 9, full: false, segment_max: 0 };
+    let room = StreamRoom::at(None, 9);
     assert!(library.ask(&cx, room).is_none());
 }

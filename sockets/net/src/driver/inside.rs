@@ -231,6 +231,10 @@ pub(super) fn set_within(
             listener.set_segment_max(octets);
             Ok(())
         }
+        (Body::Listener(listener), Setting::Stream(StreamSetting::ReceiveBuffer(octets))) => {
+            listener.set_receive_buffer(octets);
+            Ok(())
+        }
         (Body::Listener(listener), Setting::Share(sharing)) => {
             layer.share_listener(listener, sharing);
             Ok(())

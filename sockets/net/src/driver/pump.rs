@@ -254,7 +254,7 @@ fn tend_stream(cx: &Kernel, socket: &Socket, stream: &Stream, state: &Mutex<Stat
     let mut news = Ready::NONE;
     let mut taken = 0;
     loop {
-        let room = STREAM_OCTETS_MAX.saturating_sub(now.arrived.len());
+        let room = STREAM_OCTETS_MAX.min(stream.kept_max()).saturating_sub(now.arrived.len());
         if room == 0 {
             now.more = true;
             break;

@@ -32,6 +32,8 @@ pub(crate) struct Listener {
     backlog: Cell<usize>,
     /// Octets of data in the largest segment that peers are told of.
     segment_max: Cell<u16>,
+    /// Octets of theirs that are kept at most.
+    receive_buffer: Cell<u32>,
     /// Peers that have connected and that no program has been given, be they here or on their way
     /// to it.
     unaccepted: Arc<AtomicUsize>,
@@ -59,6 +61,10 @@ impl Listener {
 
     pub(crate) fn set_segment_max(&self, octets: u16) {
         self.segment_max.set(octets);
+    }
+
+    pub(crate) fn set_receive_buffer(&self, octets: u32) {
+        self.receive_buffer.set(octets);
     }
 
     /// What peers came by has gone: none comes any more.
@@ -114,6 +120,7 @@ impl Layer {
             listens: Cell::new(false),
             backlog: Cell::new(1),
             segment_max: Cell::new(u16::MAX),
+            receive_buffer: Cell::new(u32::MAX),
             unaccepted: Arc::default(),
             waiting: RefCell::default(),
             is_over: Cell::new(false),
@@ -232,6 +239,7 @@ impl Layer {
         if let Some(Body::Listener(listener)) = socket.as_ref().map(|socket| &socket.body) {
             room.full |= listener.is_full();
             room.segment_max = listener.segment_max.get();
+            room.receive_buffer = listener.receive_buffer.get();
         }
     }
 
@@ -254,6 +262,9 @@ impl Layer {
             self.remove(&accepted);
             return Err(&reason::NO_PORT);
         };
+        if let Body::Stream(stream) = &accepted.body {
+            stream.keep_at_most(listener.receive_buffer.get());
+        }
         session.hold();
         session.watch();
         reads_by_hand(cx, session);

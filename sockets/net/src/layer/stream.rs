@@ -55,6 +55,8 @@ pub(crate) struct Stream {
     write_shut: Cell<bool>,
     /// What a close does with what is not sent (`SO_LINGER`).
     linger: Cell<Option<Duration>>,
+    /// Octets of the receive buffer that was set.
+    receive_buffer: Cell<u32>,
 }
 
 impl Stream {
@@ -70,6 +72,7 @@ impl Stream {
             read_shut: Cell::new(false),
             write_shut: Cell::new(false),
             linger: Cell::new(None),
+            receive_buffer: Cell::new(u32::MAX),
         }
     }
 
@@ -446,12 +449,27 @@ impl Stream {
         let Some(session) = self.session() else {
             return Err(Errno::INVAL);
         };
-        let taken = true;
+        let (taken, set) = (true, setting.clone());
         match session.ask(cx, StreamSet { setting, taken }) {
-            Some(answer) if answer.taken => Ok(()),
+            Some(answer) if answer.taken => {
+                if let StreamSetting::ReceiveBuffer(octets) = set {
+                    self.keep_at_most(octets);
+                }
+                Ok(())
+            }
             Some(_) => Err(Errno::INVAL),
             None => Err(Errno::NOPROTOOPT),
         }
+    }
+
+    /// Bounds what is kept for the program, in octets, besides what the session below keeps.
+    pub(super) fn keep_at_most(&self, octets: u32) {
+        self.receive_buffer.set(octets);
+    }
+
+    /// How much is kept for the program at most, in octets.
+    pub(crate) fn kept_max(&self) -> usize {
+        self.receive_buffer.get() as usize
     }
 
     /// What a close does with what is not sent.

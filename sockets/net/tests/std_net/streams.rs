@@ -36,7 +36,7 @@ everywhere!(
     a_peer_that_broke_off_is_accepted_with_its_address,
     two_thousand_connects_at_once_all_succeed;
     // Whether there is room is asked of one handshake before the stream of another has crossed.
-    not across a cut: a_backlog_is_the_programs_number,
+    not across a cut: a_backlog_is_the_programs_number, a_receive_buffer_bounds_a_listeners_streams,
 );
 
 const HERE: &str = "10.0.0.1:0";
@@ -509,4 +509,21 @@ fn a_peer_that_broke_off_is_accepted_with_its_address<D: Driver>(stack: &Stack<D
     assert_eq!(from, address);
     accepted.set_read_timeout(Some(PATIENCE)).unwrap();
     assert_eq!(errno(accepted.read(&mut [0])), Some(104));
+}
+
+/// A reader that does not read has no more acknowledged than it has room for, from the first window
+/// on.
+fn a_receive_buffer_bounds_a_listeners_streams<D: Driver>(stack: &Stack<D>) {
+    const KEPT: u32 = 8192;
+    let listener = TcpListener::bind(stack, HERE).unwrap();
+    listener.set_receive_buffer(KEPT).unwrap();
+    let mut one = TcpStream::connect(stack, listener.local_addr().unwrap()).unwrap();
+    let (mut other, _) = listener.accept().unwrap();
+    one.set_write_timeout(Some(A_MOMENT)).unwrap();
+    while one.write(&[7; 10_000]).is_ok() {}
+    // A stack on a thread of its own keeps as many for the program as the transport does.
+    let acknowledged = one.info().unwrap().acknowledged;
+    assert!((1..=2 * u64::from(KEPT)).contains(&acknowledged), "{acknowledged}");
+    other.set_read_timeout(Some(PATIENCE)).unwrap();
+    other.read_exact(&mut [0; 100_000]).unwrap();
 }

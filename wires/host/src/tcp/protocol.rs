@@ -228,7 +228,7 @@ impl HostTcp {
     fn accept(&self, cx: &Kernel, this: &ProtocolRef, listener: &Listener) -> Result<bool, ()> {
         let local = listener.local;
         let host = (!local.ip().is_unspecified()).then(|| (*local.ip()).into());
-        let asked = StreamRoom { host, port: local.port(), full: false, segment_max: u16::MAX };
+        let asked = StreamRoom::at(host, local.port());
         let room = listener.upper.ask(cx, asked).unwrap_or(asked);
         if room.full || self.shared.streams.borrow().len() >= self.shared.sessions_max {
             return Err(());
