@@ -114,7 +114,8 @@ impl Tcp {
         }
         let known = table.pending.get(&pending);
         if let Some(note) = known.as_ref().filter(|note| note.syn.irs == header.seq) {
-            return self.answer_again(stray, pending, note.clone());
+            // The first one's options stand, as with Linux: what is offered is not taken back.
+            return self.answer_syn(cx, origin, note, lower);
         }
         let ends = self.ends(path, pending.0, (header.dst, header.src));
         let settings = table.settings_within(&room);
@@ -183,7 +184,7 @@ impl Tcp {
             }
             drop(message);
             if header.seq == note.syn.irs {
-                self.answer_again(stray, pending, note);
+                self.answer_syn(stray.cx, stray.origin, &note, stray.lower);
             } else {
                 self.take_syn(stray, (pending, &upper));
             }
@@ -223,14 +224,6 @@ impl Tcp {
             ack.window = self.window();
             send_alone(cx, lower, origin, &ack);
         }
-    }
-
-    /// Answers a SYN that comes again. What it does not offer any more counts as never offered:
-    /// some peers leave their options out once they got no answer, and know of none from then on.
-    fn answer_again(&self, stray: Stray<'_>, pending: PendingKey, mut note: Note) {
-        note.syn = note.syn.common(&Syn::of(stray.header));
-        self.table.pending.enter(pending, note.clone());
-        self.answer_syn(stray.cx, stray.origin, &note, stray.lower);
     }
 
     /// Our SYN is acknowledged: makes the session, tells the protocol above, and lets it have the

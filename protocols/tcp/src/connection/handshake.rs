@@ -79,19 +79,6 @@ impl Syn {
             user_timeout: options.user_timeout,
         }
     }
-
-    /// Returns the offers common to this and a later SYN of the same connection.
-    #[must_use]
-    pub fn common(self, later: &Self) -> Self {
-        Self {
-            segment_max: self.segment_max.min(later.segment_max),
-            shift: self.shift.and(later.shift),
-            clock: self.clock.and(later.clock),
-            sack: self.sack && later.sack,
-            ecn: self.ecn && later.ecn,
-            ..self
-        }
-    }
 }
 
 /// The SYN of this side; with what `peer` offered if that is known, and then with its
