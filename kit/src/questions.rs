@@ -19,9 +19,9 @@ use crate::net::neighbour::{
     SubscribeType, WatchHosts, WayChanged,
 };
 use crate::net::stream::{
-    CarriesRecords, StreamAbort, StreamConnected, StreamConsumed, StreamInfo, StreamNotice,
-    StreamRoom, StreamSet, StreamSetNext, StreamSettled, StreamShutdown, StreamSoftError,
-    StreamSpace, StreamUse,
+    CarriesRecords, StreamAbort, StreamConnected, StreamConsumed, StreamEndRecord, StreamInfo,
+    StreamNotice, StreamRoom, StreamSet, StreamSetNext, StreamSettled, StreamShutdown,
+    StreamSoftError, StreamSpace, StreamUse,
 };
 use crate::net::template::Headers;
 use crate::rpc::auth::{IssueShorthand, TakeShorthand};
@@ -107,6 +107,7 @@ table![
     StreamAbort,
     StreamConnected,
     StreamConsumed,
+    StreamEndRecord,
     StreamInfo,
     StreamNotice,
     StreamSettled,

@@ -7,7 +7,7 @@ use xk_core::object::{CallCause, CallError, Enable, OpenError, ProtocolId, PushE
 use xk_core::{
     Kernel, Message, Participants, ProtocolRef, Question, Reason, SessionRef, Upper, reason,
 };
-use xk_kit::net::stream::{StreamShutdown, StreamSpace};
+use xk_kit::net::stream::{StreamEndRecord, StreamShutdown, StreamSpace};
 use xk_kit::net::template::Headers;
 use xk_kit::rpc::retransmit::LastCopy;
 
@@ -18,7 +18,8 @@ use crate::port::{LATE, Names, Port, Wish, find};
 use crate::waits::Answered;
 
 /// What is asked or told of the messages pushed before: it does not overtake them.
-const OF_PUSHES: [u32; 3] = [StreamSpace::KEY, StreamShutdown::KEY, LastCopy::KEY];
+const OF_PUSHES: [u32; 4] =
+    [StreamSpace::KEY, StreamShutdown::KEY, StreamEndRecord::KEY, LastCopy::KEY];
 
 /// What an operation of two outcomes answers, in octets.
 pub(crate) struct Outcome<T, E>(pub(crate) Result<T, E>);

@@ -140,6 +140,11 @@ question!(StreamSpace { octets }, "stream-space", Ask);
 pub struct StreamShutdown;
 question!(StreamShutdown {}, "stream-shutdown", Tell);
 
+/// Told to a session: what was pushed so far ends a record. No segment carries octets of two.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StreamEndRecord;
+question!(StreamEndRecord {}, "stream-end-record", Tell);
+
 /// Told to a session: break it off at once (with a reset), whatever is under way is lost.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StreamAbort;
@@ -192,6 +197,11 @@ pub enum StreamSetting {
     Congestion(Word),
     /// Do not announce or send segments with more octets of data than so many.
     SegmentMax(u16),
+    /// Give no room to push while so many octets wait to be sent; not 0.
+    UnsentMax(u32),
+    /// Acknowledge what arrives at once, until it is answered as a rule; or leave acknowledgements
+    /// to answers.
+    QuickAcks(bool),
 }
 
 fields!(
@@ -206,6 +216,8 @@ fields!(
         SendBuffer(octets) = 7,
         Congestion(name) = 8,
         SegmentMax(octets) = 9,
+        UnsentMax(octets) = 10,
+        QuickAcks(on) = 11,
     }
 );
 
@@ -278,7 +290,128 @@ pub struct StreamInfo {
     pub acknowledged: u64,
     /// Octets delivered above since the beginning.
     pub delivered: u64,
+    /// What only a few transports know.
+    pub detail: StreamDetail,
 }
+
+/// What a sender is about, in the order of Linux's numbers (`TCP_CA_Open` and on).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StreamRecovery {
+    /// Nothing is amiss.
+    #[default]
+    Open,
+    /// Something came twice or out of order at the peer.
+    Disorder,
+    /// The window was reduced because a router has marked packets.
+    Reduced,
+    /// What is lost is sent again.
+    Recovery,
+    /// A retransmission timer has expired.
+    Loss,
+}
+
+fields!(
+    enum StreamRecovery {
+        Open = 0,
+        Disorder = 1,
+        Reduced = 2,
+        Recovery = 3,
+        Loss = 4,
+    }
+);
+
+/// How a stream stands, in detail: what [`StreamInfo`] has for programs that ask for `TCP_INFO`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StreamDetail {
+    /// What the sender is about.
+    pub recovery: StreamRecovery,
+    /// Retransmission timers expired since the last progress.
+    pub timeouts: u32,
+    /// Probes of a closed window, or of a silent peer, without an answer.
+    pub probes: u32,
+    /// Segments outstanding.
+    pub outstanding: u32,
+    /// Of these, acknowledged selectively.
+    pub sacked: u32,
+    /// Of these, believed lost and not sent again yet.
+    pub lost: u32,
+    /// Of these, sent again and in flight.
+    pub resent: u32,
+    /// Time since octets were sent last; a SYN counts.
+    pub since_sent: Duration,
+    /// Time since octets came last; since anything did if none ever have.
+    pub since_received: Duration,
+    /// Time since anything came.
+    pub since_heard: Duration,
+    /// Octets of the largest packet on the path.
+    pub path: u32,
+    /// Octets of data in the largest segment that came.
+    pub segment_received: u32,
+    /// Octets of data in a segment that the peer was told of.
+    pub segment_announced: u32,
+    /// The window that the peer was told of, in octets.
+    pub window: u32,
+    /// The receive buffer, in octets.
+    pub receive_buffer: u32,
+    /// The smallest round trip of the last minutes.
+    pub round_trip_min: Option<Duration>,
+    /// The rate at which segments are spread, in octets a second.
+    pub pacing_rate: Option<u64>,
+    /// Segments have timestamps.
+    pub timestamps: bool,
+    /// Both sides speak of what came out of order.
+    pub sack: bool,
+    /// Routers may mark.
+    pub ecn: bool,
+    /// The shifts of the peer's windows and of ours, if they are scaled.
+    pub scales: Option<(u8, u8)>,
+    /// Acknowledgements wait for no answer.
+    pub quick_acks: bool,
+    /// Octets sent again since the beginning.
+    pub octets_resent: u64,
+    /// Octets that the peer has, whether acknowledged in order or not.
+    pub octets_arrived: u64,
+    /// Duplicates that the peer has reported.
+    pub duplicates: u32,
+    /// Times that segments were seen to overtake each other.
+    pub reordered: u32,
+    /// Segments that came out of order.
+    pub out_of_order: u32,
+    /// Retransmission timers that have expired since the beginning.
+    pub timeouts_ever: u32,
+}
+
+fields!(StreamDetail {
+    recovery,
+    timeouts,
+    probes,
+    outstanding,
+    sacked,
+    lost,
+    resent,
+    since_sent,
+    since_received,
+    since_heard,
+    path,
+    segment_received,
+    segment_announced,
+    window,
+    receive_buffer,
+    round_trip_min,
+    pacing_rate,
+    timestamps,
+    sack,
+    ecn,
+    scales,
+    quick_acks,
+    octets_resent,
+    octets_arrived,
+    duplicates,
+    reordered,
+    out_of_order,
+    timeouts_ever,
+});
+
 impl StreamInfo {
     /// The threshold of a stream that has seen no loss, in octets: the largest window.
     pub const THRESHOLD_NONE: u32 = 1 << 30;
@@ -297,7 +430,8 @@ question!(
         unsent,
         retransmissions,
         acknowledged,
-        delivered
+        delivered,
+        detail
     },
     "stream-info",
     Ask

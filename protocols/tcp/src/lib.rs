@@ -38,10 +38,11 @@
 //!
 //! Octets pushed stay in their buffers, of which each segment, and each that is sent again, is a
 //! reference. The receive buffer grows up to its maximum as fast as the peer fills it.
-//! Acknowledgements are delayed, but every second full segment has one. Lost segments are found by
-//! time and by selective acknowledgements and sent again; how much may be under way the congestion
-//! control says. Segments are sent whole; if they are too large for the path, they become smaller,
-//! and after a while a larger one is tried again.
+//! Acknowledgements are delayed, but every second full segment has one, and so have the first
+//! sixteen, and those behind a pause, unless answers follow. Lost segments are found by time and by
+//! selective acknowledgements and sent again; how much may be under way the congestion control
+//! says. Segments are sent whole; if they are too large for the path, they become smaller, and after
+//! a while a larger one is tried again. No segment has octets of two records (`stream-end-record`).
 //!
 //! When the last holder closes, what was pushed is still sent, then the end of the stream; what
 //! arrives then breaks the connection off. Small notes of ended connections remain for `time_wait`;
@@ -61,9 +62,9 @@
 //!
 //! # Control
 //! Answers `my-port`, `peer-port`, `peer-proved`, `max-packet` (the send buffer), `opt-packet`
-//! (data of a segment), `stream-space`, `stream-shutdown`, `stream-abort`, `stream-consumed`,
-//! `stream-set` (of the protocol: for sessions to come), `stream-info`, `stream-use`,
-//! `stream-connected`, `stream-soft-error`, `is-outstanding`, `needs-pseudo-header`, `describe`,
+//! (data of a segment), `stream-space`, `stream-shutdown`, `stream-end-record`, `stream-abort`,
+//! `stream-consumed`, `stream-set` (of the protocol: for sessions to come), `stream-info`,
+//! `stream-use`, `stream-connected`, `stream-soft-error`, `is-outstanding`, `needs-pseudo-header`, `describe`,
 //! `list-sessions`, `list-maps`, `list-drop-sources`, `give-state`, `take-state`, `keep-ends`;
 //! takes `network-error`; forwards the rest (`my-host`, `peer-host`).
 //!
@@ -156,6 +157,7 @@ pub static ENTRY: Entry = Entry::layer("tcp", include_str!("lib.rs"), build)
         question("half-open", "makes the sessions of peers that have not answered our SYN"),
         question("stream-space", "how many octets a push takes now"),
         question("stream-shutdown", "ends this side's direction behind what was pushed"),
+        question("stream-end-record", "what was pushed ends a record"),
         question("stream-abort", "breaks the connection off"),
         question("stream-consumed",
             "opens the window of a receiver that says what it has consumed"),

@@ -25,8 +25,9 @@ use xk_kit::control::{
 use xk_kit::net::moving::GiveState;
 use xk_kit::net::ports::{self, Origin};
 use xk_kit::net::stream::{
-    StreamAbort, StreamConnected, StreamConsumed, StreamEvent, StreamInfo, StreamNotice, StreamSet,
-    StreamSettled, StreamShutdown, StreamSoftError, StreamSpace, StreamUse,
+    StreamAbort, StreamConnected, StreamConsumed, StreamEndRecord, StreamEvent, StreamInfo,
+    StreamNotice, StreamSet, StreamSettled, StreamShutdown, StreamSoftError, StreamSpace,
+    StreamUse,
 };
 use xk_kit::net::template::{HeaderField, Headers};
 use xk_kit::wire::offload::Offloads;
@@ -559,7 +560,7 @@ impl TcpSession {
             question.octets = self.connection.borrow_mut().space();
             return Answer::Answered;
         } else if let Some(question) = ask.get::<StreamInfo>() {
-            *question = self.connection.borrow().info();
+            *question = self.connection.borrow().info(cx.now());
             return Answer::Answered;
         } else if let Some(question) = ask.get::<StreamSoftError>() {
             question.error = self.connection.borrow().soft_error();
@@ -573,6 +574,8 @@ impl TcpSession {
             return self.give_state(cx, this, question);
         } else if ask.get::<StreamShutdown>().is_some() {
             self.connection.borrow_mut().shut();
+        } else if ask.get::<StreamEndRecord>().is_some() {
+            self.connection.borrow_mut().end_record();
         } else if ask.get::<StreamAbort>().is_some() {
             self.connection.borrow_mut().abort(cx.now());
         } else if let Some(question) = ask.get::<StreamConsumed>() {

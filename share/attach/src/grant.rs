@@ -13,8 +13,8 @@ use xk_kit::net::names::NbpLookup;
 use xk_kit::net::neighbour::PeerOnLink;
 use xk_kit::net::ports::USER_PORT_FIRST;
 use xk_kit::net::stream::{
-    StreamAbort, StreamConsumed, StreamInfo, StreamRoom, StreamSet, StreamSetNext, StreamShutdown,
-    StreamSoftError, StreamSpace, StreamUse,
+    StreamAbort, StreamConsumed, StreamEndRecord, StreamInfo, StreamRoom, StreamSet, StreamSetNext,
+    StreamShutdown, StreamSoftError, StreamSpace, StreamUse,
 };
 use xk_kit::rpc::call::CancelCall;
 use xk_kit::rpc::retransmit::{AskCopy, FreeCopy, LastCopy};
@@ -44,7 +44,7 @@ pub struct Grant {
 
 /// Questions that a program may put to a session that it has, besides those that tell facts: they
 /// concern that conversation alone. All others change what other programs see, or show it.
-const OF_SESSIONS: [u32; 20] = [
+const OF_SESSIONS: [u32; 21] = [
     AskCopy::KEY,
     CancelCall::KEY,
     FreeCopy::KEY,
@@ -58,6 +58,7 @@ const OF_SESSIONS: [u32; 20] = [
     PeerProved::KEY,
     StreamAbort::KEY,
     StreamConsumed::KEY,
+    StreamEndRecord::KEY,
     StreamInfo::KEY,
     StreamRoom::KEY,
     StreamSet::KEY,

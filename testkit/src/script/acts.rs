@@ -7,8 +7,8 @@ use core::time::Duration;
 use xk_core::{Part, Participant, Participants, SessionRef, Upper};
 use xk_kit::control::{NetworkError, NetworkErrorKind, Start};
 use xk_kit::net::stream::{
-    StreamAbort, StreamConsumed, StreamInfo, StreamSet, StreamSetNext, StreamSetting,
-    StreamShutdown, StreamSoftError, StreamSpace,
+    StreamAbort, StreamConsumed, StreamEndRecord, StreamInfo, StreamSet, StreamSetNext,
+    StreamSetting, StreamShutdown, StreamSoftError, StreamSpace,
 };
 
 impl Run<'_> {
@@ -67,6 +67,9 @@ impl Run<'_> {
             Act::Consume(octets) => {
                 let consumed = StreamConsumed { octets: *octets };
                 session.ask(&self.cx, consumed).ok_or_else(unknown)?;
+            }
+            Act::EndRecord => {
+                session.ask(&self.cx, StreamEndRecord).ok_or_else(unknown)?;
             }
             Act::Shutdown => {
                 session.ask(&self.cx, StreamShutdown).ok_or_else(unknown)?;
@@ -185,6 +188,21 @@ fn figure(info: &StreamInfo, field: &str) -> Result<u64, String> {
         "retransmissions" => info.retransmissions,
         "acknowledged" => info.acknowledged,
         "delivered" => info.delivered,
+        "recovery" => info.detail.recovery as u64,
+        "timeouts" => info.detail.timeouts.into(),
+        "probes" => info.detail.probes.into(),
+        "outstanding" => info.detail.outstanding.into(),
+        "sacked" => info.detail.sacked.into(),
+        "lost" => info.detail.lost.into(),
+        "resent" => info.detail.resent.into(),
+        "since_sent_ms" => ms(info.detail.since_sent),
+        "since_received_ms" => ms(info.detail.since_received),
+        "since_heard_ms" => ms(info.detail.since_heard),
+        "octets_resent" => info.detail.octets_resent,
+        "duplicates" => info.detail.duplicates.into(),
+        "reordered" => info.detail.reordered.into(),
+        "out_of_order" => info.detail.out_of_order.into(),
+        "window" => info.detail.window.into(),
         _ => return Err(format!("there is no figure `{field}`")),
     })
 }

@@ -1,6 +1,6 @@
 //! One connection as a script sees it: between relative numbers and those on the wire.
 
-use super::segment::ACK_OPEN;
+use super::segment::{ACK_OPEN, NO_PSH};
 use super::spec::{Number, OptionSpec, OptionsSpec, SegmentSpec};
 use super::wire::{ACK, FLAGS, PSH, SYN, Tcp, TcpOption};
 use core::fmt::Write as _;
@@ -227,8 +227,8 @@ impl Flow {
             differences.push(format!("{what} is {seen}, not {expected}"));
         };
         if let Some(flags) = spec.flags {
-            let mut mask = !ACK_OPEN;
-            if flags & PSH == 0 {
+            let mut mask = !(ACK_OPEN | NO_PSH);
+            if flags & (PSH | NO_PSH) == 0 {
                 mask &= !PSH;
             }
             if flags & ACK_OPEN != 0 {

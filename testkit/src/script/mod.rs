@@ -30,15 +30,15 @@
 //! | `< FLAGS SEQ:END ack N win N urg N <OPTIONS> ecn ce` | a segment arrives; also `fill HEX`, `corrupt`, `offset WORDS`, `cut OCTETS`, `to PORT`, `from PORT` |
 //! | `> FLAGS SEQ:END ack N win N <OPTIONS>` | the next segment sent is this one; `*` for a number left open, `> *` for any segment |
 //! | `quiet`, `skip` | nothing was sent that no line spoke of; or it does not matter |
-//! | `listen`, `unlisten`, `room on`, `room off`, `room N` (with segments of N octets at most), `room N B` (and a receive buffer of B octets at most), `connect`, `write N`, `write N fails`, `shutdown`, `close`, `abort`, `consume N` | what the application does |
+//! | `listen`, `unlisten`, `room on`, `room off`, `room N` (with segments of N octets at most), `room N B` (and a receive buffer of B octets at most), `connect`, `write N`, `write N fails`, `record` (what was written ends one), `shutdown`, `close`, `abort`, `consume N` | what the application does |
 //! | `set NAME VALUE`, `set NAME VALUE fails` | a setting of the stream; before there is one, of the protocol |
 //! | `next NAME VALUE` | a setting of the stream that the next `connect` opens |
 //! | `read N`, `event E`, `state NAME`, `info FIGURE BOUND`, `soft ERROR`, `space BOUND`, `drops REASON BOUND` | what it must see |
 //! | `flow N`, `new [N]` | from here on another connection; the same ports begin again, the peer's first number N further on |
 //! | `mtu N`, `error KIND [seq N]` | the path changes; the network reports an error about a segment |
 //!
-//! Flags are `S F R P U E W A` and `.` for ACK; `P` counts only where it is written, and `~` says
-//! that ACK may be there or not. Options are `mss N`, `ws N`, `sack_ok`, `sack A:B C:D`,
+//! Flags are `S F R P U E W A` and `.` for ACK; `P` counts only where it is written, or `p` for its
+//! absence, and `~` says that ACK may be there or not. Options are `mss N`, `ws N`, `sack_ok`, `sack A:B C:D`,
 //! `ts VALUE ECHO`, `uto N`, `nop`, `eol`, `raw HEX`; `!NAME` for one that must be absent, `...`
 //! for any others. A bound is `5`, `>=5`, `<=5`, `5..9` or `*`. Timestamps of the protocol under
 //! test count from its first one; once both sides have agreed on them, arriving segments carry them

@@ -184,6 +184,7 @@ fn act(text: &str) -> Result<Act, String> {
         }
         "read" => Act::Read(number(rest)?),
         "consume" => Act::Consume(number(rest)?),
+        "record" => Act::EndRecord,
         "shutdown" => Act::Shutdown,
         "close" => Act::Close,
         "abort" => Act::Abort,
@@ -264,6 +265,8 @@ fn set(text: &str) -> Result<StreamSetting, String> {
         ["user_timeout", time] => StreamSetting::UserTimeout(Some(milliseconds(time)?)),
         ["receive_buffer", octets] => StreamSetting::ReceiveBuffer(number(octets)?),
         ["send_buffer", octets] => StreamSetting::SendBuffer(number(octets)?),
+        ["unsent_max", octets] => StreamSetting::UnsentMax(number(octets)?),
+        ["quick_acks", word] => StreamSetting::QuickAcks(flag(word)?),
         ["segment_max", octets] => StreamSetting::SegmentMax(number(octets)?),
         ["congestion", "newreno"] => StreamSetting::Congestion("newreno".into()),
         ["congestion", "cubic"] => StreamSetting::Congestion("cubic".into()),

@@ -6,6 +6,8 @@ use super::wire::{FLAGS, TcpOption};
 
 /// In expected flags: ACK may be there or not.
 pub(super) const ACK_OPEN: u16 = 0x8000;
+/// In expected flags: PSH is not there.
+pub(super) const NO_PSH: u16 = 0x4000;
 
 /// Reads `FLAGS [SEQ[:END]] [ack N] [win N] [urg N] [<OPTIONS>] ...`.
 ///
@@ -104,8 +106,8 @@ fn flags(letters: &str) -> Result<Option<u16>, String> {
         return Ok(Some(flags));
     }
     for letter in letters.chars() {
-        if letter == '~' {
-            flags |= ACK_OPEN;
+        if let Some((_, bit)) = [('~', ACK_OPEN), ('p', NO_PSH)].iter().find(|l| l.0 == letter) {
+            flags |= bit;
             continue;
         }
         let (bit, _) = FLAGS

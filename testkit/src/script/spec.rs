@@ -158,6 +158,8 @@ pub enum Act {
     Read(u64),
     /// It says that it has consumed so many octets.
     Consume(u32),
+    /// What it has pushed ends a record.
+    EndRecord,
     /// It ends its direction.
     Shutdown,
     /// It lets go of the session.

@@ -30,6 +30,11 @@ pub static NOT_READ: Reason = Reason::new("data after close", Class::NoPort);
 
 /// How many challenges a connection sends in a second (RFC 5961, section 7).
 const CHALLENGES_MAX: u32 = 10;
+/// How many segments are acknowledged at once at the beginning, and behind a pause: while the
+/// peer's window is small each of its acknowledgements counts.
+pub(super) const QUICK_ACKS: u8 = 16;
+/// No retransmission timeout is shorter than this pause, in nanoseconds; saves the longer look.
+const PAUSE_NS_MIN: u64 = 100_000_000;
 /// How long the peer's timestamps can be compared (RFC 7323, section 5.5).
 const TIMESTAMPS_VALID: Duration = Duration::from_secs(24 * 24 * 3600);
 
@@ -455,10 +460,10 @@ impl Connection {
 
     /// Tells a sender that found too little room when there is enough. The buffer is what limits
     /// it, so that grows if the network takes more.
-    fn tell_room(&mut self) {
+    pub(super) fn tell_room(&mut self) {
         let window = self.recovery.congestion().window();
         self.send.tune(window, self.settings.send_buffer_max);
-        if self.send.is_writable() && self.state.takes_data() {
+        if self.send.is_writable(self.settings.unsent_max) && self.state.takes_data() {
             self.send.is_wanted = false;
             self.events.writable = true;
         }
@@ -571,11 +576,39 @@ impl Connection {
         if self.unacked >= 2 * self.peer_full {
             self.ack_due = AckDue::Now;
         } else if self.ack_due == AckDue::No {
-            self.ack_due = AckDue::At(now + self.settings.delayed_ack);
+            self.ack_due = self.ack_of_first(now);
         }
+        self.data_at = now;
         if self.receive.is_to_tune() {
             let round_trip = self.recovery.rtt().smoothed();
             self.receive.tune(now, round_trip);
+        }
+    }
+
+    /// When the first segment behind an acknowledgement is acknowledged: at once while the peer's
+    /// window may be small, at the beginning and behind a pause, unless it is a conversation, where
+    /// an answer takes the acknowledgement along (as Linux does).
+    fn ack_of_first(&mut self, now: Time) -> AckDue {
+        if now.as_ns().saturating_sub(self.data_at.as_ns()) > PAUSE_NS_MIN
+            && now.since(self.data_at) > self.recovery.rtt().rto()
+        {
+            self.quick_acks = QUICK_ACKS;
+        }
+        if self.quick_acks == 0 || self.is_interactive {
+            return AckDue::At(now + self.settings.delayed_ack);
+        }
+        self.quick_acks -= 1;
+        AckDue::Now
+    }
+
+    /// Acknowledges the next segments at once, and what waits, or leaves it to answers.
+    pub(super) fn set_quick_acks(&mut self, on: bool) {
+        self.is_interactive = !on;
+        if on {
+            self.quick_acks = QUICK_ACKS;
+            if matches!(self.ack_due, AckDue::At(_)) {
+                self.ack_due = AckDue::Now;
+            }
         }
     }
 

@@ -1,13 +1,15 @@
 //! How a connection stands, for questions about it.
 
 use super::Connection;
+use super::timers::LOWER_HEADER;
 use alloc::string::String;
-use xk_kit::net::stream::{StreamError, StreamInfo};
+use xk_core::Time;
+use xk_kit::net::stream::{StreamDetail, StreamError, StreamInfo, StreamRecovery};
 
 impl Connection {
     /// How the connection stands.
     #[must_use]
-    pub fn info(&self) -> StreamInfo {
+    pub fn info(&self, now: Time) -> StreamInfo {
         let (rtt, congestion) = (self.recovery.rtt(), self.recovery.congestion());
         StreamInfo {
             state: self.state.name().into(),
@@ -23,6 +25,46 @@ impl Connection {
             retransmissions: self.recovery.counters().resent,
             acknowledged: self.send.acknowledged,
             delivered: self.delivered,
+            detail: self.detail(now),
+        }
+    }
+
+    fn detail(&self, now: Time) -> StreamDetail {
+        let (recovery, receive) = (&self.recovery, &self.receive);
+        let (board, counters, stage) = (recovery.board(), recovery.counters(), recovery.stage());
+        let count = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        let (lost, resent) = board.lost_and_resent();
+        let data_at = if self.has_received() { self.data_at } else { self.heard_at };
+        let is_scaled = self.send.shift > 0 || receive.shift > 0;
+        StreamDetail {
+            recovery: stage,
+            timeouts: if stage == StreamRecovery::Loss { recovery.rtt().back_offs() } else { 0 },
+            probes: self.persist_count.max(self.keep_alive_count),
+            outstanding: board.segments(),
+            sacked: board.sacked_segments(),
+            lost,
+            resent,
+            since_sent: now.since(recovery.last_sent()),
+            since_received: now.since(data_at),
+            since_heard: now.since(self.heard_at),
+            path: self.ends.path + LOWER_HEADER,
+            segment_received: self.peer_full,
+            segment_announced: self.ends.segment(&self.settings).into(),
+            window: receive.window(),
+            receive_buffer: receive.buffer,
+            round_trip_min: recovery.rtt_min(),
+            pacing_rate: recovery.pacing_rate(),
+            timestamps: self.timestamps,
+            sack: self.sack,
+            ecn: self.ecn,
+            scales: is_scaled.then_some((self.send.shift, receive.shift)),
+            quick_acks: !self.is_interactive,
+            octets_resent: counters.octets_resent,
+            octets_arrived: recovery.delivered_octets(),
+            duplicates: count(counters.dsacks),
+            reordered: recovery.reordered(),
+            out_of_order: receive.out_of_order,
+            timeouts_ever: count(counters.timeouts),
         }
     }
 
@@ -34,7 +76,7 @@ impl Connection {
     /// What [`info`](Self::info) tells, as a line.
     #[must_use]
     pub fn describe(&self) -> String {
-        let info = self.info();
+        let info = self.info(self.heard_at);
         let counters = self.recovery.counters();
         let mut text = alloc::format!(
             "{}, segment {}, {} cwnd {} ssthresh {}, rto {:?}, peer window {}, in flight {}, unsent {}, window {} of {}",

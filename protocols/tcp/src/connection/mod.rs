@@ -105,6 +105,12 @@ pub struct Connection {
     ack_due: AckDue,
     /// Octets that arrived since the last acknowledgement went.
     unacked: u32,
+    /// How many segments are acknowledged at once before others are waited for.
+    quick_acks: u8,
+    /// What arrives is answered, as a rule: acknowledgements wait for that.
+    is_interactive: bool,
+    /// When octets came last.
+    data_at: Time,
     /// The largest segment that came.
     peer_full: u32,
     /// Runs of segments, each way.
@@ -173,6 +179,9 @@ fields!(Connection {
     last_ack_sent,
     ack_due,
     unacked,
+    quick_acks,
+    is_interactive,
+    data_at,
     peer_full,
     runs,
     ece,
@@ -257,6 +266,9 @@ impl Connection {
             last_ack_sent: irs,
             ack_due: AckDue::No,
             unacked: 0,
+            quick_acks: arrive::QUICK_ACKS,
+            is_interactive: !settings.quick_acks,
+            data_at: Time::ZERO,
             peer_full: 1,
             runs: run::Runs::default(),
             ece: false,
@@ -318,6 +330,12 @@ impl Connection {
         self.receive.rcv_nxt
     }
 
+    /// Whether any octets have come in order.
+    #[inline]
+    fn has_received(&self) -> bool {
+        self.receive.rcv_nxt != self.receive.irs + 1
+    }
+
     /// Octets of data in a segment to the peer.
     pub fn segment_octets(&self) -> u16 {
         self.segment
@@ -357,9 +375,15 @@ impl Connection {
         if !self.state.takes_data() || self.send.is_shut {
             return 0;
         }
-        let space = self.send.space();
-        self.send.is_wanted |= space < self.send.buffer;
+        let unsent_max = self.settings.unsent_max;
+        let space = self.send.space().min(unsent_max.saturating_sub(self.send.unsent()));
+        self.send.is_wanted |= space < self.send.buffer.min(unsent_max);
         space
+    }
+
+    /// What was sent so far ends a record: no segment carries octets of before and behind.
+    pub fn end_record(&mut self) {
+        self.send.end_record();
     }
 
     /// Nothing more will be sent: our FIN follows what was (the user's CLOSE of RFC 9293, section
@@ -511,6 +535,8 @@ impl Connection {
                 }
             }
             StreamSetting::SegmentMax(_) => self.resize(false),
+            StreamSetting::QuickAcks(on) => self.set_quick_acks(on),
+            StreamSetting::UnsentMax(_) if self.send.is_wanted => self.tell_room(),
             StreamSetting::KeepAlive(_) => {
                 self.heard_at = now;
                 self.keep_alive_count = 0;

@@ -73,6 +73,8 @@ pub(crate) struct Receive {
     pub(crate) fin_taken: bool,
     /// The receiver says what it has consumed.
     pub(crate) manual: bool,
+    /// Segments that have come out of order.
+    pub(crate) out_of_order: u32,
     /// Octets that arrived in order since `tuned_at`.
     tuned_octets: u32,
     tuned_at: Time,
@@ -113,7 +115,7 @@ impl Field for Receive {
         (self.irs, self.rcv_nxt, self.rcv_adv).put(out);
         (self.shift, self.buffer, self.buffer_max).put(out);
         (self.unconsumed, self.duplicate, self.manual).put(out);
-        (self.fin, self.fin_taken).put(out);
+        (self.fin, self.fin_taken, self.out_of_order).put(out);
         (self.tuned_octets, self.tuned_at).put(out);
         self.recent.iter().for_each(|start| start.put(out));
         put_octets(self.ready.iter(), 0, out);
@@ -124,7 +126,7 @@ impl Field for Receive {
         let (irs, rcv_nxt, rcv_adv) = Field::take(from)?;
         let (shift, buffer, buffer_max) = Field::take(from)?;
         let (unconsumed, duplicate, manual) = Field::take(from)?;
-        let (fin, fin_taken) = Field::take(from)?;
+        let (fin, fin_taken, out_of_order) = Field::take(from)?;
         let (tuned_octets, tuned_at) = Field::take(from)?;
         let mut recent = [None; BLOCKS_MAX];
         for start in &mut recent {
@@ -151,6 +153,7 @@ impl Field for Receive {
             fin,
             fin_taken,
             manual,
+            out_of_order,
             tuned_octets,
             tuned_at,
         };
@@ -267,6 +270,7 @@ impl Receive {
             start = self.rcv_nxt;
         }
         if start != self.rcv_nxt {
+            self.out_of_order = self.out_of_order.wrapping_add(1);
             return self.keep(start, octets);
         }
         if self.runs.is_empty() {

@@ -26,7 +26,7 @@ pub(super) struct Runs {
 pub struct Run {
     /// The header of the first, without checksum; those of the others differ in their numbers.
     pub header: Header,
-    /// Whether nothing follows the last, which says so ([`Flags::PSH`]).
+    /// Whether the last says that the receiver should not wait for more ([`Flags::PSH`]).
     pub pushes: bool,
     /// Whether a router may mark them instead of dropping them (RFC 3168, section 6.1.5).
     pub markable: bool,
@@ -62,7 +62,7 @@ impl Connection {
         if !self.runs.are_cut || octets != room || is_narrow {
             return octets;
         }
-        let most = self.send.unsent().min(self.usable()).min(allowed);
+        let most = self.send.unsent_of_record().min(self.usable()).min(allowed);
         let count = (most.min(RUN_OCTETS_MAX) / room).min(self.recovery.board().room());
         octets * count.max(1)
     }
@@ -91,7 +91,7 @@ impl Connection {
         if self.send.unsent() < 2 * octets || self.runs.are_cut || !self.is_steady(now) {
             return None;
         }
-        let ready = self.send.unsent().min(self.usable()) / octets;
+        let ready = self.send.unsent_of_record().min(self.usable()) / octets;
         if ready < 2 {
             return None;
         }
@@ -108,6 +108,9 @@ impl Connection {
         {
             payloads.push(payload);
             count += 1;
+            if self.send.pushes {
+                break;
+            }
         }
         if count == 0 {
             // There will be another occasion: that of the next timer.
@@ -117,7 +120,7 @@ impl Connection {
         self.note_sent(now);
         Some(Run {
             header: self.header(now, seq, Flags::NONE),
-            pushes: self.send.unsent() == 0,
+            pushes: self.send.pushes,
             markable: self.ecn,
         })
     }

@@ -9,6 +9,7 @@ use super::value::{put_octets, take_octets};
 use crate::options::SHIFT_MAX;
 use crate::seq::Seq;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use xk_core::Message;
 use xk_core::control::{Field, Reader, Writer};
 use xk_core::message::{NoBuffers, SplitError};
@@ -17,9 +18,30 @@ use xk_core::message::{NoBuffers, SplitError};
 /// it for one octet.
 const PUSHES_MAX: usize = 16_384;
 
+/// What the end of a piece is to the receiver, and to the segments that carry it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Mark {
+    /// Nothing: more was pushed before it went.
+    None,
+    /// The sender had no more to say ([`Flags::PSH`](crate::wire::Flags::PSH)), so far.
+    Push,
+    /// As much lies before it as a receiver should not have to wait for.
+    Half,
+    /// A record ends here: no segment goes beyond.
+    Record,
+}
+
+impl Mark {
+    /// The mark of this number; none has another.
+    fn of(number: u8) -> Option<Self> {
+        [Self::Push, Self::Half, Self::Record].into_iter().find(|mark| *mark as u8 == number)
+    }
+}
+
 /// What was pushed, in one slice.
 struct Piece {
     start: Seq,
+    mark: Mark,
     octets: Message,
 }
 
@@ -54,6 +76,12 @@ pub(crate) struct Send {
     end: Seq,
     sent: Seq,
     una: Seq,
+    /// Where the last mark lies that stays.
+    marked: Seq,
+    /// How many records end in what was not sent.
+    records: u32,
+    /// Whether the octets cut last end what was pushed, or a part that is not to wait.
+    pub(crate) pushes: bool,
     /// The end of the last segment that was less than full.
     pub(crate) small_end: Seq,
     /// The end of what was pushed, once it is known that nothing follows.
@@ -77,6 +105,11 @@ impl Field for Send {
         (self.is_shut, self.fin, self.is_wanted).put(out);
         (self.buffer, self.acknowledged).put(out);
         let skipped = self.pieces.front().map_or(0, |first| self.una.since(first.start));
+        self.marked.put(out);
+        let marked = self.pieces.iter().filter(|piece| piece.mark != Mark::None);
+        let marks = marked.map(|piece| (piece.end().since(self.una), piece.mark as u8));
+        // Where the first octets kept are acknowledged already, so may be their end.
+        marks.filter(|(at, _)| (1..=BUFFER_MAX).contains(at)).collect::<Vec<_>>().put(out);
         put_octets(self.pieces.iter().map(|piece| &piece.octets), skipped as usize, out);
     }
 
@@ -86,7 +119,10 @@ impl Field for Send {
         let (sent, una, small_end) = <(Seq, Seq, Seq)>::take(from)?;
         let (is_shut, fin, is_wanted) = Field::take(from)?;
         let (buffer, acknowledged) = Field::take(from)?;
+        let marked = Field::take(from)?;
+        let marks = Vec::take(from)?;
         let mut send = Self {
+            marked,
             snd_wnd,
             max_snd_wnd,
             fair_wnd,
@@ -102,7 +138,7 @@ impl Field for Send {
             acknowledged,
             ..Self::new(iss, buffer)
         };
-        take_octets(from)?.into_iter().for_each(|octets| send.push(octets));
+        send.put_back(take_octets(from)?, marks)?;
         send.current = send.pieces.partition_point(|piece| piece.end().at_or_before(sent));
         send.is_sound().then_some(send)
     }
@@ -140,6 +176,7 @@ impl Send {
             end: iss + 1,
             sent: iss + 1,
             una: iss + 1,
+            marked: iss + 1,
             small_end: iss,
             buffer,
             ..Self::default()
@@ -160,8 +197,47 @@ impl Send {
         self.buffer.saturating_sub(self.end.since(self.una))
     }
 
-    /// Puts a message behind what waits; the caller has looked at the space.
+    /// Puts octets behind each other, with marks at some distances from their beginning; `None` if
+    /// the marks are none of theirs.
+    fn put_back(&mut self, all: Vec<Message>, marks: Vec<(u32, u8)>) -> Option<()> {
+        let mut marks = marks.into_iter().peekable();
+        for mut octets in all {
+            loop {
+                let left = octets.len() as u32;
+                let done = self.end.since(self.una);
+                let next = marks.peek().and_then(|(at, _)| at.checked_sub(done)).unwrap_or(left);
+                let has_mark = marks.peek().is_some() && next <= left;
+                let rest = match next < left {
+                    true => Some(octets.split_off(next as usize).ok()?),
+                    false => None,
+                };
+                let mark = marks.next_if(|_| has_mark);
+                let mark = mark.map_or(Some(Mark::None), |(_, number)| Mark::of(number))?;
+                if octets.is_empty() {
+                    return None;
+                }
+                let start = self.end;
+                self.end += octets.len() as u32;
+                self.records += u32::from(mark == Mark::Record && self.end.after(self.sent));
+                self.pieces.push_back(Piece { start, mark, octets });
+                match rest {
+                    Some(rest) => octets = rest,
+                    None => break,
+                }
+            }
+        }
+        marks.next().is_none().then_some(())
+    }
+
+    /// Puts a message behind what waits; the caller has looked at the space. Its end is marked, and
+    /// that of what waited before is not any more: as Linux does.
     pub(crate) fn push(&mut self, mut message: Message) {
+        if self.unsent() > 0
+            && let Some(last) = self.pieces.back_mut()
+            && last.mark == Mark::Push
+        {
+            last.mark = Mark::None;
+        }
         // By slices, so that no part is far from where its piece begins.
         loop {
             let octets = message.front_slice().len();
@@ -171,12 +247,44 @@ impl Send {
             };
             let start = self.end;
             self.end += message.len() as u32;
-            self.pieces.push_back(Piece { start, octets: message });
+            let mut mark = if rest.is_some() { Mark::None } else { Mark::Push };
+            if self.end.since(self.marked) > self.max_snd_wnd / 2 {
+                (mark, self.marked) = (Mark::Half, self.end);
+            }
+            self.pieces.push_back(Piece { start, mark, octets: message });
             match rest {
                 Some(rest) => message = rest,
                 None => break,
             }
         }
+    }
+
+    /// What was pushed so far ends a record: what follows goes in other segments.
+    pub(crate) fn end_record(&mut self) {
+        if let Some(last) = self.pieces.back_mut()
+            && last.mark != Mark::Record
+        {
+            last.mark = Mark::Record;
+            self.records += u32::from(self.end != self.sent);
+        }
+    }
+
+    /// Octets up to the end of the next record, or of all that waits.
+    #[inline]
+    pub(crate) fn unsent_of_record(&self) -> u32 {
+        if self.records == 0 {
+            return self.unsent();
+        }
+        let mut rest = self.pieces.range(self.current..);
+        let end = rest.find(|piece| piece.mark == Mark::Record).map_or(self.end, Piece::end);
+        end.since(self.sent)
+    }
+
+    /// Whether a segment that goes again, up to `upto`, has a mark.
+    pub(crate) fn is_marked(&self, from: Seq, upto: Seq) -> bool {
+        let at = self.pieces.partition_point(|p| p.end().at_or_before(from));
+        let within = self.pieces.range(at..).take_while(|p| p.end().at_or_before(upto));
+        within.into_iter().any(|piece| piece.mark != Mark::None)
     }
 
     /// Takes the next `octets` octets for their first transmission; the message has the headroom of
@@ -193,10 +301,17 @@ impl Send {
             None => return Err(NoBuffers),
         };
         self.sent = upto;
+        let mut mark = Mark::None;
         while let Some(piece) = self.pieces.get(self.current)
             && piece.end().at_or_before(upto)
         {
             self.current += 1;
+            mark = mark.max(piece.mark);
+        }
+        self.pushes = mark != Mark::None;
+        // No cut goes beyond a record.
+        if mark == Mark::Record {
+            self.records -= 1;
         }
         Ok(message)
     }
@@ -263,9 +378,9 @@ impl Send {
     }
 
     /// True if a sender that found too little room is to be told: a third is free, so that it
-    /// writes more before the rest has gone.
-    pub(crate) fn is_writable(&self) -> bool {
-        self.is_wanted && self.space() >= self.buffer / 3
+    /// writes more before the rest has gone, and no more than half of `unsent_max` waits.
+    pub(crate) fn is_writable(&self, unsent_max: u32) -> bool {
+        self.is_wanted && self.space() >= self.buffer / 3 && self.unsent() <= unsent_max / 2
     }
 
     /// Lets the buffer grow to two congestion windows: what was sent is kept for a round trip, and
@@ -282,7 +397,7 @@ impl Send {
     /// Lets go of everything.
     pub(crate) fn clear(&mut self) {
         self.pieces = VecDeque::new();
-        self.current = 0;
+        (self.current, self.records) = (0, 0);
         (self.sent, self.una) = (self.end, self.end);
     }
 

@@ -32,6 +32,10 @@ pub struct Settings {
     pub send_buffer: u32,
     /// The send buffer at most, in octets.
     pub send_buffer_max: u32,
+    /// Octets that may wait to be sent before the sender is held back.
+    pub unsent_max: u32,
+    /// Acknowledge at once what is not answered as a rule, at the beginning and behind a pause.
+    pub quick_acks: bool,
     /// Send small segments at once.
     pub no_delay: bool,
     /// Hold back what fills no segment.
@@ -73,6 +77,8 @@ fields!(Settings {
     receive_buffer_max,
     send_buffer,
     send_buffer_max,
+    unsent_max,
+    quick_acks,
     no_delay,
     cork,
     keep_alive,
@@ -142,6 +148,8 @@ impl Settings {
             StreamSetting::SegmentMax(octets) if octets >= SEGMENT_MIN => {
                 self.segment_max = octets;
             }
+            StreamSetting::UnsentMax(octets) if octets > 0 => self.unsent_max = octets,
+            StreamSetting::QuickAcks(on) => self.quick_acks = on,
             _ => return false,
         }
         true
@@ -172,6 +180,8 @@ impl Default for Settings {
             receive_buffer_max: 4 << 20,
             send_buffer: 1 << 20,
             send_buffer_max: 4 << 20,
+            unsent_max: u32::MAX,
+            quick_acks: true,
             no_delay: false,
             cork: false,
             keep_alive: None,

@@ -70,6 +70,8 @@ impl Connection {
             && at <= now
         {
             self.ack_due = AckDue::Now;
+            // No answer came that would have taken it along.
+            self.is_interactive = !self.settings.quick_acks;
         }
         if self.ends_at.is_some_and(|at| at <= now) {
             self.end_waiting();

@@ -230,7 +230,7 @@ impl Connection {
         } else if upto.before(end) {
             self.again = Some((upto, end));
         }
-        if octets > 0 {
+        if self.send.is_marked(from, upto) {
             header.flags |= Flags::PSH;
         }
         Some(Out { header, payload, markable: false, run: 0 })
@@ -257,8 +257,10 @@ impl Connection {
     /// 3.7.4 and 3.8.6.2.1).
     fn sensible(&self, room: u32) -> u32 {
         let (unsent, usable) = (self.send.unsent(), self.usable());
-        let octets = unsent.min(usable).min(room);
-        if octets == room || octets == 0 || self.force {
+        let record = self.send.unsent_of_record();
+        let octets = record.min(usable).min(room);
+        // A record that is not the last waits for nothing that could fill its segment.
+        if octets == room || octets == 0 || self.force || octets == record && record < unsent {
             return octets;
         }
         let is_all = octets == unsent;
@@ -287,7 +289,7 @@ impl Connection {
         } else {
             u32::from(self.segment)
         };
-        let probe = self.path_probe(now, unsent, self.usable());
+        let probe = self.path_probe(now, self.send.unsent_of_record(), self.usable());
         let octets = probe.unwrap_or_else(|| self.sensible(room));
         let allows_fin = self.send.is_shut && self.send.fin.is_none();
         if octets == 0 && !(allows_fin && unsent == 0) {
@@ -312,7 +314,8 @@ impl Connection {
             },
         };
         let mut flags = Flags::NONE;
-        if octets > 0 && (octets == unsent || octets < room) {
+        // What a small window has cut off goes by the timer alone, and should not wait once more.
+        if octets > 0 && (self.send.pushes || self.force && octets < room) {
             flags |= Flags::PSH;
         }
         if one < room {
@@ -342,6 +345,13 @@ impl Connection {
         (self.window_probe, self.cork_at) = (None, None);
         (self.persist_at, self.persist_count) = (None, 0);
         self.stuck_since.get_or_insert(now);
+        // An answer: the next segments of the peer are likely to be answered as well.
+        if !self.is_interactive && self.has_received() {
+            self.is_interactive = now.since(self.data_at) < self.settings.delayed_ack;
+        }
+        if self.send.is_wanted && self.settings.unsent_max < u32::MAX {
+            self.tell_room();
+        }
     }
 
     /// A segment that provokes an acknowledgement: one octet behind the peer's closed window if

@@ -33,13 +33,13 @@ pub struct Rack {
     /// The round trip that its delivery took.
     rtt: Duration,
     fack: Seq,
-    reordering_seen: bool,
+    reordered: u32,
     dsack_round: Option<Seq>,
     window_mult: u32,
     persist: u8,
 }
 
-fields!(Rack { newest, rtt, fack, reordering_seen, dsack_round, window_mult, persist });
+fields!(Rack { newest, rtt, fack, reordered, dsack_round, window_mult, persist });
 
 impl Rack {
     /// Nothing delivered; the first segment begins at `next`.
@@ -49,7 +49,7 @@ impl Rack {
             newest: None,
             rtt: Duration::ZERO,
             fack: next,
-            reordering_seen: false,
+            reordered: 0,
             dsack_round: None,
             window_mult: 1,
             persist: 0,
@@ -61,9 +61,9 @@ impl Rack {
         self.fack
     }
 
-    /// Whether segments were seen to overtake each other.
-    pub fn reordering_seen(&self) -> bool {
-        self.reordering_seen
+    /// Acknowledgments that have shown segments to overtake each other.
+    pub fn reordered(&self) -> u32 {
+        self.reordered
     }
 
     /// Takes in what an acknowledgment delivered (RFC 8985, section 6.2, steps 2 and 3).
@@ -75,7 +75,7 @@ impl Rack {
             }
         }
         self.fack = self.fack.max(newly.fack);
-        self.reordering_seen |= newly.reordered;
+        self.reordered = self.reordered.saturating_add(newly.reordered.into());
     }
 
     /// The latest transmission that was delivered was not the one that was thought; waits for the
@@ -109,8 +109,7 @@ impl Rack {
     /// 4).
     #[must_use]
     pub fn reordering_window(&self, board: &Scoreboard, situation: Situation) -> Duration {
-        if !self.reordering_seen
-            && (situation.recovering || board.sacked_segments() >= DUP_THRESHOLD)
+        if self.reordered == 0 && (situation.recovering || board.sacked_segments() >= DUP_THRESHOLD)
         {
             return Duration::ZERO;
         }

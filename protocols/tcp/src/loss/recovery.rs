@@ -10,6 +10,7 @@ use crate::congestion::{Congestion, Trouble, initial_window_octets};
 use alloc::boxed::Box;
 use core::time::Duration;
 use xk_core::{Time, fields};
+use xk_kit::net::stream::StreamRecovery;
 
 /// How long the smallest round trip is remembered.
 const RTT_MIN_WINDOW: Duration = Duration::from_secs(300);
@@ -143,6 +144,8 @@ fields!(
 pub struct Counters {
     /// Segments sent again.
     pub resent: u64,
+    /// Their octets.
+    pub octets_resent: u64,
     /// Fast recoveries begun.
     pub recoveries: u64,
     /// Expired retransmission timers.
@@ -161,7 +164,18 @@ pub struct Counters {
     pub ecn: u64,
 }
 
-fields!(Counters { resent, recoveries, timeouts, probes, undone, dsacks, bad_sacks, reneged, ecn });
+fields!(Counters {
+    resent,
+    octets_resent,
+    recoveries,
+    timeouts,
+    probes,
+    undone,
+    dsacks,
+    bad_sacks,
+    reneged,
+    ecn
+});
 
 /// A loss probe that is out (RFC 8985, section 7.1).
 #[derive(Clone, Copy, Debug)]
@@ -422,6 +436,7 @@ impl Recovery {
             return false;
         };
         self.counters.resent += 1;
+        self.counters.octets_resent += u64::from(octets);
         if let Some(undo) = &mut self.undo {
             undo.on_resent(octets, now);
         }
@@ -554,6 +569,31 @@ impl Recovery {
     pub fn takes_few(&self) -> bool {
         let is_slow_start = self.congestion.window() < self.congestion.threshold();
         self.phase == Phase::Open && !(is_slow_start && self.is_window_limited())
+    }
+
+    /// What the sender is about, as programs are told.
+    pub fn stage(&self) -> StreamRecovery {
+        match self.phase {
+            Phase::Recovery => StreamRecovery::Recovery,
+            Phase::Timeout => StreamRecovery::Loss,
+            Phase::Open if self.ecn_until.is_some_and(|until| self.board.una().before(until)) => {
+                StreamRecovery::Reduced
+            }
+            Phase::Open if self.board.sacked_octets() > 0 || self.dup_acks > 0 => {
+                StreamRecovery::Disorder
+            }
+            Phase::Open => StreamRecovery::Open,
+        }
+    }
+
+    /// Acknowledgments that have shown segments to overtake each other.
+    pub fn reordered(&self) -> u32 {
+        self.rack.reordered()
+    }
+
+    /// When something was sent last.
+    pub fn last_sent(&self) -> Time {
+        self.last_sent
     }
 
     /// What recovery is at.

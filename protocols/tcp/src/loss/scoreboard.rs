@@ -272,6 +272,16 @@ impl Scoreboard {
         self.sacked_segments
     }
 
+    /// Segments believed lost and not sent again, and those sent again that are in flight.
+    pub fn lost_and_resent(&self) -> (u32, u32) {
+        let all = (0..self.ring.len()).filter_map(|at| self.ring.get(at));
+        all.fold((0, 0), |(lost, resent), segment| match segment.state {
+            State::Lost => (lost + 1, resent),
+            State::InFlight if !segment.is_original() => (lost, resent + 1),
+            _ => (lost, resent),
+        })
+    }
+
     /// Segments outstanding.
     pub fn segments(&self) -> u32 {
         self.ring.len()

@@ -335,7 +335,12 @@ impl Stream {
                 };
                 return self.with(set).is_ok();
             }
-            StreamSetting::AnnounceUserTimeout(_) | StreamSetting::SegmentMax(_) => return false,
+            StreamSetting::QuickAcks(on) => {
+                return self.with(|socket| sockopt::set_tcp_quickack(socket, on)).is_ok();
+            }
+            StreamSetting::AnnounceUserTimeout(_)
+            | StreamSetting::SegmentMax(_)
+            | StreamSetting::UnsentMax(_) => return false,
         }
         true
     }
