@@ -128,6 +128,15 @@ impl<D: Driver> TcpStream<D> {
         Ok(self.0.linger.get())
     }
 
+    /// What was written so far ends a record (`MSG_EOR`): no segment carries octets of before and
+    /// behind, and the peer is pushed to take what it has.
+    ///
+    /// # Errors
+    /// If the stack has ended.
+    pub fn end_record(&self) -> io::Result<()> {
+        self.0.set(Setting::EndRecord)
+    }
+
     /// Whether and when a silent peer is probed.
     ///
     /// # Errors

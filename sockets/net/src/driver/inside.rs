@@ -212,6 +212,10 @@ pub(super) fn set_within(
 ) -> Result<(), Errno> {
     match (&socket.body, setting) {
         (Body::Stream(stream), Setting::Stream(setting)) => stream.set(cx, setting),
+        (Body::Stream(stream), Setting::EndRecord) => {
+            stream.end_record(cx);
+            Ok(())
+        }
         (Body::Stream(stream), Setting::Linger(linger)) => {
             stream.set_linger(linger);
             Ok(())

@@ -43,6 +43,8 @@ mod drive {
     pub enum Setting {
         /// Of the stream below.
         Stream(StreamSetting),
+        /// What was written so far ends a record.
+        EndRecord,
         /// What a close does with what is not sent.
         Linger(Option<Duration>),
         /// Datagrams may go to everybody.

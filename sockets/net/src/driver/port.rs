@@ -74,6 +74,10 @@ pub(super) struct State {
     pub(super) abandoned: bool,
     /// The stack has more than there was room for.
     pub(super) more: bool,
+    /// Octets to be sent that wait here at most, if fewer than usual.
+    pub(super) leaving_max: Option<usize>,
+    /// How far off records end among the octets to be sent.
+    pub(super) records: VecDeque<usize>,
 }
 
 /// Datagrams that wait, with their peers.
@@ -84,9 +88,23 @@ pub(super) struct Datagrams {
 }
 
 impl State {
+    /// Octets to be sent that wait.
+    pub(super) fn unsent(&self) -> usize {
+        self.leaving.len() + self.in_hand
+    }
+
     /// Octets that may still be written.
     fn room(&self) -> usize {
-        STREAM_OCTETS_MAX.saturating_sub(self.leaving.len() + self.in_hand)
+        self.leaving_max.unwrap_or(STREAM_OCTETS_MAX).saturating_sub(self.unsent())
+    }
+
+    /// What was written so far ends a record; false if none of it waits here.
+    pub(super) fn end_record(&mut self) -> bool {
+        let at = self.unsent();
+        if at > 0 && self.records.back() != Some(&at) {
+            self.records.push_back(at);
+        }
+        at > 0
     }
 }
 

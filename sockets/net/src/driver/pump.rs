@@ -12,7 +12,7 @@ use std::io::IoSlice;
 use std::net::Shutdown;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 use xk_core::Kernel;
 
@@ -228,21 +228,7 @@ fn tend_stream(cx: &Kernel, socket: &Socket, stream: &Stream, state: &Mutex<Stat
         now.connected = socket.addresses().1.is_some();
     }
     if now.connected && !now.broken && !now.leaving.is_empty() {
-        let mut leaving = std::mem::take(&mut now.leaving);
-        now.in_hand = leaving.len();
-        drop(now);
-        let failed = write(cx, socket, stream, &mut leaving);
-        now = lock(state);
-        now.in_hand = 0;
-        if now.leaving.is_empty() || !leaving.is_empty() {
-            // Behind what is left comes what was written meanwhile.
-            let meanwhile = std::mem::replace(&mut now.leaving, leaving);
-            now.leaving.extend(meanwhile);
-        }
-        if let Some(error) = failed {
-            now.broken = true;
-            now.error = (error != Errno::PIPE).then_some(error);
-        }
+        now = send(cx, socket, stream, (state, now));
     }
     if now.write_shut && now.leaving.is_empty() && !now.write_shut_told {
         now.write_shut_told = true;
@@ -285,17 +271,58 @@ fn tend_stream(cx: &Kernel, socket: &Socket, stream: &Stream, state: &Mutex<Stat
     news
 }
 
-/// Sends what there is room for off the front of `leaving`; answers what has broken the stream.
+/// Sends what there is room for of what leaves.
+fn send<'a>(
+    cx: &Kernel,
+    socket: &Socket,
+    stream: &Stream,
+    (state, mut now): (&'a Mutex<State>, MutexGuard<'a, State>),
+) -> MutexGuard<'a, State> {
+    let mut leaving = std::mem::take(&mut now.leaving);
+    let mut records = std::mem::take(&mut now.records);
+    let in_hand = leaving.len();
+    now.in_hand = in_hand;
+    drop(now);
+    let failed = write(cx, socket, stream, (&mut leaving, &mut records));
+    let mut now = lock(state);
+    now.in_hand = 0;
+    let gone = in_hand - leaving.len();
+    records.extend(now.records.iter().map(|at| at - gone));
+    now.records = records;
+    if now.leaving.is_empty() || !leaving.is_empty() {
+        // Behind what is left comes what was written meanwhile.
+        let meanwhile = std::mem::replace(&mut now.leaving, leaving);
+        now.leaving.extend(meanwhile);
+    }
+    if let Some(error) = failed {
+        now.broken = true;
+        now.error = (error != Errno::PIPE).then_some(error);
+    }
+    now
+}
+
+/// Sends what there is room for off the front of `leaving`, in which records end; answers what has
+/// broken the stream.
 fn write(
     cx: &Kernel,
     socket: &Socket,
     stream: &Stream,
-    leaving: &mut VecDeque<u8>,
+    (leaving, records): (&mut VecDeque<u8>, &mut VecDeque<usize>),
 ) -> Option<Errno> {
     while !leaving.is_empty() {
         let (front, back) = leaving.as_slices();
+        let most = records.front().copied().unwrap_or(usize::MAX);
+        let front = &front[..front.len().min(most)];
+        let back = &back[..back.len().min(most - front.len())];
         match stream.write(cx, socket, &[IoSlice::new(front), IoSlice::new(back)]) {
-            Ok(octets) => drain(leaving, octets),
+            Ok(octets) => {
+                drain(leaving, octets);
+                records.iter_mut().for_each(|at| *at -= octets);
+                if records.front() == Some(&0) {
+                    records.pop_front();
+                    stream.end_record(cx);
+                }
+            }
             Err(Errno::AGAIN) => break,
             Err(error) => return Some(error),
         }

@@ -4,7 +4,7 @@ use super::commands::{CommandQueue, call, tend};
 use super::drive::{Drive, Setting, Wait};
 use super::here::{FAREWELL, SETTLE_EVERY, bid_farewell};
 use super::inside::{info_within, set_within};
-use super::port::{Kind, Port};
+use super::port::{Kind, Port, STREAM_OCTETS_MAX};
 use super::pump::Reactor;
 use crate::address::Endpoint;
 use crate::layer::{Loss, Received, Sharing, Socket, Sockets};
@@ -288,8 +288,19 @@ impl Drive for Thread {
     }
 
     fn set(&self, socket: &Client, setting: Setting) -> Result<(), Errno> {
-        if let Setting::Linger(linger) = setting {
-            lock(&socket.port.state).abandoned = linger == Some(Duration::ZERO);
+        let mut setting = setting;
+        match &mut setting {
+            Setting::Linger(linger) => {
+                lock(&socket.port.state).abandoned = *linger == Some(Duration::ZERO);
+            }
+            Setting::EndRecord if lock(&socket.port.state).end_record() => return Ok(()),
+            // Half of it may wait here.
+            Setting::Stream(StreamSetting::UnsentMax(octets)) => {
+                let here = (*octets / 2) as usize;
+                *octets -= *octets / 2;
+                lock(&socket.port.state).leaving_max = Some(here.clamp(1, STREAM_OCTETS_MAX));
+            }
+            _ => {}
         }
         let port = Arc::clone(&socket.port);
         self.with(socket, move |cx, reactor, socket| {
@@ -301,7 +312,13 @@ impl Drive for Thread {
     }
 
     fn info(&self, socket: &Client) -> Result<StreamInfo, Errno> {
-        self.with(socket, |cx, _, socket| info_within(cx, socket))
+        let port = Arc::clone(&socket.port);
+        self.with(socket, move |cx, _, socket| {
+            let mut info = info_within(cx, socket)?;
+            let waits = u32::try_from(lock(&port.state).unsent()).unwrap_or(u32::MAX);
+            info.unsent = info.unsent.saturating_add(waits);
+            Ok(info)
+        })
     }
 
     fn addresses(&self, socket: &Client) -> (Endpoint, Option<Endpoint>) {

@@ -20,8 +20,8 @@ use xk_core::{HostAddr, Kernel, Message, Participants, SessionRef, Upper};
 use xk_kit::control::NetworkErrorKind;
 use xk_kit::net::moving::{self, Nameless};
 use xk_kit::net::stream::{
-    StreamAbort, StreamConsumed, StreamError, StreamEvent, StreamInfo, StreamSet, StreamSetNext,
-    StreamSetting, StreamShutdown, StreamSpace,
+    StreamAbort, StreamConsumed, StreamEndRecord, StreamError, StreamEvent, StreamInfo, StreamSet,
+    StreamSetNext, StreamSetting, StreamShutdown, StreamSpace,
 };
 
 /// Octets of one message at most: what the pool's third class holds.
@@ -414,6 +414,14 @@ impl Stream {
             }
         }
         Ok(done)
+    }
+
+    /// What was written so far ends a record.
+    pub(crate) fn end_record(&self, cx: &Kernel) {
+        if let Some(session) = self.session() {
+            // A transport without records sends octets as it likes.
+            let _ = session.ask(cx, StreamEndRecord);
+        }
     }
 
     /// Ends one direction or both.

@@ -4,7 +4,9 @@ use crate::{A_MOMENT, PATIENCE, everywhere};
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::time::{Duration, Instant};
-use xk_net::{Driver, Mode, Poller, Ready, Sharing, Source, Stack, TcpListener, TcpStream};
+use xk_net::{
+    Driver, Mode, Poller, Ready, Sharing, Source, Stack, StreamSetting, TcpListener, TcpStream,
+};
 
 everywhere!(
     octets_arrive_in_order,
@@ -34,6 +36,8 @@ everywhere!(
     a_megabyte_each_way,
     options_are_kept,
     a_peer_that_broke_off_is_accepted_with_its_address,
+    no_more_waits_unsent_than_is_set,
+    records_arrive_as_octets,
     two_thousand_connects_at_once_all_succeed;
     // Whether there is room is asked of one handshake before the stream of another has crossed.
     not across a cut: a_backlog_is_the_programs_number, a_receive_buffer_bounds_a_listeners_streams,
@@ -526,4 +530,38 @@ fn a_receive_buffer_bounds_a_listeners_streams<D: Driver>(stack: &Stack<D>) {
     assert!((1..=2 * u64::from(KEPT)).contains(&acknowledged), "{acknowledged}");
     other.set_read_timeout(Some(PATIENCE)).unwrap();
     other.read_exact(&mut [0; 100_000]).unwrap();
+}
+
+/// A sender finds no room while so much waits to be sent, and room once half of that has gone.
+fn no_more_waits_unsent_than_is_set<D: Driver>(stack: &Stack<D>) {
+    const WAITS: u32 = 20_000;
+    let (mut one, mut other) = pair(stack);
+    one.set(StreamSetting::UnsentMax(WAITS)).unwrap();
+    one.set_write_timeout(Some(A_MOMENT)).unwrap();
+    let mut written = 0;
+    while let Ok(octets) = one.write(&[7; 10_000]) {
+        written += octets;
+    }
+    let unsent = one.info().unwrap().unsent;
+    assert!((1..=WAITS).contains(&unsent), "{unsent}");
+    one.set_write_timeout(Some(PATIENCE)).unwrap();
+    let mut rest = vec![0; written];
+    other.read_exact(&mut rest).unwrap();
+    one.write_all(&[7; 100]).unwrap();
+    other.read_exact(&mut rest[..100]).unwrap();
+}
+
+/// What ends where makes no difference to the octets.
+fn records_arrive_as_octets<D: Driver>(stack: &Stack<D>) {
+    let (mut one, mut other) = pair(stack);
+    let mut written = Vec::new();
+    for length in [1, 5000, 300, 70_000, 1] {
+        let record = vec![length as u8; length];
+        one.write_all(&record).unwrap();
+        one.end_record().unwrap();
+        written.extend(record);
+    }
+    let mut read = vec![0; written.len()];
+    other.read_exact(&mut read).unwrap();
+    assert_eq!(read, written);
 }
