@@ -16,7 +16,9 @@
 //! | `send`, `sendto`, `sendmsg`, `sendmmsg`, `write`, `writev` | addresses become names; a broken stream says why |
 //! | `recv`, `recvfrom`, `recvmsg`, `recvmmsg`, `read`, `readv` | names become addresses; a stream that broke says why |
 //! | `close`, `shutdown` | a listener that is closed or shut down is told to the relay; what has no peer is not shut |
+//! | `ioctl` | what the peer of a stream has not acknowledged (`SIOCOUTQ`, `SIOCOUTQNSD`) |
 //! | `epoll_ctl` | notes registrations, so that they outlive the change of a socket |
+//! | `poll`, `ppoll`, `epoll_wait`, `epoll_pwait` | completions of `MSG_ZEROCOPY` that wait |
 //!
 //! # What it cannot do
 //! Loopback addresses (127/8) and those of version 6 are Linux's; what is bound for any host serves
@@ -33,4 +35,6 @@ mod registrations_unsafe;
 mod replace;
 mod send_unsafe;
 mod socket_unsafe;
+mod stream_unsafe;
 mod symbols_unsafe;
+mod zerocopy_unsafe;

@@ -1,7 +1,10 @@
 //! The C library's own functions, of those that programs call in place of: they are where threads
 //! can be cancelled.
 
-use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, sockaddr, socklen_t, ssize_t, timespec};
+use libc::{
+    c_int, c_uint, c_void, epoll_event, iovec, mmsghdr, msghdr, nfds_t, pollfd, sigset_t, sockaddr,
+    socklen_t, ssize_t, timespec,
+};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -94,4 +97,11 @@ next! {
     ) -> ssize_t;
     sendmsg = c"sendmsg" (fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
     sendmmsg = c"sendmmsg" (fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int;
+    poll = c"poll" (fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int;
+    ppoll = c"ppoll" (
+        fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t
+    ) -> c_int;
+    epoll_pwait = c"epoll_pwait" (
+        set: c_int, events: *mut epoll_event, most: c_int, timeout: c_int, mask: *const sigset_t
+    ) -> c_int;
 }

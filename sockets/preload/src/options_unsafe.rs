@@ -5,7 +5,9 @@
 use crate::ask::ask;
 use crate::replace;
 use crate::socket_unsafe::{may_be_ours, option, ours};
+use crate::stream_unsafe::{TCP_INQ, bound_unsent, set_tells_unread, tells_unread};
 use crate::symbols_unsafe::{answer, is_version_6_alone, plain};
+use crate::zerocopy_unsafe;
 use libc::{c_int, c_void, socklen_t};
 use xk_request::{Family, Kind, Name, Reply, Request, Setting, VALUE_OCTETS_MAX};
 
@@ -29,7 +31,6 @@ const NOT_OF_THE_GRAPH: &[c_int] = &[
     libc::SO_TIMESTAMPING,
     libc::SO_TIMESTAMPNS,
     libc::SO_TXTIME,
-    libc::SO_ZEROCOPY,
 ];
 
 /// Whether an option is one that a socket of the graph may lack.
@@ -49,7 +50,11 @@ unsafe extern "C" fn getsockopt(
     let special = level == libc::SOL_SOCKET
         && matches!(
             name,
-            libc::SO_ERROR | libc::SO_DOMAIN | libc::SO_PROTOCOL | libc::SO_REUSEPORT
+            libc::SO_ERROR
+                | libc::SO_DOMAIN
+                | libc::SO_PROTOCOL
+                | libc::SO_REUSEPORT
+                | libc::SO_ZEROCOPY
         );
     if (special || is_of_the_internet(level))
         && let Some(socket) = ours(fd)
@@ -68,6 +73,8 @@ unsafe extern "C" fn getsockopt(
 fn known(fd: c_int, socket: &Name, level: c_int, name: c_int) -> Result<Vec<u8>, c_int> {
     let number = match (level, name) {
         (libc::SOL_SOCKET, libc::SO_ERROR) => error_of(fd, socket),
+        (libc::SOL_SOCKET, libc::SO_ZEROCOPY) => zerocopy_unsafe::is_on(fd).into(),
+        (libc::IPPROTO_TCP, TCP_INQ) if socket.kind == Kind::Stream => tells_unread(fd).into(),
         (libc::SOL_SOCKET, libc::SO_DOMAIN) => match socket.family {
             Family::V4 => libc::AF_INET,
             Family::V6 => libc::AF_INET6,
@@ -139,6 +146,64 @@ unsafe fn turns_on(value: *const c_void, length: socklen_t) -> bool {
     octets.iter().any(|octet| *octet != 0)
 }
 
+/// Has what is read tell how many octets are unread, or not.
+fn set_inq(fd: c_int, value: &[u8]) -> c_int {
+    let number = value.first_chunk().map(|octets| c_int::from_ne_bytes(*octets));
+    match number {
+        Some(0 | 1) if set_tells_unread(fd, number == Some(1)) => 0,
+        _ => answer(libc::EINVAL),
+    }
+}
+
+/// Has streams tell what was sent without a copy, or not. Datagrams are always copied, and say
+/// nothing.
+///
+/// # Safety
+/// `value` is null or points to `length` readable octets.
+unsafe fn set_zerocopy(fd: c_int, value: *const c_void, length: socklen_t) -> c_int {
+    let kind = ours(fd).map(|socket| socket.kind).or_else(|| may_be_ours(fd));
+    if kind != Some(Kind::Stream) {
+        // SAFETY: the caller says so.
+        return answer(if unsafe { turns_on(value, length) } { libc::ENOPROTOOPT } else { 0 });
+    }
+    if value.is_null() || (length as usize) < size_of::<c_int>() {
+        return answer(libc::EINVAL);
+    }
+    // SAFETY: so many octets can be read.
+    let number = unsafe { value.cast::<c_int>().read_unaligned() };
+    if !matches!(number, 0 | 1) {
+        return answer(libc::EINVAL);
+    }
+    if ours(fd).is_none() {
+        // It may stay Linux's.
+        let (level, name) = (libc::SOL_SOCKET, libc::SO_ZEROCOPY);
+        // SAFETY: what the program has handed over is handed on.
+        let set = unsafe { libc::syscall(libc::SYS_setsockopt, fd, level, name, value, length) };
+        if set != 0 {
+            return plain(set);
+        }
+    }
+    zerocopy_unsafe::set(fd, number == 1);
+    0
+}
+
+/// Sets an option of a socket of ours that the system knows nothing of, or not enough.
+fn set_on_ours(fd: c_int, socket: &Name, option: (c_int, c_int), octets: &[u8]) -> c_int {
+    if (option, socket.kind) == ((libc::IPPROTO_TCP, TCP_INQ), Kind::Stream) {
+        return set_inq(fd, octets);
+    }
+    let setting = Setting { level: option.0, option: option.1, value: octets.into() };
+    match ask(&Request::Set(socket.id, vec![setting])) {
+        Reply::Errno(0) if option == (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT) => {
+            let number = octets.first_chunk().map_or(0, |octets| c_int::from_ne_bytes(*octets));
+            bound_unsent(fd, number);
+            0
+        }
+        Reply::Errno(number) => answer(number),
+        Reply::Outside | Reply::Made(_) | Reply::Value(_) => answer(libc::EPROTO),
+    }
+}
+
 /// setsockopt(2).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn setsockopt(
@@ -148,6 +213,12 @@ unsafe extern "C" fn setsockopt(
     value: *const c_void,
     length: socklen_t,
 ) -> c_int {
+    if (level, name) == (libc::SOL_SOCKET, libc::SO_ZEROCOPY)
+        && (ours(fd).is_some() || may_be_the_graphs(fd))
+    {
+        // SAFETY: the program says that so many octets can be read.
+        return unsafe { set_zerocopy(fd, value, length) };
+    }
     let shared = level == libc::SOL_SOCKET
         && matches!(
             name,
@@ -166,7 +237,13 @@ unsafe extern "C" fn setsockopt(
     // The system's sockets in the place of ours know nothing of these.
     let is_the_relays = is_of_the_internet(level) || (level, name) == SHARES_PEERS;
     let is_lost = || ours.is_none() && may_be_the_graphs(fd) && !replace::outlives(level, name);
+    // The system tells when the relay has handed a datagram over.
+    let has_times = || {
+        let kind = self::ours(fd).map(|socket| socket.kind).or_else(|| may_be_ours(fd));
+        name == libc::SO_TIMESTAMPNS && kind == Some(Kind::Datagrams)
+    };
     let is_refused = match is_foreign(level, name) {
+        true if level == libc::SOL_SOCKET && has_times() => false,
         true if level == libc::SOL_SOCKET => may_be_the_graphs(fd) || self::ours(fd).is_some(),
         true => is_lost(),
         false => false,
@@ -190,9 +267,5 @@ unsafe extern "C" fn setsockopt(
     }
     // SAFETY: the program says that so many octets can be read.
     let octets = unsafe { std::slice::from_raw_parts(value.cast::<u8>(), length as usize) };
-    let setting = Setting { level, option: name, value: octets.into() };
-    match ask(&Request::Set(socket.id, vec![setting])) {
-        Reply::Errno(number) => answer(number),
-        Reply::Outside | Reply::Made(_) | Reply::Value(_) => answer(libc::EPROTO),
-    }
+    set_on_ours(fd, &socket, (level, name), octets)
 }

@@ -9,6 +9,8 @@ use crate::ask::is_under_exec;
 use crate::next_unsafe;
 use crate::options_unsafe::why;
 use crate::socket_unsafe::{RawAddress, errno, ours, set_errno};
+use crate::stream_unsafe::Controls;
+use crate::zerocopy_unsafe;
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, sockaddr, socklen_t, ssize_t, timespec};
 use xk_request::{Kind, Name};
 
@@ -106,6 +108,26 @@ unsafe extern "C" fn recvfrom(
 /// recvmsg(2).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: as for this function.
+    if let Some(result) = unsafe { zerocopy_unsafe::receive(fd, message, flags) } {
+        return result;
+    }
+    // SAFETY: the program says that it is one, if it is not null.
+    let controls = unsafe { message.as_ref() }.map(Controls::of);
+    // SAFETY: what the program has handed over is handed on.
+    let result = unsafe { receive_message(fd, message, flags) };
+    if result >= 0
+        && let Some(controls) = controls
+    {
+        // SAFETY: the program has given the place with the message.
+        unsafe { controls.tell_unread(fd, &mut *message) };
+    }
+    result
+}
+
+/// # Safety
+/// As for recvmsg(2).
+unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the program says that it is one.
     let named = !message.is_null() && unsafe { !(*message).msg_name.is_null() };
     if !named || !is_under_exec() {

@@ -3,6 +3,8 @@
 use crate::ask::{Conversation, ask, ask_for_socket, ticket};
 use crate::registrations_unsafe::renew;
 use crate::socket_unsafe::{borrow, copy_option, may_send_as_ours, option_octets};
+use crate::stream_unsafe::{self, TCP_INQ};
+use crate::zerocopy_unsafe;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::OFlags;
 use rustix::io::{DupFlags, Errno, FdFlags};
@@ -50,7 +52,7 @@ pub(crate) fn definite(ours: &Name, peer: SocketAddrV4) -> SocketAddrV4 {
 
 /// Options that go with a socket into its new life, and what Linux has them at from the beginning.
 /// The relay has the same.
-const CARRIED: [(i32, i32, i32); 21] = [
+const CARRIED: [(i32, i32, i32); 22] = [
     (libc::IPPROTO_TCP, libc::TCP_NODELAY, 0),
     (libc::IPPROTO_TCP, libc::TCP_CORK, 0),
     (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 7200),
@@ -62,6 +64,7 @@ const CARRIED: [(i32, i32, i32); 21] = [
     // A name, by its first octets.
     (libc::IPPROTO_TCP, libc::TCP_CONGESTION, CUBIC),
     (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, 0),
+    (libc::IPPROTO_TCP, libc::TCP_QUICKACK, 1),
     (libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS, 0),
     (libc::IPPROTO_TCP, libc::TCP_THIN_DUPACK, 0),
     (libc::IPPROTO_IP, libc::IP_TOS, 0),
@@ -76,7 +79,7 @@ const CARRIED: [(i32, i32, i32); 21] = [
 ];
 /// Options that mean nothing to a socket of the graph, or are Linux's affair until it is one.
 const WITHOUT_EFFECT: [(i32, i32); 4] = [
-    (libc::IPPROTO_TCP, libc::TCP_QUICKACK),
+    (libc::IPPROTO_TCP, TCP_INQ),
     (libc::IPPROTO_IP, libc::IP_FREEBIND),
     (libc::IPPROTO_IP, libc::IP_TRANSPARENT),
     (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY),
@@ -445,6 +448,22 @@ fn put(fd: BorrowedFd<'_>, new: &OwnedFd) -> io::Result<()> {
     }
     for (option, _) in buffers(fd) {
         copy_option(fd.as_raw_fd(), new.as_raw_fd(), option);
+    }
+    let (from, to) = (fd.as_raw_fd(), new.as_raw_fd());
+    let tells_unread = crate::socket_unsafe::option(from, libc::IPPROTO_TCP, TCP_INQ) == Some(1);
+    if tells_unread || stream_unsafe::tells_unread(from) {
+        stream_unsafe::set_tells_unread(to, true);
+    }
+    if number(fd, libc::SO_TIMESTAMPNS) == Some(1) {
+        // Off, it would take the other form of times off as well.
+        copy_option(from, to, libc::SO_TIMESTAMPNS);
+    }
+    if zerocopy_unsafe::is_on(from) {
+        zerocopy_unsafe::set(to, true);
+    }
+    let lowat = (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
+    if let Some(octets) = crate::socket_unsafe::option(from, lowat.0, lowat.1) {
+        stream_unsafe::bound_unsent(to, octets);
     }
     let number = fd.as_raw_fd();
     exchange(number, new, descriptor.contains(FdFlags::CLOEXEC))?;

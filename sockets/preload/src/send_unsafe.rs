@@ -12,7 +12,9 @@ use crate::replace::{self, Done};
 use crate::socket_unsafe::{
     address_of, borrow, errno, internet, may_be_ours, may_send_as_ours, ours, set_errno,
 };
+use crate::stream_unsafe::send_record;
 use crate::symbols_unsafe::answer;
+use crate::zerocopy_unsafe;
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, sockaddr, socklen_t, ssize_t};
 use std::net::SocketAddrV4;
 use xk_request::{Family, Kind, Name};
@@ -46,6 +48,7 @@ fn revised(fd: c_int, result: ssize_t) -> ssize_t {
 /// [`revised`] for calls that may have been told to keep still: the signal of a broken stream comes
 /// only if it is not the first that the program hears of it.
 fn revised_with_signal(fd: c_int, result: ssize_t, flags: c_int) -> ssize_t {
+    zerocopy_unsafe::sent(fd, result, flags);
     let result = revised(fd, result);
     if result < 0 && errno() == libc::EPIPE && flags & libc::MSG_NOSIGNAL == 0 {
         // SAFETY: a signal to this thread itself.
@@ -168,6 +171,12 @@ fn way(fd: c_int, family: Family, ours: Option<&Name>, peer: SocketAddrV4) -> To
 /// `message` can be sent.
 unsafe fn send_to(fd: c_int, message: &msghdr, flags: c_int, to: To) -> ssize_t {
     let mut message = *message;
+    if matches!(to, To::Said | To::Connected)
+        // SAFETY: the caller says so.
+        && let Some(sent) = unsafe { send_record(fd, &message, flags) }
+    {
+        return sent;
+    }
     match to {
         To::Nowhere(number) => answer(number) as ssize_t,
         // SAFETY: the caller says so.
@@ -223,7 +232,9 @@ unsafe extern "C" fn sendto(
     let to_whom = unsafe { destination(fd, to, length) };
     let result = match to_whom {
         // SAFETY: what the program has handed over is handed on.
-        To::Said => unsafe { next_unsafe::sendto(fd, from, count, quiet, to, length) },
+        To::Said if flags & libc::MSG_EOR == 0 => unsafe {
+            next_unsafe::sendto(fd, from, count, quiet, to, length)
+        },
         to_whom => {
             let mut slice = iovec { iov_base: from.cast_mut(), iov_len: count };
             // SAFETY: all octets zero make a message of nothing.

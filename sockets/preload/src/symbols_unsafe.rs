@@ -9,6 +9,8 @@ use crate::replace::{self, Done};
 use crate::socket_unsafe::{
     KeptErrno, borrow, errno, give, internet, is_unspecified, may_be_ours, option, ours, set_errno,
 };
+use crate::stream_unsafe::{set_tells_unread, tells_unread};
+use crate::zerocopy_unsafe;
 use libc::{c_int, c_void, epoll_event, sockaddr, socklen_t};
 use xk_request::{Family, Kind, Name, Reply, Request, backlogs};
 
@@ -163,6 +165,12 @@ unsafe extern "C" fn accept4(
             }
             return accepted;
         }
+        if tells_unread(fd) {
+            set_tells_unread(accepted, true);
+        }
+        if zerocopy_unsafe::is_on(fd) {
+            zerocopy_unsafe::set(accepted, true);
+        }
         // SAFETY: the program says that there is room.
         unsafe { give(family, peer, address, length) };
     }
@@ -255,6 +263,7 @@ unsafe extern "C" fn epoll_ctl(
     if result == 0 && is_under_exec() {
         // SAFETY: the system has just read it.
         let event = (!event.is_null()).then(|| unsafe { event.read_unaligned() });
+        zerocopy_unsafe::note(set, operation, fd, event);
         if operation != libc::EPOLL_CTL_ADD || may_be_ours(fd).is_some() || is_bound(fd) {
             note(set, operation, fd, event);
         }

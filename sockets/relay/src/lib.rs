@@ -8,6 +8,7 @@
 mod bell;
 mod datagrams;
 mod folder;
+mod info;
 mod listening;
 mod options;
 mod outside;

@@ -2,12 +2,13 @@
 //! can be asked back and are inherited by accepted streams, and passed on to the stack where it has
 //! the like.
 
+use crate::info::tcp_info;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::io;
 use std::ops::RangeInclusive;
 use std::time::Duration;
-use xk_net::{KeepAlive, Sharing, StreamInfo, StreamSetting, TcpStream, Thread};
+use xk_net::{KeepAlive, Sharing, StreamSetting, TcpStream, Thread};
 use xk_request::Setting;
 
 /// The congestion controls by the names that both sides know.
@@ -44,6 +45,8 @@ const KEEPALIVE: (i32, i32) = (libc::SOL_SOCKET, libc::SO_KEEPALIVE);
 const RECEIVE_BUFFER: (i32, i32) = (libc::SOL_SOCKET, libc::SO_RCVBUF);
 const SEND_BUFFER: (i32, i32) = (libc::SOL_SOCKET, libc::SO_SNDBUF);
 const SEGMENT_MAX: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_MAXSEG);
+const QUICK_ACKS: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_QUICKACK);
+const UNSENT_MAX: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
 
 /// What Linux has an option at from the beginning, and the numbers that it can be set to; `None`
 /// for what is no number, or not known.
@@ -163,6 +166,9 @@ impl Options {
             RECEIVE_BUFFER => StreamSetting::ReceiveBuffer(doubled(number)),
             SEND_BUFFER => StreamSetting::SendBuffer(doubled(number)),
             SEGMENT_MAX => StreamSetting::SegmentMax(self.segment_max()),
+            QUICK_ACKS => StreamSetting::QuickAcks(number != 0),
+            // The other half waits here, and with the program's socket.
+            UNSENT_MAX => StreamSetting::UnsentMax((self.unsent_max() / 2).max(1)),
             (libc::IPPROTO_TCP, libc::TCP_NODELAY) => StreamSetting::NoDelay(number != 0),
             (libc::IPPROTO_TCP, libc::TCP_CORK) => StreamSetting::Cork(number != 0),
             (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => {
@@ -205,6 +211,15 @@ impl Options {
     /// was.
     pub(crate) fn kept_max(&self) -> u32 {
         self.set.get(&RECEIVE_BUFFER).map_or(u32::MAX, |octets| doubled(*octets))
+    }
+
+    /// Octets that may wait to be sent; as many as there are if the program has not said.
+    pub(crate) fn unsent_max(&self) -> u32 {
+        match self.number(UNSENT_MAX) {
+            0 => u32::MAX,
+            // A negative number is a large one.
+            octets => octets as u32,
+        }
     }
 
     /// Sets all that was set here on a stream.
@@ -279,6 +294,11 @@ impl Options {
                 let info = stream.map(TcpStream::info).and_then(Result::ok);
                 info.map_or(self.number(SEGMENT_MAX), |info| info.segment as i32)
             }
+            QUICK_ACKS => {
+                let info = stream.map(TcpStream::info).and_then(Result::ok);
+                let set = || self.number(QUICK_ACKS) != 0;
+                i32::from(info.map_or_else(set, |info| info.detail.quick_acks))
+            }
             (libc::IPPROTO_TCP, libc::TCP_NODELAY | libc::TCP_CORK) => {
                 i32::from(self.number((level, option)) != 0)
             }
@@ -300,64 +320,6 @@ fn apply(
 /// bookkeeping (socket(7)).
 pub(crate) fn doubled(octets: i32) -> u32 {
     u32::try_from(octets).unwrap_or(0).saturating_mul(2)
-}
-
-/// The octets of `struct tcp_info` (tcp(7)) as far as the stack knows its members; the others are
-/// zero.
-fn tcp_info(info: &StreamInfo) -> Vec<u8> {
-    /// Up to and with `tcpi_notsent_bytes`.
-    const OCTETS: usize = 148;
-    let mut octets = vec![0; OCTETS];
-    octets[0] = state_number(&info.state);
-    let us = |time: Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
-    let segment = info.segment.max(1);
-    let (rtt, variation) = info.round_trip.unwrap_or_default();
-    // Programs compare with what Linux has before the first loss.
-    let threshold = match info.threshold {
-        StreamInfo::THRESHOLD_NONE.. => i32::MAX as u32,
-        octets => octets / segment,
-    };
-    for (at, number) in [
-        (8, us(info.timeout)),
-        (16, info.segment),
-        (20, info.segment),
-        (24, info.in_flight.div_ceil(segment)),
-        // The headers of IPv4 and TCP with the timestamps option.
-        (60, info.segment + 52),
-        (68, us(rtt)),
-        (72, us(variation)),
-        (76, threshold),
-        (80, info.congestion_window / segment),
-        (84, info.segment),
-        (88, 3),
-        (100, u32::try_from(info.retransmissions).unwrap_or(u32::MAX)),
-        (144, info.unsent),
-    ] {
-        octets[at..at + 4].copy_from_slice(&number.to_ne_bytes());
-    }
-    for (at, number) in [(120, info.acknowledged), (128, info.delivered)] {
-        octets[at..at + 8].copy_from_slice(&number.to_ne_bytes());
-    }
-    octets
-}
-
-/// Linux's number of a state.
-fn state_number(state: &str) -> u8 {
-    const STATES: [&str; 11] = [
-        "ESTABLISHED",
-        "SYN-SENT",
-        "SYN-RECEIVED",
-        "FIN-WAIT-1",
-        "FIN-WAIT-2",
-        "TIME-WAIT",
-        "CLOSED",
-        "CLOSE-WAIT",
-        "LAST-ACK",
-        "LISTEN",
-        "CLOSING",
-    ];
-    let at = STATES.iter().position(|name| *name == state);
-    at.map_or(7, |at| at as u8 + 1)
 }
 
 #[cfg(test)]
@@ -393,16 +355,6 @@ mod tests {
         let reno = setting(tcp, libc::TCP_CONGESTION, b"reno");
         assert_eq!(options.set(None, &reno), Ok(()));
         assert!(name(&options).starts_with(b"reno\0"));
-    }
-
-    #[test]
-    fn the_threshold_is_linuxs_until_there_is_one() {
-        let threshold = |info: &StreamInfo| number_at(&tcp_info(info)[76..80], 0);
-        let mut info = StreamInfo { segment: 1448, ..StreamInfo::default() };
-        info.threshold = StreamInfo::THRESHOLD_NONE;
-        assert_eq!(threshold(&info), Ok(0x7fff_ffff));
-        info.threshold = 14_480;
-        assert_eq!(threshold(&info), Ok(10));
     }
 
     #[test]

@@ -81,6 +81,7 @@ impl Inner {
             }
             Request::Set(id, settings) => Reply::Errno(self.set(id, &settings)),
             Request::Get(id, level, option) => self.get(id, level, option),
+            Request::Unacknowledged(id) => self.unacknowledged(id),
         };
         answer(&asker, &reply, None);
     }
@@ -344,6 +345,16 @@ impl Inner {
             }
         }
         0
+    }
+
+    /// See [`Request::Unacknowledged`].
+    fn unacknowledged(&self, id: u64) -> Reply {
+        let (all, unsent) = match self.things.get(&id) {
+            Some(Thing::Splice(splice)) => splice.unacknowledged(),
+            Some(Thing::Listening(_)) => return failed(Errno::INVAL),
+            _ => (0, 0),
+        };
+        Reply::Value([all, unsent].iter().flat_map(|octets| octets.to_ne_bytes()).collect())
     }
 
     fn get(&self, id: u64, level: i32, option: i32) -> Reply {

@@ -3,8 +3,9 @@
 use crate::options::Options;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, Shutdown};
-use std::io::{self, ErrorKind, Read, Write};
+use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendFlags, Shutdown};
+use std::io::{self, ErrorKind, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 use xk_net::{Source, TcpStream, Thread, WatchId};
@@ -67,6 +68,8 @@ struct Half {
     rest: Vec<u8>,
     ended: bool,
     told: bool,
+    /// A record ends behind the rest.
+    record: bool,
 }
 
 fn errno(error: &io::Error) -> i32 {
@@ -152,6 +155,16 @@ impl Splice {
         }
     }
 
+    /// Octets that the program has written and the peer has not acknowledged, and those of them
+    /// that were not sent yet.
+    pub(crate) fn unacknowledged(&self) -> (u32, u32) {
+        let info = self.stream.info().unwrap_or_default();
+        let waits = rustix::io::ioctl_fionread(&self.unix).unwrap_or(0);
+        let waits = waits.saturating_sub(self.stuffing as u64) + self.to_peer.rest.len() as u64;
+        let unsent = info.unsent.saturating_add(u32::try_from(waits).unwrap_or(u32::MAX));
+        (unsent.saturating_add(info.in_flight), unsent)
+    }
+
     /// Throws the octets in front away.
     fn unstuff(&mut self, scratch: &mut [u8]) -> io::Result<()> {
         while self.stuffing > 0 {
@@ -226,6 +239,9 @@ impl Splice {
         if self.stuffing > 0 {
             return Next::Wait;
         }
+        // Not more than the program lets wait to be sent.
+        let most = (self.options.unsent_max() as usize / 4).clamp(PIECE_MIN, scratch.len());
+        let scratch = &mut scratch[..most];
         let half = &mut self.to_peer;
         for _ in 0..TURNS {
             if !half.rest.is_empty() {
@@ -236,16 +252,25 @@ impl Splice {
                 }
                 continue;
             }
+            if std::mem::take(&mut half.record) {
+                // If it has broken, writing says so.
+                let _ = self.stream.end_record();
+            }
             if half.ended {
                 return self.peer_told();
             }
-            match rustix::net::recv(&self.unix, &mut *scratch, RecvFlags::DONTWAIT) {
+            match receive(&self.unix, scratch) {
                 Ok((0, _)) => half.ended = true,
-                Ok((octets, _)) => match self.stream.write(&scratch[..octets]) {
-                    Ok(sent) => half.rest.extend_from_slice(&scratch[sent..octets]),
-                    Err(error) if blocks(&error) => half.rest.extend_from_slice(&scratch[..octets]),
-                    Err(error) => return Next::Over(Some(errno(&error))),
-                },
+                Ok((octets, ends_record)) => {
+                    half.record = ends_record;
+                    match self.stream.write(&scratch[..octets]) {
+                        Ok(sent) => half.rest.extend_from_slice(&scratch[sent..octets]),
+                        Err(error) if blocks(&error) => {
+                            half.rest.extend_from_slice(&scratch[..octets]);
+                        }
+                        Err(error) => return Next::Over(Some(errno(&error))),
+                    }
+                }
                 Err(error) if blocks(&error.into()) => return Next::Wait,
                 // The program has closed with octets unread.
                 Err(_) => return self.abandoned(),
@@ -306,7 +331,51 @@ impl Drop for Splice {
     }
 }
 
+/// Receives what the program has written, and whether a record ends there: a descriptor comes with
+/// its last octet, and the system gives nothing behind it at once.
+fn receive(unix: &OwnedFd, scratch: &mut [u8]) -> Result<(usize, bool), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let parts = &mut [IoSliceMut::new(scratch)];
+    let octets = rustix::net::recvmsg(unix, parts, &mut control, flags)?.bytes;
+    Ok((octets, control.drain().next().is_some()))
+}
+
 fn send(unix: &OwnedFd, octets: &[u8]) -> io::Result<usize> {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     Ok(rustix::net::send(unix, octets, flags)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{
+        AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SocketFlags, SocketType,
+    };
+    use std::io::IoSlice;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_record_ends_where_a_descriptor_comes_along() {
+        let flags = SocketFlags::CLOEXEC;
+        let (one, other) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+        let put = |octets: &[u8], ends: bool| {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            let descriptor = [one.as_fd()];
+            assert!(!ends || control.push(SendAncillaryMessage::ScmRights(&descriptor)));
+            let parts = [IoSlice::new(octets)];
+            let sent = rustix::net::sendmsg(&one, &parts, &mut control, SendFlags::empty());
+            assert_eq!(sent, Ok(octets.len()));
+        };
+        for (octets, ends) in [(&b"ab"[..], false), (b"c", true), (b"d", true), (b"ef", false)] {
+            put(octets, ends);
+        }
+        let mut scratch = [0; 100];
+        let mut got = || receive(&other, &mut scratch).map(|(octets, ends)| (octets, ends));
+        assert_eq!([got(), got(), got()], [Ok((3, true)), Ok((1, true)), Ok((2, false))]);
+        assert_eq!(got(), Err(Errno::AGAIN));
+    }
 }

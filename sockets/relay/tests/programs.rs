@@ -189,7 +189,8 @@ kept = [(IP, socket.IP_TOS, 16), (IP, IP_MTU_DISCOVER, 2), (IP, IP_MTU_DISCOVER,
 kept_of_tcp = [(TCP, socket.TCP_NODELAY, 1), (TCP, socket.TCP_NOTSENT_LOWAT, 4096), (TCP, socket.TCP_KEEPIDLE, 33)]
 refused = [(IP, socket.IP_TTL, 9), (IP, IP_RECVERR, 1), (IP, IP_PKTINFO, 1), (IP, socket.IP_MULTICAST_TTL, 3),
            (UDP, UDP_SEGMENT, 1000), (TCP, TCP_FASTOPEN_CONNECT, 1), (TCP, socket.TCP_SYNCNT, 3),
-           (SOL, socket.SO_BINDTODEVICE, b'lo'), (SOL, SO_TIMESTAMPNS, 1), (SOL, SO_ZEROCOPY, 1), (SOL, socket.SO_DONTROUTE, 1)]
+           (SOL, socket.SO_BINDTODEVICE, b'lo'), (SOL, socket.SO_DONTROUTE, 1)]
+refused_of = {socket.SOCK_STREAM: [(SOL, SO_TIMESTAMPNS, 1)], socket.SOCK_DGRAM: [(SOL, SO_ZEROCOPY, 1)]}
 def code(one, *option):
     try: one.setsockopt(*option)
     except OSError as error: return error.errno
@@ -200,7 +201,7 @@ for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
         before = one.getsockopt(level, name)
         one.bind(('10.0.0.1', 0))
         assert one.getsockopt(level, name) == before, (kind, level, name, before, one.getsockopt(level, name))
-    for option in refused:
+    for option in refused + refused_of[kind]:
         one = socket.socket(type=kind)
         assert code(one, *option) == errno.ENOPROTOOPT, (kind, option)
         assert code(one, IP, IP_PKTINFO, 0) is None

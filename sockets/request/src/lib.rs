@@ -169,6 +169,9 @@ pub enum Request {
     Set(u64, Vec<Setting>),
     /// The value of an option ([`Reply::Value`]).
     Get(u64, i32, i32),
+    /// How many octets the peer of a stream has not acknowledged, and how many of them were not
+    /// sent yet: two numbers ([`Reply::Value`]).
+    Unacknowledged(u64),
 }
 
 /// What is answered.
@@ -287,6 +290,7 @@ mod tests {
             Request::Set(3, vec![setting(1, &[1, 0, 0, 0]), setting(13, b"cubic")]),
             Request::Set(3, vec![setting(1, &[])]),
             Request::Get(3, 6, 11),
+            Request::Unacknowledged(3),
         ];
         for request in requests {
             let text = write(&request);
