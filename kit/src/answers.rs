@@ -13,6 +13,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::{Cell, OnceCell};
 use core::time::Duration;
+use xk_core::message::{ATTRIBUTE_OCTETS, Attribute, Crossing, Sender};
 use xk_core::reason::{Class, Reason};
 use xk_core::{HostAddr, Kernel, Message, Secret, SessionRef};
 
@@ -31,6 +32,25 @@ pub static TO_MANY: Reason = Reason::new("sent to many", Class::NotMine);
 pub static SERVICE_PORT: Reason = Reason::new("from a service port", Class::NotMine);
 /// Octets that go round without end: what we answer is answered.
 pub static LOOP: Reason = Reason::new("in a loop", Class::Exhausted);
+
+/// An attribute of a reply: its request held something that was sent to that peer, and that only
+/// its receiver can know. It says nothing of other requests of the same source: those may be
+/// forged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AskerProved;
+
+impl Attribute for AskerProved {
+    const KEY: u32 = xk_core::name_key("asker-proved");
+    const CROSSES: Crossing = Crossing { down: Some(Sender::Domain), up: None };
+
+    fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
+        [0; ATTRIBUTE_OCTETS]
+    }
+
+    fn decode(_: [u8; ATTRIBUTE_OCTETS]) -> Self {
+        Self
+    }
+}
 
 /// Whether the peer of a session has shown that it gets what is sent to it, or is this host itself.
 #[must_use]

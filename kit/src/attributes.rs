@@ -1,6 +1,7 @@
 //! The attributes that several protocols share, as a table: what a side of a cut looks an attribute
 //! up in that came from the other one.
 
+use crate::answers::AskerProved;
 use crate::net::attribute::{DontFragment, Ecn, LinkCast, Peer};
 use crate::rpc::call::{CallOptions, Caller, Gather, Transaction};
 use crate::wire::offload::TransportChecksum;
@@ -9,6 +10,7 @@ use xk_core::message::AttributeType;
 
 /// Every attribute of this crate.
 pub static SHARED: &[AttributeType] = &[
+    AttributeType::of::<AskerProved>(),
     AttributeType::of::<CallOptions>(),
     AttributeType::of::<Caller>(),
     AttributeType::of::<DontFragment>(),

@@ -29,6 +29,9 @@
 //! `lifetime`, is refused as `credentials no longer valid`. A request with a whole credential
 //! passes as `authsys` took it.
 //!
+//! A shorthand that comes back proves that its sender gets what is sent to that host: `reqrep` holds
+//! no long reply to such a request back.
+//!
 //! In a verifier the shorthand lies as a whole credential, which is what Sun's clients and those of
 //! libtirpc, BSD and Solaris want; the server takes what they send back, and what clients send back
 //! that take the verifier's octets as they are. The client understands both forms of servers.

@@ -13,6 +13,7 @@ use xk_core::object::{CallCause, CallError, Enable, OpenError, PushError, Refuse
 use xk_core::{
     Answer, Ask, HostAddr, Kernel, Message, Participants, ProtocolRef, Reason, SessionRef, Upper,
 };
+use xk_kit::answers::AskerProved;
 use xk_kit::rpc::auth::{
     IssueShorthand, TakeShorthand, carries_credentials, name_caller, peer, pop_credential,
     pop_verifier,
@@ -248,7 +249,12 @@ impl CallLayer for AuthShort {
         if let Err(why) = judged {
             return Err(this.refuse(cx, request, why));
         }
-        let reply = own.next(cx, this, request)?;
+        let mut reply = own.next(cx, this, request)?;
+        if own.state.peer.is_some() {
+            // The shorthand is good for the host alone that it was sent to. Without room for this a
+            // long reply may be held back.
+            let _ = reply.set_attribute(AskerProved);
+        }
         reply_with(cx, this, reply, &EMPTY_AUTH)
     }
 

@@ -12,8 +12,8 @@ use xk_core::control::Tables;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{Enable, OpenError, Refused, SessionTable};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, SessionRef, Upper,
-    reason,
+    Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, SessionRef, Time,
+    Upper, reason,
 };
 use xk_kit::answers::Allowance;
 use xk_kit::control::{NetworkError, NetworkErrorKind};
@@ -67,6 +67,8 @@ pub(crate) struct Shared {
     pub(crate) gatherings: Gatherings,
     pub(crate) dupcache: Option<DupCache>,
     pub(crate) unproved: Allowance,
+    /// Replies that were held back since it was said last, and when that was.
+    pub(crate) held: Cell<(u64, Option<Time>)>,
     /// How many requests are being executed.
     pub(crate) executing: Cell<usize>,
     pub(crate) server: OfferingServers,
@@ -102,6 +104,7 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> P
         gatherings: Gatherings::default(),
         dupcache,
         unproved: Allowance::new(settings.unproved_rate as u64, settings.unproved_burst as u64),
+        held: Cell::default(),
         executing: Cell::new(0),
         server: OfferingServers::default(),
     });

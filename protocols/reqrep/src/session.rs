@@ -15,8 +15,9 @@ use xk_core::shepherd::WaitError;
 use xk_core::{
     Answer, Ask, HostAddr, Kernel, Message, Participants, ProtocolRef, Session, SessionRef,
 };
-use xk_kit::answers::{self, UNPROVED, is_proved};
+use xk_kit::answers::{self, AskerProved, UNPROVED, is_proved};
 use xk_kit::control::{IsGroup, MinPacket, OptPacket, PeerHost, PeerPort};
+use xk_kit::net::notice;
 use xk_kit::net::stream::CarriesRecords;
 use xk_kit::rpc::call::{BUSY, CallOptions, CancelCall, Gather, GathersReplies};
 use xk_kit::rpc::call_layer::less;
@@ -31,6 +32,9 @@ pub static NOT_A_SERVER: Reason = Reason::new("not a server", Class::NotMine);
 pub static REPEATED: Reason = Reason::new("repeated request", Class::NotMine);
 /// As many calls wait as may.
 pub static TOO_MANY_CALLS: Reason = Reason::new("too many calls", Class::Exhausted);
+
+/// How often it is said at most that replies are held back.
+const NOTICES_EVERY: Duration = Duration::from_secs(60);
 
 /// One conversation.
 pub(crate) struct Association {
@@ -389,15 +393,39 @@ impl Association {
 
     /// Sends the reply to a request of so many octets, if the peer may have it. If not, or
     /// if the layer below does not take it, that is counted, and the client asks again.
-    fn reply(&self, cx: &Kernel, this: &SessionRef, asked: usize, reply: Message) {
+    fn reply(&self, cx: &Kernel, this: &SessionRef, asked: usize, mut reply: Message) {
         let allowance = &self.shared.unproved;
-        let may =
-            self.unproved.is_none_or(|source| allowance.may_answer(cx, source, asked, reply.len()));
-        if may {
+        let has_proved =
+            reply.has_attributes() && reply.remove_attribute::<AskerProved>().is_some();
+        let may_have = |source| allowance.may_answer(cx, source, asked, reply.len());
+        if has_proved || self.unproved.is_none_or(may_have) {
             let _ = self.lower.push(cx, reply);
         } else {
-            this.discard(cx, reply, &UNPROVED);
+            self.hold_back(cx, this, reply);
         }
+    }
+
+    /// Drops a reply that the peer may not have, and says so from time to time: the client sees but
+    /// silence.
+    #[cold]
+    fn hold_back(&self, cx: &Kernel, this: &SessionRef, reply: Message) {
+        let (octets, held) = (reply.len(), &self.shared.held);
+        this.discard(cx, reply, &UNPROVED);
+        let (count, since) = held.get();
+        if since.is_some_and(|since| cx.now().since(since) < NOTICES_EVERY) {
+            held.set((count + 1, since));
+            return;
+        }
+        held.set((0, Some(cx.now())));
+        let name = this.protocol(cx).map_or(String::new(), |protocol| protocol.name().into());
+        let (peer, port) = self.source;
+        notice::notice(cx, || {
+            alloc::format!(
+                "{name}: a reply of {octets} octets to {peer}, port {port}, was held back, and \
+                 {count} more since the last such line: datagrams may be forged, and that client \
+                 has proved nothing (see `xk help reqrep`)"
+            )
+        });
     }
 }
 

@@ -7,6 +7,7 @@ use core::time::Duration;
 use std::rc::Rc;
 use xk_core::object::{CallCause, PushError, Rejection};
 use xk_core::{Kernel, ProtocolRef, SessionRef};
+use xk_kit::answers::UNPROVED;
 use xk_kit::control::MaxPacket;
 use xk_kit::rpc::call::{BAD_CREDENTIALS, Caller};
 use xk_kit::rpc::onc::{REJECTED_CREDENTIALS, TOO_WEAK};
@@ -189,6 +190,33 @@ fn a_shorthand_takes_the_place_of_the_credential_until_it_is_too_old() {
     assert_eq!(callers.borrow()[3..], [whole, by_shorthand]);
     drop(session);
     net.finish();
+}
+
+/// How many of forty calls with replies of 8,000 octets are answered without being asked again, and
+/// how many replies were held back.
+fn long_replies(seed: u64, build: &crate::onc::net::Build) -> (usize, u64) {
+    let net = Net::new(seed, build);
+    net.server.results.replace(Some(vec![7; 8000]));
+    let session = net.open(1);
+    let mut answered = 0;
+    for _ in 0..40 {
+        let before = net.wire.borrow().len();
+        let reply = net.call(&session, b"").expect("a reply, in the end");
+        assert_eq!(reply.len(), 8000);
+        answered += usize::from(net.wire.borrow().len() == before + 2);
+    }
+    let held = net.drops("reqrep-server", &UNPROVED);
+    drop(session);
+    net.finish();
+    (answered, held)
+}
+
+/// What comes back is what was sent to that host: its long replies are no danger to another's.
+#[test]
+fn a_client_that_uses_a_shorthand_has_proved_itself() {
+    assert_eq!(long_replies(12, &short), (40, 0));
+    let (answered, held) = long_replies(13, &sys);
+    assert!(answered < 40 && held > 0, "{answered} answered, {held} held back");
 }
 
 #[test]
