@@ -115,14 +115,29 @@ pub struct StreamRoom {
     pub segment_max: u16,
     /// Out: keep no more of what that peer sends than so many octets, from the first window on.
     pub receive_buffer: u32,
+    /// Out: how many peers may have data here before their handshake is done (RFC 7413); if not
+    /// changed, as many as the protocol below usually lets.
+    pub fast_open: u32,
 }
-question!(StreamRoom { host, port, full, segment_max, receive_buffer }, "stream-room", Ask, upward);
+question!(
+    StreamRoom { host, port, full, segment_max, receive_buffer, fast_open },
+    "stream-room",
+    Ask,
+    upward
+);
 
 impl StreamRoom {
     /// The question for a peer that has turned to `port` of `host`: there is all the room in the
     /// world, unless the answer says otherwise.
     pub fn at(host: Option<HostAddr>, port: u16) -> Self {
-        Self { host, port, full: false, segment_max: u16::MAX, receive_buffer: u32::MAX }
+        Self {
+            host,
+            port,
+            full: false,
+            segment_max: u16::MAX,
+            receive_buffer: u32::MAX,
+            fast_open: 0,
+        }
     }
 }
 
@@ -202,6 +217,14 @@ pub enum StreamSetting {
     /// Acknowledge what arrives at once, until it is answered as a rule; or leave acknowledgements
     /// to answers.
     QuickAcks(bool),
+    /// Of a stream that is to be opened: send the first octets with the SYN where the peer has
+    /// given a cookie for that, and ask for one (RFC 7413). The stream says that it is connected
+    /// at once then; the SYN waits a moment for octets to carry.
+    FastOpen(bool),
+    /// Of a protocol or a listener: how many peers of a port may have octets here before their
+    /// handshake is done (RFC 7413); a peer may send them again on another connection, so what
+    /// they ask for must bear that.
+    FastOpenMax(u32),
 }
 
 fields!(
@@ -218,6 +241,8 @@ fields!(
         SegmentMax(octets) = 9,
         UnsentMax(octets) = 10,
         QuickAcks(on) = 11,
+        FastOpen(on) = 12,
+        FastOpenMax(peers) = 13,
     }
 );
 
@@ -290,6 +315,8 @@ pub struct StreamInfo {
     pub acknowledged: u64,
     /// Octets delivered above since the beginning.
     pub delivered: u64,
+    /// Octets of a SYN were taken, by either side (RFC 7413).
+    pub fast_open: bool,
     /// What only a few transports know.
     pub detail: StreamDetail,
 }
@@ -431,6 +458,7 @@ question!(
         retransmissions,
         acknowledged,
         delivered,
+        fast_open,
         detail
     },
     "stream-info",

@@ -4,7 +4,7 @@ use crate::connection::{Connection, Predicted, Verdict};
 use crate::origin::{is_intact, received};
 use crate::session::{TcpSession, cx_count};
 use crate::state::State;
-use crate::wire::{Header, PLAIN_LEN, Plain};
+use crate::wire::{Flags, Header, PLAIN_LEN, Plain};
 use xk_core::{Kernel, Message, Reason, SessionRef, Time, reason};
 use xk_kit::net::attribute::{Ecn, LinkCast};
 use xk_kit::wire::offload::TransportChecksum;
@@ -123,6 +123,7 @@ impl TcpSession {
         let payload = (!message.is_empty()).then_some(message);
         let verdict = connection.segment(cx.now(), &header, payload, congested);
         connection.expect_run(0);
+        self.settle_fast(cx, connection, header.flags.has(Flags::RST));
         verdict
     }
 

@@ -81,6 +81,7 @@ impl Cookies {
             sack: offer & 1 == 1,
             ecn: false,
             user_timeout: header.options.user_timeout,
+            fast_open: None,
         };
         Some((iss, syn))
     }
@@ -103,6 +104,7 @@ pub(crate) fn offer(peer: &Syn) -> Syn {
         shift: peer.shift.filter(|_| has_clock),
         sack: peer.sack && has_clock,
         ecn: false,
+        fast_open: None,
         ..*peer
     }
 }

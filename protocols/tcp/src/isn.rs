@@ -10,13 +10,23 @@ pub(crate) struct Secrets {
     sequence: Secret,
     clock: Secret,
     cookie: Secret,
+    fast_open: Secret,
     /// What hosts that do not fit into a number are hashed with.
     pub(crate) hosts: Secret,
 }
 
 impl Secrets {
     pub(crate) fn of(cx: &Kernel) -> Self {
-        Self { sequence: cx.secret(), clock: cx.secret(), cookie: cx.secret(), hosts: cx.secret() }
+        let [sequence, clock, cookie, fast_open, hosts] = core::array::from_fn(|_| cx.secret());
+        Self { sequence, clock, cookie, fast_open, hosts }
+    }
+
+    /// Secrets that everyone knows.
+    #[cfg(test)]
+    pub(crate) fn known() -> Self {
+        let all = core::array::from_fn(|key| Secret::known([key as u64 + 1, 0]));
+        let [sequence, clock, cookie, fast_open, hosts] = all;
+        Self { sequence, clock, cookie, fast_open, hosts }
     }
 
     /// The initial sequence number of a connection: a secret place for each pair, and a clock of
@@ -39,6 +49,11 @@ impl Secrets {
         let first = u64::from(irs.0) << 32 | u64::from(segment);
         self.cookie.hash(&[hosts, ports.into(), first, period]) as u32
     }
+
+    /// The Fast Open cookie of two hosts in a period.
+    pub(crate) fn fast_open(&self, hosts: u64, period: u64) -> u64 {
+        self.fast_open.hash(&[hosts, period])
+    }
 }
 
 #[cfg(test)]
@@ -47,13 +62,12 @@ mod tests {
 
     #[test]
     fn each_pair_has_its_place_and_the_clock_goes_on() {
-        let [sequence, clock, cookie, hosts] = [1, 2, 3, 4].map(|key| Secret::known([key, 0]));
-        let secrets = Secrets { sequence, clock, cookie, hosts };
+        let secrets = Secrets::known();
         let at = |hosts, ports, s| secrets.sequence(hosts, ports, Time::from_s(s));
         assert_eq!(at(1, 2, 1).since(at(1, 2, 0)), 250_000);
         assert_ne!(at(1, 2, 0), at(1, 3, 0));
         assert_ne!(at(1, 2, 0), at(2, 2, 0));
-        let others = Secrets { sequence: clock, ..secrets };
+        let others = Secrets { sequence: secrets.clock, ..secrets };
         assert_ne!(at(1, 2, 0), others.sequence(1, 2, Time::ZERO));
         assert_ne!(secrets.clock_offset(1, 2), at(1, 2, 0).0);
         let cookie = |irs, period| secrets.cookie((1, 2), Seq(irs), period, 3);

@@ -48,6 +48,16 @@
 //! arrives then breaks the connection off. Small notes of ended connections remain for `time_wait`;
 //! a new connection takes their place when its numbers are clearly later.
 //!
+//! With `fast_open`, or where that is set for it (`stream-set-next`), a connection of this host is a
+//! Fast Open: the first one asks the peer for a cookie, later ones bring it and the first octets
+//! with the SYN, if they come within 40 ms. Such a stream says that it is connected at once. What
+//! the peer does not take goes behind the handshake, a SYN that goes again has neither, and where
+//! these get lost or are passed over none is tried for a minute, doubled each time in a row. With
+//! `fast_open_max`, or where the protocol above says so (`stream-room`), peers get cookies and may
+//! do the same: `open_done` comes with the SYN, and answers go before the handshake is done. Octets
+//! of a SYN may come twice, if the network or the peer repeats it after the connection has ended:
+//! it is for protocols that bear that.
+//!
 //! Urgent data are ordinary data (RFC 6093): the pointer is ignored.
 //!
 //! A connection goes on at another place if it is asked to (the kit's `moving`): `give-state`
@@ -82,7 +92,7 @@
 //!
 //! # Standard
 //! RFC 9293; 2018, 2883, 3168, 4821, 4987, 5482, 5681, 5927, 5961, 6093, 6191, 6298, 6528, 6582,
-//! 6691, 6928, 6937, 7323, 8985.
+//! 6691, 6928, 6937, 7323, 7413, 8985.
 #![no_std]
 
 extern crate alloc;
@@ -94,6 +104,7 @@ pub mod congestion;
 pub mod connection;
 mod cookie;
 mod errors;
+mod fast;
 mod firsts;
 mod isn;
 pub mod loss;
@@ -177,5 +188,5 @@ pub static ENTRY: Entry = Entry::layer("tcp", include_str!("lib.rs"), build)
         &connection::arrive::OLD_TIMESTAMP, &connection::arrive::OUT_OF_WINDOW, &connection::arrive::BAD_ACK,
         &connection::arrive::BLIND_RESET, &connection::arrive::BLIND_SYN,
         &connection::arrive::NO_ACK, &connection::arrive::NOT_READ, &passive::NOT_NOTED,
-        &passive::SYN_UNANSWERED, &passive::BAD_HANDSHAKE,
+        &passive::FAST_OPENS_FULL, &passive::SYN_UNANSWERED, &passive::BAD_HANDSHAKE,
     ]);

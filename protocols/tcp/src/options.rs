@@ -1,9 +1,10 @@
 //! The options of a header: what they say, read and written (RFC 9293, section 3.2; RFC 7323; RFC
-//! 2018; RFC 5482).
+//! 2018; RFC 5482; RFC 7413).
 
 use crate::seq::Seq;
 use crate::wire::OPTIONS_LEN_MAX;
 use core::fmt;
+use xk_core::fields;
 
 /// The largest shift of a window (RFC 7323, section 2.3).
 pub const SHIFT_MAX: u8 = 14;
@@ -20,6 +21,7 @@ mod kind {
     pub(super) const SACK: u8 = 5;
     pub(super) const TIMESTAMPS: u8 = 8;
     pub(super) const USER_TIMEOUT: u8 = 28;
+    pub(super) const FAST_OPEN: u8 = 34;
 }
 
 /// The timestamps option (RFC 7323, section 3.2).
@@ -86,6 +88,47 @@ impl Blocks {
     }
 }
 
+/// What a Fast Open option holds: a server's cookie, or nothing, by which a client asks for one
+/// (RFC 7413, section 4.1.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cookie {
+    octets: [u8; Cookie::OCTETS_MAX],
+    length: u8,
+}
+
+fields!(Cookie { octets, length });
+
+impl Cookie {
+    /// Octets of the longest cookie.
+    pub const OCTETS_MAX: usize = 16;
+    /// None: a client asks for one.
+    pub const REQUEST: Cookie = Cookie { octets: [0; Self::OCTETS_MAX], length: 0 };
+
+    /// The cookie of these octets, or the request that none are; `None` for a length that no cookie
+    /// has.
+    #[must_use]
+    pub fn of(octets: &[u8]) -> Option<Self> {
+        if !matches!(octets.len(), 0 | 4..=Self::OCTETS_MAX) || !octets.len().is_multiple_of(2) {
+            return None;
+        }
+        let mut cookie = Self { length: octets.len() as u8, ..Self::REQUEST };
+        cookie.octets[..octets.len()].copy_from_slice(octets);
+        Some(cookie)
+    }
+
+    /// The octets.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        self.octets.get(..usize::from(self.length)).unwrap_or_default()
+    }
+
+    /// Whether it asks for a cookie.
+    #[must_use]
+    pub fn is_request(&self) -> bool {
+        self.length == 0
+    }
+}
+
 /// What the options of a header say. Unknown ones are skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Options {
@@ -102,6 +145,8 @@ pub struct Options {
     /// The sender's user timeout (RFC 5482), as in the field: the highest bit says minutes instead
     /// of seconds.
     pub user_timeout: Option<u16>,
+    /// The cookie of a Fast Open, or the request for one; on a SYN.
+    pub fast_open: Option<Cookie>,
 }
 
 /// No-operation twice, kind and length of the timestamps: how nearly every sender lays them out
@@ -124,6 +169,7 @@ impl Options {
         timestamps: None,
         sack: Blocks::NONE,
         user_timeout: None,
+        fast_open: None,
     };
 
     /// Reads the options of a header; `None` if one contradicts the length of all. A known option
@@ -179,6 +225,7 @@ impl Options {
                 }
             }
             (kind::USER_TIMEOUT, &[a, b]) => self.user_timeout = Some(u16::from_be_bytes([a, b])),
+            (kind::FAST_OPEN, body) => self.fast_open = Cookie::of(body),
             _ => {}
         }
     }
@@ -209,6 +256,9 @@ impl Options {
         if let Some(shift) = self.window_scale {
             out.put(&[kind::NOTHING, kind::WINDOW_SCALE, 3, shift]);
         }
+        if let Some(cookie) = &self.fast_open {
+            out.put_cookie(cookie.as_slice());
+        }
         if let Some(timeout) = self.user_timeout {
             let [a, b] = timeout.to_be_bytes();
             out.put(&[kind::USER_TIMEOUT, 4, a, b]);
@@ -234,7 +284,8 @@ impl Options {
             || self.window_scale.is_some()
             || self.sack_permitted
             || self.sack.count > 0
-            || self.user_timeout.is_some();
+            || self.user_timeout.is_some()
+            || self.fast_open.is_some();
         self.timestamps.as_ref().filter(|_| !is_else)
     }
 
@@ -257,6 +308,16 @@ impl Writer<'_> {
             place.copy_from_slice(octets);
             self.at += octets.len();
         }
+    }
+
+    /// Puts a Fast Open option behind the others, filled up to a multiple of four in front.
+    fn put_cookie(&mut self, cookie: &[u8]) {
+        let (length, filled) = (2 + cookie.len(), (2 + cookie.len()).next_multiple_of(4));
+        let mut option = [kind::NOTHING; 2 + 2 + Cookie::OCTETS_MAX];
+        let at = filled - length;
+        option[at..at + 2].copy_from_slice(&[kind::FAST_OPEN, length as u8]);
+        option[at + 2..filled].copy_from_slice(cookie);
+        self.put(&option[..filled]);
     }
 }
 
@@ -282,6 +343,10 @@ impl fmt::Display for Options {
         }
         if let Some(timeout) = self.user_timeout {
             write!(f, ", uto {timeout}")?;
+        }
+        if let Some(cookie) = &self.fast_open {
+            f.write_str(", tfo ")?;
+            cookie.as_slice().iter().try_for_each(|octet| write!(f, "{octet:02x}"))?;
         }
         for (from, to) in self.sack.as_slice() {
             write!(f, ", sack {from}-{to}")?;

@@ -1,7 +1,8 @@
 //! Segments of no session: those that open one (RFC 9293, sections 3.10.7.1 and 3.10.7.2).
 
-use crate::connection::{Connection, Syn, syn};
+use crate::connection::{Connection, Settings, Syn, syn};
 use crate::cookie;
+use crate::fast::{FastOpens, Judged};
 use crate::origin::path;
 use crate::output::send_alone;
 use crate::pending::{Note, PendingKey};
@@ -9,6 +10,7 @@ use crate::protocol::Tcp;
 use crate::session::{Link, TcpSession, end_silently, keep_back, start};
 use crate::table::{key, ports};
 use crate::wire::{Flags, Header};
+use alloc::rc::Rc;
 use xk_core::object::Refused;
 use xk_core::reason::{self, Class, Reason};
 use xk_core::{Kernel, Message, ProtocolRef, SessionRef};
@@ -24,12 +26,20 @@ pub(crate) static SYN_UNANSWERED: Reason = Reason::new("SYN unanswered", Class::
 /// A segment of a connection that begins, with numbers that do not fit.
 pub(crate) static BAD_HANDSHAKE: Reason = Reason::new("bad handshake", Class::Bad);
 
+/// A Fast Open, beyond as many as may be pending: it becomes a connection as any other.
+pub(crate) static FAST_OPENS_FULL: Reason = Reason::new("Fast Opens full", Class::Exhausted);
+
 /// About how many octets an answer to a SYN has, the header of IP included.
 const SYN_OCTETS: usize = 60;
 
 /// Whether the protocol above takes one peer more, and what that is told.
-fn room(cx: &Kernel, upper: &ProtocolRef, origin: &Origin, port: u16) -> StreamRoom {
-    let asked = StreamRoom::at(origin.local, port);
+fn room(
+    cx: &Kernel,
+    upper: &ProtocolRef,
+    origin: &Origin,
+    (port, fast_open): (u16, u32),
+) -> StreamRoom {
+    let asked = StreamRoom { fast_open, ..StreamRoom::at(origin.local, port) };
     upper.ask(cx, asked).unwrap_or(asked)
 }
 
@@ -74,9 +84,8 @@ impl Tcp {
             header.flags.has(Flags::SYN) && !header.flags.any(Flags::ACK | Flags::RST | Flags::FIN);
         match listener {
             Some(upper) if is_first => {
-                self.take_syn(stray, (pending, &upper));
-                // Data on a SYN are not kept: the peer sends them again.
-                drop(message);
+                // Its data are kept only if it shows a Fast Open cookie: the peer sends them again.
+                self.take_syn(stray, (pending, &upper), (message, length));
             }
             Some(upper) if let Some(note) = self.note_of_cookie(stray, (pending, &upper)) => {
                 return self.establish(stray, (pending, note), message);
@@ -100,10 +109,16 @@ impl Tcp {
     }
 
     /// A first SYN to a port that is enabled: it is noted and answered.
-    fn take_syn(&self, stray: Stray<'_>, (pending, upper): (PendingKey, &ProtocolRef)) {
+    fn take_syn(
+        &self,
+        stray: Stray<'_>,
+        (pending, upper): (PendingKey, &ProtocolRef),
+        (message, length): (Message, usize),
+    ) {
         let Stray { cx, this, lower, origin, header } = stray;
         let (table, now) = (&self.table, cx.now());
-        let asked = cx.unless_lost(|| (room(cx, upper, origin, header.dst), path(cx, lower)));
+        let at = (header.dst, table.fast.pending_max.get());
+        let asked = cx.unless_lost(|| (room(cx, upper, origin, at), path(cx, lower)));
         let (room, path) = match asked {
             Ok((room, _)) if room.full => return self.turn_away(stray, &reason::QUEUE_FULL),
             Ok(asked) => asked,
@@ -119,7 +134,21 @@ impl Tcp {
         }
         let ends = self.ends(path, pending.0, (header.dst, header.src));
         let settings = table.settings_within(&room);
-        let first = Syn::of(header);
+        let mut first = Syn::of(header);
+        if let Some(shown) = first.fast_open.take().filter(|_| room.fast_open > 0) {
+            let Judged { is_good, given } =
+                FastOpens::judge(&table.secrets, pending.0, &shown, now);
+            first.fast_open = given;
+            let iss = table.secrets.sequence(pending.0, pending.1, now);
+            let note = Note::new(now, (lower.clone(), upper.clone()), (iss, first, ends));
+            if is_good {
+                if self.open_fast(stray, (pending, note), (message, length), room.fast_open) {
+                    return;
+                }
+                // As if there were no Fast Open: the peer does without for a while.
+                first.fast_open = None;
+            }
+        }
         if table.pending.is_full() && known.is_none() {
             this.head().drops().count(&NOT_NOTED);
             let iss = table.cookies.bake(&table.secrets, pending, &first, now);
@@ -138,6 +167,45 @@ impl Tcp {
         table.pending.enter(pending, note);
         table.keep_ticking(cx, this);
         send_alone(cx, lower, origin, &answer);
+    }
+
+    /// The peer's cookie is good: makes the session at once, which has the data of the SYN, and
+    /// tells the protocol above (RFC 7413, section 4.2.2). False if there is no room for that.
+    fn open_fast(
+        &self,
+        stray: Stray<'_>,
+        (pending, note): (PendingKey, Note),
+        (mut message, length): (Message, usize),
+        most: u32,
+    ) -> bool {
+        let Stray { cx, this, lower, origin, .. } = stray;
+        let (port, now) = (note.ends.local, cx.now());
+        if !self.table.fast.enter(port, most, now) {
+            this.head().drops().count(&FAST_OPENS_FULL);
+            return false;
+        }
+        let data = message.strip(length).then_some(message).filter(|data| !data.is_empty());
+        let (iss, first, given) = (note.iss, note.syn, note.syn.fast_open);
+        let accept = |settings| {
+            Connection::accept_fast((settings, note.ends), iss, &first, data, given, now)
+        };
+        let found = self.found(cx, this, (lower, origin), (pending, &note), accept);
+        let own = match &found {
+            Ok((session, true)) => session.body::<TcpSession>(),
+            _ => None,
+        };
+        let (Ok((session, _)), Some(own)) = (&found, own) else {
+            self.table.fast.leave(port, false, now);
+            return found.is_ok();
+        };
+        own.is_fast_pending.set(true);
+        let told = self.tell(stray, &note, session, None);
+        if told.is_err() {
+            end_silently(cx, session);
+        } else {
+            start(cx, session);
+        }
+        told.is_ok()
     }
 
     /// What a cookie that comes back says; `None` if the segment brings none.
@@ -182,11 +250,10 @@ impl Tcp {
                 self.answer_reset(stray, (message, length));
                 return Ok(());
             }
-            drop(message);
             if header.seq == note.syn.irs {
                 self.answer_syn(stray.cx, stray.origin, &note, stray.lower);
             } else {
-                self.take_syn(stray, (pending, &upper));
+                self.take_syn(stray, (pending, &upper), (message, length));
             }
             return Ok(());
         }
@@ -237,7 +304,9 @@ impl Tcp {
         message: Message,
     ) -> Result<(), Refused> {
         let Stray { cx, this, lower, origin, .. } = stray;
-        let session = match self.found(cx, this, (lower, origin), (pending, &note)) {
+        let answered =
+            |settings| Connection::answered(settings, note.ends, note.iss, &note.syn, note.sent);
+        let session = match self.found(cx, this, (lower, origin), (pending, &note), answered) {
             Ok((session, true)) => session,
             Ok((session, false)) => return session.pop(cx, message),
             Err(why) => {
@@ -248,19 +317,7 @@ impl Tcp {
         };
         let (local, peer) = (note.ends.local, note.ends.peer);
         let key = key(lower, ports(local, peer));
-        let participants = origin.participants(local, peer);
-        // Acknowledgements are taken meanwhile: what the protocol above sends may wait for them.
-        keep_back(&session, true);
-        let taken = session.pop(cx, message);
-        // What waits for this segment comes before what finds the session.
-        while let Some(next) = self.table.firsts.next(key) {
-            if let Err(refused) = session.pop(cx, next) {
-                lower.refused(cx, refused);
-            }
-        }
-        let told = note.upper.open_done(cx, &session, participants);
-        keep_back(&session, false);
-        if let Err(unwanted) = told {
+        if let Err(unwanted) = self.tell(stray, &note, &session, Some(message)) {
             self.turn_away(stray, unwanted);
             if unwanted.class == Class::Exhausted && note.upper.is_proxy() {
                 // No room on the way: the peer's segment comes again, or our SYN brings it.
@@ -275,7 +332,33 @@ impl Tcp {
             return Ok(());
         }
         start(cx, &session);
-        taken
+        Ok(())
+    }
+
+    /// Tells the protocol above of a new session, which takes `first` in before.
+    fn tell(
+        &self,
+        Stray { cx, lower, origin, .. }: Stray<'_>,
+        note: &Note,
+        session: &SessionRef,
+        first: Option<Message>,
+    ) -> Result<(), &'static Reason> {
+        let (local, peer) = (note.ends.local, note.ends.peer);
+        let participants = origin.participants(local, peer);
+        // Acknowledgements are taken meanwhile: what the protocol above sends may wait for them.
+        keep_back(session, true);
+        let mut next = first;
+        // What waits for this segment comes before what finds the session.
+        while let Some(segment) =
+            next.take().or_else(|| self.table.firsts.next(key(lower, ports(local, peer))))
+        {
+            if let Err(refused) = session.pop(cx, segment) {
+                lower.refused(cx, refused);
+            }
+        }
+        let told = note.upper.open_done(cx, session, participants);
+        keep_back(session, false);
+        told
     }
 
     /// The session of a peer whose SYN was answered, over the one below that brought it, and
@@ -286,13 +369,14 @@ impl Tcp {
         this: &ProtocolRef,
         (lower, origin): (&SessionRef, &Origin),
         (pending, note): (PendingKey, &Note),
+        begin: impl FnOnce(Rc<Settings>) -> Connection,
     ) -> Result<(SessionRef, bool), &'static Reason> {
         let (local, peer) = (note.ends.local, note.ends.peer);
         // What held it may let go of it while the protocol above is asked.
         lower.hold();
         let asked = cx.unless_lost(|| {
             let link = Link::new(cx, lower, *origin, pending.0);
-            (room(cx, &note.upper, origin, local), link)
+            (room(cx, &note.upper, origin, (local, 0)), link)
         });
         let (room, link) = match asked {
             Ok(asked) if !asked.0.full => asked,
@@ -302,7 +386,7 @@ impl Tcp {
             }
         };
         let settings = self.table.settings_within(&room);
-        let connection = Connection::answered(settings, note.ends, note.iss, &note.syn, note.sent);
+        let connection = begin(settings);
         let key = key(lower, ports(local, peer));
         if let Some(session) = self.made_meanwhile(lower, key.1) {
             lower.ease(cx);
@@ -327,7 +411,10 @@ impl Tcp {
             let lower = &note.lower;
             let origin = self.table.origins.learned(cx, lower);
             if let Some(origin) = origin.ok().filter(|_| !lower.head().is_closed()) {
-                let _ = self.found(cx, this, (lower, &origin), (pending, &note));
+                let answered = |settings| {
+                    Connection::answered(settings, note.ends, note.iss, &note.syn, note.sent)
+                };
+                let _ = self.found(cx, this, (lower, &origin), (pending, &note), answered);
             }
         }
         self.table.pending.len()
@@ -354,9 +441,11 @@ impl Tcp {
 
     /// Sends our SYN once more.
     fn answer_syn(&self, cx: &Kernel, origin: &Origin, note: &Note, lower: &SessionRef) {
-        let room = room(cx, &note.upper, origin, note.ends.local);
+        let room = room(cx, &note.upper, origin, (note.ends.local, 0));
         let settings = self.table.settings_within(&room);
-        let answer = syn(&settings, &note.ends, note.iss, Some(&note.syn), cx.now());
+        // A Fast Open option may be what does not pass (RFC 7413, section 4.2.2).
+        let first = Syn { fast_open: None, ..note.syn };
+        let answer = syn(&settings, &note.ends, note.iss, Some(&first), cx.now());
         send_alone(cx, lower, origin, &answer);
     }
 

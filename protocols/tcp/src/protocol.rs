@@ -167,8 +167,7 @@ impl Protocol for Tcp {
 
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(question) = ask.get::<StreamSet>() {
-            let mut settings = self.table.settings.borrow_mut();
-            question.taken = Rc::make_mut(&mut settings).set(question.setting);
+            question.taken = self.table.set(question.setting);
         } else if let Some(StreamSetNext { set: question }) = ask.get::<StreamSetNext>() {
             question.taken = self.table.set_next(cx, question.setting);
         } else if let Some(question) = ask.get::<TakeState>() {
@@ -202,6 +201,7 @@ impl Protocol for Tcp {
         tables.map("passive", self.table.offers.stats());
         tables.map("pending", self.table.pending.stats());
         tables.map("origins", self.table.origins.stats());
+        tables.map("fast-open", self.table.fast.stats());
         tables.map("holds", self.table.holds.stats());
     }
 
@@ -282,7 +282,12 @@ impl Tcp {
             iss = iss.max(self.make_way(cx, &key, &old).ok_or(OpenError::InUse)?);
         }
         let ends = self.ends(path, hosts, (local, peer));
-        let connection = Connection::open(settings, ends, iss, cx.now());
+        let mut connection = Connection::open(settings, ends, iss, cx.now());
+        if connection.wants_fast()
+            && let Some(known) = self.table.fast.known(&(hosts, ports(0, peer)), cx.now())
+        {
+            connection.open_fast(known, cx.now());
+        }
         let body = TcpSession::new(&self.table, link, key, upper.receiver, connection);
         let session = cx.new_session(this, upper.receiver, body);
         if sessions.bind(cx, key, session.clone()).is_err() {

@@ -83,6 +83,8 @@ pub(crate) struct TcpSession {
     pub(crate) is_finished: Cell<bool>,
     /// Octets handed to a protocol in another address space that may still push as many.
     unsettled: Cell<usize>,
+    /// It counts among the peers that have data here before their handshake is done.
+    pub(crate) is_fast_pending: Cell<bool>,
     /// The connection's state while another place fetches it; here it has stopped.
     pub(crate) given: RefCell<Option<Vec<u8>>>,
     /// Segments that came here before the connection did.
@@ -167,6 +169,7 @@ impl TcpSession {
             is_crowded: Cell::new(false),
             is_finished: Cell::new(false),
             unsettled: Cell::new(if is_offered { ALL_UNSETTLED } else { 0 }),
+            is_fast_pending: Cell::new(false),
             given: RefCell::default(),
             early: RefCell::default(),
         }
@@ -489,13 +492,15 @@ impl TcpSession {
         if self.is_bound(this) {
             self.table.sessions.unbind(&self.key);
         }
+        self.leave_fast(cx, false);
         self.link.lower.close(cx);
         this.retire(cx);
         self.tell_watchers(cx, this, StreamEvent::Closed);
     }
 
     fn is_connecting(&self) -> bool {
-        matches!(self.connection.borrow().state(), State::SynSent | State::SynReceived)
+        let connection = self.connection.borrow();
+        matches!(connection.state(), State::SynSent | State::SynReceived) && !connection.is_fast()
     }
 
     /// Has `watcher` hear when the connection is there, or over.
@@ -536,6 +541,7 @@ impl TcpSession {
             (NetworkErrorKind::PacketTooBig { .. }, None) => {}
             (kind, seq) => {
                 connection.borrow_mut().unreachable(kind, seq);
+                self.settle_fast(cx, &mut connection.borrow_mut(), false);
                 self.pass_on(cx, this, kind);
             }
         }
@@ -768,6 +774,7 @@ impl Session for TcpSession {
         }
         self.take_in(cx, &mut held);
         self.connection.borrow_mut().timer(cx.now());
+        self.settle_fast(cx, &mut self.connection.borrow_mut(), false);
         self.work(cx, this);
     }
 }

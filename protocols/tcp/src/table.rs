@@ -3,6 +3,7 @@
 use crate::congestion::{self, Name};
 use crate::connection::{BUFFER_MIN, SEGMENT_MIN, Settings};
 use crate::cookie::Cookies;
+use crate::fast::FastOpens;
 use crate::firsts::Firsts;
 use crate::isn::Secrets;
 use crate::moving::Holds;
@@ -44,6 +45,8 @@ xk_core::settings! {
         pending_max: usize = int(1..=16_777_216, 4096,
             "how many peers may have sent a SYN and nothing more; others get cookies"),
         enables_max: usize = int(1..=131_072, 16_384, "how many enables it holds"),
+        fast_open_max: u32 = int(0..=65_535, 0,
+            "how many peers of a port may have data here before their handshake is done (Fast Open)"),
         sources_max: usize = int(0..=64, 32, "for how many sources drops are counted apart"),
     }
     [
@@ -57,6 +60,7 @@ xk_core::settings! {
         flag("timestamps", true, "whether timestamps are offered"),
         flag("sack", true, "whether selective acknowledgements are offered"),
         flag("ecn", false, "whether explicit congestion notification is offered"),
+        flag("fast_open", false, "whether what this host opens is to be a Fast Open"),
         duration("time_wait", Duration::from_secs(60),
             "how long an ended connection is remembered"),
         duration("user_timeout", Settings::USER_TIMEOUT,
@@ -93,6 +97,7 @@ pub(crate) fn settings(params: &Params) -> Settings {
         timestamps: flag("timestamps", usual.timestamps),
         sack: flag("sack", usual.sack),
         ecn: flag("ecn", usual.ecn),
+        fast_open: flag("fast_open", usual.fast_open),
         segment_max: params.number("segment_max", usual.segment_max),
         congestion: named.and_then(Name::of).unwrap_or(usual.congestion),
         time_wait: params.duration("time_wait", usual.time_wait),
@@ -127,6 +132,8 @@ pub(crate) struct Table {
     pub(crate) firsts: Firsts,
     /// What stands for notes when there is no room for more.
     pub(crate) cookies: Cookies,
+    /// Fast Opens of peers, and what is known of peers for ours.
+    pub(crate) fast: FastOpens,
     /// What lower sessions said of themselves.
     pub(crate) origins: Origins,
     /// What answers to SYNs may be sent again to peers that have shown nothing.
@@ -161,6 +168,7 @@ impl Table {
             pending: Pending::new(secret, limits.pending_max),
             firsts: Firsts::default(),
             cookies: Cookies::default(),
+            fast: FastOpens::new(secret, limits.fast_open_max),
             origins: Origins::new(secret),
             unproved: Allowance::new(REPEATED_RATE, REPEATED_BURST),
             drop_sources: DropSources::new(limits.sources_max),
@@ -172,6 +180,15 @@ impl Table {
             unfit: Allowance::new(UNFIT_RATE, UNFIT_RATE),
             pressed: Cell::default(),
         }
+    }
+
+    /// Has sessions to come differ in this. False if the value is out of bounds.
+    pub(crate) fn set(&self, setting: StreamSetting) -> bool {
+        if let StreamSetting::FastOpenMax(most) = setting {
+            self.fast.pending_max.set(most);
+            return true;
+        }
+        Rc::make_mut(&mut self.settings.borrow_mut()).set(setting)
     }
 
     /// Has the next open of the user that is charged for it differ in this. False if the value is
@@ -225,6 +242,7 @@ impl Table {
         self.offers.clear();
         self.pending.clear();
         self.firsts.clear();
+        self.fast.clear();
         self.holds.clear();
         self.watched.take();
         self.origins.clear();

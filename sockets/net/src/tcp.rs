@@ -332,6 +332,16 @@ impl<D: Driver> TcpListener<D> {
         Ok(self.0.driver.set(&self.0.socket, setting)?)
     }
 
+    /// So many peers may have octets here before their handshake is done (`TCP_FASTOPEN`, RFC
+    /// 7413), from now on; with 0 none. What they ask for must bear to be asked for twice.
+    ///
+    /// # Errors
+    /// If the stack has ended.
+    pub fn set_fast_open_max(&self, peers: u32) -> io::Result<()> {
+        let setting = Setting::Stream(StreamSetting::FastOpenMax(peers));
+        Ok(self.0.driver.set(&self.0.socket, setting)?)
+    }
+
     /// Waits for the next peer.
     ///
     /// # Errors

@@ -206,7 +206,7 @@ fn set_on_ours(fd: c_int, socket: &Name, option: (c_int, c_int), octets: &[u8]) 
 
 /// setsockopt(2).
 #[unsafe(no_mangle)]
-unsafe extern "C" fn setsockopt(
+pub(crate) unsafe extern "C" fn setsockopt(
     fd: c_int,
     level: c_int,
     name: c_int,

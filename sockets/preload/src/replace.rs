@@ -52,7 +52,7 @@ pub(crate) fn definite(ours: &Name, peer: SocketAddrV4) -> SocketAddrV4 {
 
 /// Options that go with a socket into its new life, and what Linux has them at from the beginning.
 /// The relay has the same.
-const CARRIED: [(i32, i32, i32); 22] = [
+const CARRIED: [(i32, i32, i32); 24] = [
     (libc::IPPROTO_TCP, libc::TCP_NODELAY, 0),
     (libc::IPPROTO_TCP, libc::TCP_CORK, 0),
     (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 7200),
@@ -67,6 +67,8 @@ const CARRIED: [(i32, i32, i32); 22] = [
     (libc::IPPROTO_TCP, libc::TCP_QUICKACK, 1),
     (libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS, 0),
     (libc::IPPROTO_TCP, libc::TCP_THIN_DUPACK, 0),
+    (libc::IPPROTO_TCP, libc::TCP_FASTOPEN, 0),
+    (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 0),
     (libc::IPPROTO_IP, libc::IP_TOS, 0),
     (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_WANT),
     (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 0),

@@ -7,13 +7,13 @@
 
 use crate::ask::is_under_exec;
 use crate::next_unsafe;
-use crate::options_unsafe::why;
+use crate::options_unsafe::{self, why};
 use crate::replace::{self, Done};
 use crate::socket_unsafe::{
     address_of, borrow, errno, internet, may_be_ours, may_send_as_ours, ours, set_errno,
 };
 use crate::stream_unsafe::send_record;
-use crate::symbols_unsafe::answer;
+use crate::symbols_unsafe::{self, answer};
 use crate::zerocopy_unsafe;
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, sockaddr, socklen_t, ssize_t};
 use std::net::SocketAddrV4;
@@ -165,6 +165,34 @@ fn way(fd: c_int, family: Family, ours: Option<&Name>, peer: SocketAddrV4) -> To
     }
 }
 
+/// Has the first octets of a stream go with its SYN: what `MSG_FASTOPEN` asks for (tcp(7)), done as
+/// `TCP_FASTOPEN_CONNECT` has it. Answers with whether there is something to send now, and the
+/// flags that are left.
+///
+/// # Safety
+/// `address` is null or points to `length` readable octets.
+unsafe fn connect_fast(
+    fd: c_int,
+    (address, length): (*const sockaddr, socklen_t),
+    flags: c_int,
+) -> Option<c_int> {
+    if flags & libc::MSG_FASTOPEN == 0 || address.is_null() || !is_under_exec() {
+        return Some(flags);
+    }
+    let on: c_int = 1;
+    let octets = size_of::<c_int>() as socklen_t;
+    let (level, name) = (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT);
+    let before = errno();
+    // SAFETY: the number is on this stack.
+    if unsafe { options_unsafe::setsockopt(fd, level, name, (&raw const on).cast(), octets) } != 0 {
+        // The connection goes without.
+        set_errno(before);
+    }
+    // SAFETY: the caller says so.
+    let connected = unsafe { symbols_unsafe::connect(fd, address, length) } == 0;
+    connected.then_some(flags & !libc::MSG_FASTOPEN)
+}
+
 /// Sends a message to where it is to go.
 ///
 /// # Safety
@@ -226,6 +254,10 @@ unsafe extern "C" fn sendto(
     if is_too_long(fd, count) {
         return answer(libc::EMSGSIZE) as ssize_t;
     }
+    // SAFETY: the program says that so many octets are readable.
+    let Some(flags) = (unsafe { connect_fast(fd, (to, length), flags) }) else {
+        return -1;
+    };
     // The signal comes below, if it is to.
     let quiet = flags | libc::MSG_NOSIGNAL;
     // SAFETY: the program says that so many octets are readable.
@@ -258,9 +290,14 @@ unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) ->
         // SAFETY: what the program has handed over is handed on.
         return unsafe { next_unsafe::sendmsg(fd, message, flags) };
     }
-    let quiet = flags | libc::MSG_NOSIGNAL;
     // SAFETY: the program says that it is one.
     let theirs = unsafe { &*message };
+    let address = (theirs.msg_name.cast_const().cast(), theirs.msg_namelen);
+    // SAFETY: the program says that so many octets are readable.
+    let Some(flags) = (unsafe { connect_fast(fd, address, flags) }) else {
+        return -1;
+    };
+    let quiet = flags | libc::MSG_NOSIGNAL;
     // SAFETY: the program says that there are so many.
     if is_too_long(fd, unsafe { octets_of(theirs.msg_iov, theirs.msg_iovlen) }) {
         return answer(libc::EMSGSIZE) as ssize_t;

@@ -84,7 +84,11 @@ unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
 
 /// connect(2).
 #[unsafe(no_mangle)]
-unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
+pub(crate) unsafe extern "C" fn connect(
+    fd: c_int,
+    address: *const sockaddr,
+    length: socklen_t,
+) -> c_int {
     // SAFETY: the program says so.
     let wanted = unsafe { internet(address, length) };
     // SAFETY: as above.

@@ -131,7 +131,12 @@ impl Listening {
     pub(crate) fn set(&mut self, setting: &Setting) -> Result<(), Errno> {
         let before = (self.options.sharing, self.options.segment_max());
         let kept = self.options.kept_max();
+        let fast = self.options.fast_open_max();
         self.options.set(None, setting)?;
+        if let Some(peers) = self.options.fast_open_max().filter(|peers| fast != Some(*peers)) {
+            let set = self.listener.set_fast_open_max(peers);
+            set.map_err(|error| errno(&error))?;
+        }
         if self.options.kept_max() != kept {
             let set = self.listener.set_receive_buffer(self.options.kept_max());
             set.map_err(|error| errno(&error))?;

@@ -44,6 +44,7 @@ fn number_at(value: &[u8], at: usize) -> Result<i32, Errno> {
 const KEEPALIVE: (i32, i32) = (libc::SOL_SOCKET, libc::SO_KEEPALIVE);
 const RECEIVE_BUFFER: (i32, i32) = (libc::SOL_SOCKET, libc::SO_RCVBUF);
 const SEND_BUFFER: (i32, i32) = (libc::SOL_SOCKET, libc::SO_SNDBUF);
+const FAST_OPEN: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT);
 const SEGMENT_MAX: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_MAXSEG);
 const QUICK_ACKS: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_QUICKACK);
 const UNSENT_MAX: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
@@ -59,6 +60,8 @@ fn known((level, option): (i32, i32)) -> Option<(i32, RangeInclusive<i32>)> {
         },
         libc::IPPROTO_TCP => match option {
             libc::TCP_NODELAY | libc::TCP_CORK => (0, any),
+            libc::TCP_FASTOPEN => (0, 0..=i32::MAX),
+            libc::TCP_FASTOPEN_CONNECT => (0, 0..=1),
             libc::TCP_KEEPIDLE => (7200, 1..=32_767),
             libc::TCP_KEEPINTVL => (75, 1..=32_767),
             libc::TCP_KEEPCNT => (9, 1..=127),
@@ -169,6 +172,7 @@ impl Options {
             QUICK_ACKS => StreamSetting::QuickAcks(number != 0),
             // The other half waits here, and with the program's socket.
             UNSENT_MAX => StreamSetting::UnsentMax((self.unsent_max() / 2).max(1)),
+            FAST_OPEN => StreamSetting::FastOpen(number != 0),
             (libc::IPPROTO_TCP, libc::TCP_NODELAY) => StreamSetting::NoDelay(number != 0),
             (libc::IPPROTO_TCP, libc::TCP_CORK) => StreamSetting::Cork(number != 0),
             (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => {
@@ -197,7 +201,7 @@ impl Options {
     /// What the first segment of a stream announces.
     pub(crate) fn before(&self) -> Vec<StreamSetting> {
         let is_set = |option: &(i32, i32)| self.set.contains_key(option);
-        let announced = [SEGMENT_MAX, RECEIVE_BUFFER].into_iter().filter(is_set);
+        let announced = [SEGMENT_MAX, RECEIVE_BUFFER, FAST_OPEN].into_iter().filter(is_set);
         announced.filter_map(|option| self.of_stream(option)).collect()
     }
 
@@ -220,6 +224,13 @@ impl Options {
             // A negative number is a large one.
             octets => octets as u32,
         }
+    }
+
+    /// How many peers of a listener may have octets here before their handshake is done, if it was
+    /// set.
+    pub(crate) fn fast_open_max(&self) -> Option<u32> {
+        let set = self.set.get(&(libc::IPPROTO_TCP, libc::TCP_FASTOPEN));
+        set.and_then(|peers| u32::try_from(*peers).ok())
     }
 
     /// Sets all that was set here on a stream.

@@ -186,9 +186,9 @@ IP_MTU_DISCOVER, IP_RECVERR, IP_PKTINFO, UDP_SEGMENT, TCP_FASTOPEN_CONNECT = 10,
 SO_TIMESTAMPNS, SO_ZEROCOPY = 35, 60
 kept = [(IP, socket.IP_TOS, 16), (IP, IP_MTU_DISCOVER, 2), (IP, IP_MTU_DISCOVER, 0), (SOL, socket.SO_REUSEPORT, 1),
         (SOL, socket.SO_RCVBUF, 50000), (SOL, socket.SO_SNDBUF, 60000)]
-kept_of_tcp = [(TCP, socket.TCP_NODELAY, 1), (TCP, socket.TCP_NOTSENT_LOWAT, 4096), (TCP, socket.TCP_KEEPIDLE, 33)]
+kept_of_tcp = [(TCP, socket.TCP_NODELAY, 1), (TCP, TCP_FASTOPEN_CONNECT, 1), (TCP, socket.TCP_NOTSENT_LOWAT, 4096), (TCP, socket.TCP_KEEPIDLE, 33)]
 refused = [(IP, socket.IP_TTL, 9), (IP, IP_RECVERR, 1), (IP, IP_PKTINFO, 1), (IP, socket.IP_MULTICAST_TTL, 3),
-           (UDP, UDP_SEGMENT, 1000), (TCP, TCP_FASTOPEN_CONNECT, 1), (TCP, socket.TCP_SYNCNT, 3),
+           (UDP, UDP_SEGMENT, 1000), (TCP, socket.TCP_SYNCNT, 3),
            (SOL, socket.SO_BINDTODEVICE, b'lo'), (SOL, socket.SO_DONTROUTE, 1)]
 refused_of = {socket.SOCK_STREAM: [(SOL, SO_TIMESTAMPNS, 1)], socket.SOCK_DGRAM: [(SOL, SO_ZEROCOPY, 1)]}
 def code(one, *option):

@@ -203,6 +203,7 @@ fn figure(info: &StreamInfo, field: &str) -> Result<u64, String> {
         "reordered" => info.detail.reordered.into(),
         "out_of_order" => info.detail.out_of_order.into(),
         "window" => info.detail.window.into(),
+        "fast_open" => info.fast_open.into(),
         _ => return Err(format!("there is no figure `{field}`")),
     })
 }

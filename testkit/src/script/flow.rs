@@ -2,7 +2,7 @@
 
 use super::segment::{ACK_OPEN, NO_PSH};
 use super::spec::{Number, OptionSpec, OptionsSpec, SegmentSpec};
-use super::wire::{ACK, FLAGS, PSH, SYN, Tcp, TcpOption};
+use super::wire::{ACK, FAST_OPEN, FLAGS, PSH, SYN, Tcp, TcpOption};
 use core::fmt::Write as _;
 use xk_core::{SessionRef, Time};
 
@@ -48,6 +48,8 @@ pub(super) struct Flow {
     room: usize,
     /// Whether the application has let go of the session.
     pub(super) released: bool,
+    /// The Fast Open option that was seen last with a cookie in it, on whatever connection.
+    pub(super) cookie: Option<TcpOption>,
     /// The session below and the first octets of the last segment sent.
     pub(super) last: Option<(SessionRef, [u8; 16])>,
 }
@@ -70,6 +72,7 @@ impl Flow {
             read: 0,
             room: 536,
             released: false,
+            cookie: None,
             last: None,
         }
     }
@@ -158,6 +161,7 @@ impl Flow {
                     }
                     options.push(TcpOption::Times(value, self.echo(*echo)));
                 }
+                OptionSpec::LastCookie => options.extend(self.cookie.clone()),
                 OptionSpec::Absent(kind) => spoken |= *kind == TIMES,
                 OptionSpec::Kind(_) => {}
             }
@@ -199,8 +203,10 @@ impl Flow {
         if self.own_isn.is_some() && end > self.own_seen && end < 1 << 31 {
             self.own_seen = end;
         }
+        // Data on a SYN begin behind it.
+        let first = seq.wrapping_add(u32::from(tcp.flags & SYN != 0));
         for (place, octet) in tcp.payload.iter().enumerate() {
-            let place = seq.wrapping_add(place as u32);
+            let place = first.wrapping_add(place as u32);
             let at = u64::from(place.wrapping_sub(1));
             // What is acknowledged may be sent as a probe, and is no data then (RFC 9293,
             // section 3.8.4).
@@ -290,7 +296,10 @@ impl Flow {
             tcp.options.iter().map(|option| self.relative(option)).collect();
         left.retain(|option| *option != TcpOption::Nop);
         for option in &wanted.list {
-            let found = left.iter().position(|seen| fits(option, seen));
+            let found = left.iter().position(|seen| match option {
+                OptionSpec::LastCookie => Some(seen) == self.cookie.as_ref(),
+                _ => fits(option, seen),
+            });
             match (option, found) {
                 (OptionSpec::Absent(kind), Some(_)) => {
                     differ("an option", format!("of kind {kind}"), "to be there".to_owned());
@@ -353,6 +362,12 @@ impl Flow {
     }
 }
 
+/// The Fast Open option of a segment, if there is a cookie in it.
+pub(super) fn cookie_of(tcp: &Tcp) -> Option<&TcpOption> {
+    let is_cookie = |option: &&TcpOption| matches!(option, TcpOption::Raw(raw) if raw[0] == FAST_OPEN && raw.len() > 2);
+    tcp.options.iter().find(is_cookie)
+}
+
 fn letters(flags: u16) -> String {
     let set = FLAGS.iter().filter(|(bit, _)| flags & bit != 0);
     let text: String = set.map(|(_, letter)| *letter).collect();
@@ -376,7 +391,7 @@ fn fits(wanted: &OptionSpec, seen: &TcpOption) -> bool {
         (OptionSpec::Times(value, echo), TcpOption::Times(v, e)) => {
             value.is_none_or(|value| value == *v) && echo.is_none_or(|echo| echo == *e)
         }
-        (OptionSpec::Times(..), _) => false,
+        (OptionSpec::Times(..) | OptionSpec::LastCookie, _) => false,
         (OptionSpec::Kind(wanted) | OptionSpec::Absent(wanted), _) => *wanted == kind,
     }
 }

@@ -260,6 +260,8 @@ fn set(text: &str) -> Result<StreamSetting, String> {
             interval: milliseconds(interval)?,
             probes_max: number(probes)?,
         })),
+        ["fast_open", word] => StreamSetting::FastOpen(flag(word)?),
+        ["fast_open_max", peers] => StreamSetting::FastOpenMax(number(peers)?),
         ["announce_user_timeout", word] => StreamSetting::AnnounceUserTimeout(flag(word)?),
         ["user_timeout", "off"] => StreamSetting::UserTimeout(None),
         ["user_timeout", time] => StreamSetting::UserTimeout(Some(milliseconds(time)?)),

@@ -1,9 +1,9 @@
 //! Running a script: the virtual lower protocol below, the application above, and the clock.
 
 use super::app::App;
-use super::flow::{Flow, PEER_PORT, peer_octet};
+use super::flow::{Flow, PEER_PORT, cookie_of, peer_octet};
 use super::spec::{Act, Case, SegmentSpec, Step};
-use super::wire::{Tcp, seal};
+use super::wire::{Tcp, TcpOption, seal};
 use crate::kernel::{Bottom, Lower, TestKernel, octets};
 use core::fmt;
 use core::net::Ipv4Addr;
@@ -70,6 +70,8 @@ pub(super) struct Run<'a> {
     pub(super) enable: Option<Enable>,
     flows: BTreeMap<u16, Flow>,
     flow: u16,
+    /// The last Fast Open option of the protocol under test that holds a cookie.
+    cookie: Option<TcpOption>,
     pending: VecDeque<Pending>,
     /// What arrives with the segment that follows, as one burst.
     arrivals: Arrivals,
@@ -163,6 +165,7 @@ impl<'a> Run<'a> {
             enable: None,
             flows: BTreeMap::from([(0, Flow::new(0, case.isn))]),
             flow: 0,
+            cookie: None,
             pending: VecDeque::new(),
             arrivals: Arrivals::default(),
             mark,
@@ -274,6 +277,7 @@ impl<'a> Run<'a> {
     /// A segment arrives, with those before it that it was said of that more follow.
     fn inject(&mut self, spec: &SegmentSpec, goes_on: bool) -> Result<(), String> {
         let now = self.cx.now();
+        self.flow().cookie = self.cookie.clone();
         let tcp = self.flow().inject(spec, now);
         let ecn = spec.ecn.unwrap_or(0);
         let number = self.flow;
@@ -340,6 +344,8 @@ impl<'a> Run<'a> {
             let isn = self.case.isn;
             let flow = self.flows.entry(number).or_insert_with(|| Flow::new(number, isn));
             let wrong = flow.see(&tcp);
+            self.cookie = cookie_of(&tcp).cloned().or(self.cookie.take());
+            flow.cookie = self.cookie.clone();
             let start = data.first_chunk().copied().unwrap_or_default();
             flow.last = Some((sent.session, start));
             let text = flow.show(&tcp, true, ecn);

@@ -2,7 +2,7 @@
 
 use super::parse::{bound, number, split_word};
 use super::spec::{Number, OptionSpec, OptionsSpec, SegmentSpec};
-use super::wire::{FLAGS, TcpOption};
+use super::wire::{FAST_OPEN, FLAGS, TcpOption};
 
 /// In expected flags: ACK may be there or not.
 pub(super) const ACK_OPEN: u16 = 0x8000;
@@ -143,7 +143,7 @@ fn kind(name: &str) -> Result<u8, String> {
         "sack" => 5,
         "ts" => 8,
         "uto" => 28,
-        "fastopen" => 34,
+        "fastopen" => FAST_OPEN,
         _ => return Err(format!("`{name}` is no option")),
     })
 }
@@ -161,11 +161,17 @@ fn option(text: &str) -> Result<OptionSpec, String> {
         ["nop"] => TcpOption::Nop,
         ["eol"] => TcpOption::End,
         ["sack_ok"] => TcpOption::SackOk,
+        ["fastopen"] => TcpOption::Raw(vec![FAST_OPEN, 2]),
+        ["fastopen", "last"] => return Ok(OptionSpec::LastCookie),
         ["ts", value, echo] => return Ok(OptionSpec::Times(open(value)?, open(echo)?)),
         [name, "*"] => return Ok(OptionSpec::Kind(kind(name)?)),
         ["mss", mss] => TcpOption::Mss(number(mss)?),
         ["ws", shift] => TcpOption::Scale(number(shift)?),
         ["uto", time] => TcpOption::UserTimeout(number(time)?),
+        ["fastopen", cookie] => {
+            let cookie = hexadecimal(cookie)?;
+            TcpOption::Raw([&[FAST_OPEN, 2 + cookie.len() as u8], &cookie[..]].concat())
+        }
         ["raw", octets] => TcpOption::Raw(hexadecimal(octets)?),
         ["sack", ref blocks @ ..] if !blocks.is_empty() => {
             let block = |text: &&str| {

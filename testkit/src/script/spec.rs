@@ -71,6 +71,8 @@ pub enum OptionSpec {
     Times(Option<u32>, Option<u32>),
     /// No option of this kind.
     Absent(u8),
+    /// The Fast Open cookie that the protocol under test has given last.
+    LastCookie,
 }
 
 /// The options of a segment.

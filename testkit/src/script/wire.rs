@@ -18,6 +18,8 @@ pub const FLAGS: [(u16, char); 9] = [
     (0x100, 'A'),
     (0x10, '.'),
 ];
+/// The kind of the Fast Open option (RFC 7413, section 4.1.1).
+pub const FAST_OPEN: u8 = 34;
 /// The segment ends the stream.
 pub const FIN: u16 = 0x01;
 /// The segment begins a connection.

@@ -1,14 +1,16 @@
 //! What lies between the two sides.
 
 use super::app::Side;
-use super::host;
-use super::plan::Plan;
+use super::plan::{Middlebox, Plan};
+use super::{NUMBER, host};
 use crate::kernel::{TestKernel, octets};
+use crate::script::wire::{FAST_OPEN, HEADER_LEN, SYN, seal};
 use core::cmp::Reverse;
 use core::time::Duration;
 use std::collections::{BTreeMap, BinaryHeap};
 use xk_core::random::Random;
 use xk_core::{Message, Part, Time};
+use xk_kit::control::PseudoHeader;
 
 /// A network with the habits of a plan.
 pub(super) struct Network {
@@ -49,6 +51,33 @@ impl Network {
         parted || self.plan.death.is_some_and(after)
     }
 
+    /// What a box on the way makes of a packet; `None` if it goes no further.
+    fn meddle(&self, from: usize, mut data: Vec<u8>) -> Option<Vec<u8>> {
+        let (Some(middlebox), Some(&[offset, flags])) = (self.plan.middlebox, data.get(12..14))
+        else {
+            return Some(data);
+        };
+        let header = usize::from(offset >> 4) * 4;
+        let options = data.get(HEADER_LEN..header);
+        let (Some(options), true) = (options, u16::from(flags) & SYN != 0) else {
+            return Some(data);
+        };
+        match middlebox {
+            Middlebox::DropsData if data.len() > header => return None,
+            // As each is laid out here: behind padding.
+            Middlebox::DropsOption if options.windows(2).any(|two| two == [1, FAST_OPEN]) => {
+                return None;
+            }
+            Middlebox::CutsData if data.len() > header => {
+                data.truncate(header);
+                let (source, peer) = (host(from).into(), host(1 - from).into());
+                seal(&mut data, PseudoHeader::new([source; 2], peer, NUMBER.into()).sum);
+            }
+            _ => {}
+        }
+        Some(data)
+    }
+
     /// Takes a packet from a side.
     pub(super) fn take(&mut self, cx: &TestKernel, from: usize, message: Message) {
         self.taken += 1;
@@ -70,8 +99,10 @@ impl Network {
             leaves = waits.after(per_octet * message.len() as u32);
             self.busy[from] = leaves;
         }
-        let mut data = octets(&message);
         // As on every real way, what arrives is no reference to what the sender keeps.
+        let Some(mut data) = self.meddle(from, octets(&message)) else {
+            return;
+        };
         drop(message);
         if damaged && !data.is_empty() {
             let at = self.chance.below(data.len() as u64) as usize;

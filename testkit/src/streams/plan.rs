@@ -34,6 +34,17 @@ pub(super) struct EndPlan {
     pub(super) ending: Ending,
 }
 
+/// What a box in the network does to SYNs that are not as most are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Middlebox {
+    /// Lets none with data pass.
+    DropsData,
+    /// Cuts the data off.
+    CutsData,
+    /// Lets none with a Fast Open option pass.
+    DropsOption,
+}
+
 /// Both ends of a stream.
 #[derive(Clone, Debug)]
 pub(super) struct StreamPlan {
@@ -66,6 +77,7 @@ pub(super) struct Plan {
     /// How long each end stays where it is at most before it moves to its side's other place;
     /// `None` if none moves.
     pub(super) moves: Option<Duration>,
+    pub(super) middlebox: Option<Middlebox>,
     pub(super) streams: Vec<StreamPlan>,
 }
 
@@ -147,10 +159,13 @@ impl Plan {
             death: chance.chance(0.05).then(|| second * chance.below(5) as u32),
             backlog: None,
             moves: None,
+            middlebox: None,
         };
         // Chosen last, so that what older seeds are known for stays.
         plan.backlog = chance.chance(0.3).then(|| (1 + chance.below(2) as usize, ms(chance, 5000)));
         plan.moves = chance.chance(0.4).then(|| Duration::from_millis(scaled(chance, 10, 2000)));
+        let boxes = [Middlebox::DropsData, Middlebox::CutsData, Middlebox::DropsOption];
+        plan.middlebox = chance.chance(0.2).then(|| one_of(chance, &boxes));
         plan
     }
 

@@ -66,8 +66,8 @@ impl Connection {
     fn in_syn_sent(&mut self, now: Time, header: &Header, payload: Option<Message>) -> Verdict {
         let flags = header.flags;
         let acks = flags.has(Flags::ACK);
-        let is_ours =
-            acks && header.ack.after(self.send.iss) && header.ack.at_or_before(self.snd_nxt());
+        let most = self.snd_nxt() + self.syn_data();
+        let is_ours = acks && header.ack.after(self.send.iss) && header.ack.at_or_before(most);
         if acks && !is_ours {
             self.refuse(header, 0);
             return Err(&BAD_ACK);
@@ -90,6 +90,7 @@ impl Connection {
             self.again = Some((self.send.iss, self.send.iss + 1));
             return Ok(());
         }
+        self.take_fast_answer(header);
         self.acknowledge(now, header, 0);
         self.enter(Cause::SynAck);
         self.establish(now);
@@ -333,11 +334,13 @@ impl Connection {
 
     /// The acknowledgement of our SYN, in SYN-RECEIVED.
     fn take_ack_of_syn(&mut self, now: Time, header: &Header) -> Verdict {
-        let is_ours = header.ack.after(self.snd_una()) && header.ack.at_or_before(self.snd_nxt());
+        let most = self.snd_nxt() + self.syn_data();
+        let is_ours = header.ack.after(self.snd_una()) && header.ack.at_or_before(most);
         if !is_ours {
             self.refuse(header, 0);
             return Err(&BAD_ACK);
         }
+        self.take_fast_answer(header);
         self.acknowledge(now, header, 0);
         self.enter(Cause::AckOfSyn);
         self.establish(now);

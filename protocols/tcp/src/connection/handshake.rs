@@ -2,7 +2,7 @@
 //! RFC 3168, section 6.1.1).
 
 use super::settings::{SEGMENT_MIN, Settings};
-use crate::options::{Options, Timestamps};
+use crate::options::{Cookie, Options, Timestamps};
 use crate::seq::Seq;
 use crate::wire::{Flags, HEADER_LEN, Header};
 use xk_core::Time;
@@ -59,6 +59,8 @@ pub struct Syn {
     pub ecn: bool,
     /// Its user timeout, as in the option (RFC 5482).
     pub user_timeout: Option<u16>,
+    /// Its Fast Open option (RFC 7413); where this side answers, the cookie that it gives.
+    pub fast_open: Option<Cookie>,
 }
 
 impl Syn {
@@ -77,6 +79,7 @@ impl Syn {
             // RFC 3168, section 6.1.1: an offer has both bits, an acceptance the one.
             ecn: ece && cwr != header.flags.has(Flags::ACK),
             user_timeout: options.user_timeout,
+            fast_open: options.fast_open,
         }
     }
 }
@@ -98,6 +101,7 @@ pub fn syn(settings: &Settings, ends: &Ends, iss: Seq, peer: Option<&Syn>, now: 
             echo: peer.and_then(|p| p.clock).unwrap_or(0),
         }),
         user_timeout: settings.announced(),
+        fast_open: peer.and_then(|p| p.fast_open),
         ..Options::NONE
     };
     match peer {

@@ -25,6 +25,7 @@ impl Connection {
             retransmissions: self.recovery.counters().resent,
             acknowledged: self.send.acknowledged,
             delivered: self.delivered,
+            fast_open: self.fast.as_ref().is_some_and(|fast| fast.taken),
             detail: self.detail(now),
         }
     }

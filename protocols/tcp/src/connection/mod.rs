@@ -7,6 +7,7 @@
 //! at [`deadline`](Connection::deadline).
 
 pub(crate) mod arrive;
+mod fast;
 mod handshake;
 mod info;
 mod path;
@@ -23,6 +24,7 @@ mod user_timeout;
 mod value;
 
 pub use arrive::{BAD_ACK, BLIND_RESET, BLIND_SYN, NO_ACK, NOT_READ, OLD_TIMESTAMP, OUT_OF_WINDOW};
+pub use fast::Report;
 pub use handshake::{Ends, SEGMENT_DEFAULT, Syn, syn};
 pub use predict::Predicted;
 pub use run::Run;
@@ -149,6 +151,8 @@ pub struct Connection {
     peer_timeout: Option<Duration>,
     /// Ours is to be announced.
     timeout_due: bool,
+    /// Where it stands with a Fast Open, if it is one.
+    fast: Option<Box<fast::Fast>>,
     /// A reset to send.
     reset: Option<Box<Header>>,
     /// What arrives is not taken any more.
@@ -203,6 +207,7 @@ fields!(Connection {
     search,
     peer_timeout,
     timeout_due,
+    fast,
     reset,
     is_deaf,
     events,
@@ -290,6 +295,7 @@ impl Connection {
             search: path::PathSearch::default(),
             peer_timeout: None,
             timeout_due: settings.announce_user_timeout,
+            fast: None,
             reset: None,
             is_deaf: false,
             events: Events::default(),
@@ -506,6 +512,7 @@ impl Connection {
         if self.state == State::Closed {
             return;
         }
+        self.fail_fast(error);
         // What waits for late segments has ended in order before.
         if !matches!(self.state, State::TimeWait) {
             self.events.failed = Some(error);
@@ -611,9 +618,13 @@ impl Connection {
 
     /// The handshake is done.
     fn establish(&mut self, now: Time) {
-        self.recovery.established(u32::from(self.segment), self.sack, now);
+        if self.is_active || self.fast.is_none() {
+            self.recovery.established(u32::from(self.segment), self.sack, now);
+        } else {
+            self.recovery.proved();
+        }
         // A passive open is told by `open_done`.
-        self.events.connected = self.is_active;
+        self.events.connected = self.end_fast(now);
         self.soft_error = None;
         if self.send.is_shut {
             self.enter(Cause::Close);

@@ -213,7 +213,7 @@ impl Receive {
     }
 
     /// Octets that there is room for.
-    fn room(&self) -> u32 {
+    pub(super) fn room(&self) -> u32 {
         self.buffer.saturating_sub(self.ready_octets).saturating_sub(self.unconsumed)
     }
 

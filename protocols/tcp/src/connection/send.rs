@@ -350,12 +350,13 @@ impl Send {
         self.part(at, start, octets).ok()
     }
 
-    /// A reference to the first octet that was not sent.
-    pub(crate) fn first_octet(&self) -> Option<Message> {
-        if self.unsent() == 0 {
+    /// A reference to at most `octets` octets that were not sent; `None` if there are none.
+    pub(crate) fn peek(&self, octets: u32) -> Option<Message> {
+        let octets = octets.min(self.unsent());
+        if octets == 0 {
             return None;
         }
-        self.part(self.current, self.sent, 1).ok()
+        self.part(self.current, self.sent, octets).ok()
     }
 
     /// The peer took the first octet that was not sent, which came to it as a probe of its window.

@@ -59,6 +59,8 @@ pub struct Settings {
     pub sack: bool,
     /// Offer ECN (RFC 3168).
     pub ecn: bool,
+    /// Open fast where the peer has given a cookie, and ask for one (RFC 7413).
+    pub fast_open: bool,
     /// The congestion control, by name.
     pub congestion: Name,
     /// How long an acknowledgement may wait for company (RFC 9293, section 3.8.6.3: less than half
@@ -90,6 +92,7 @@ fields!(Settings {
     timestamps,
     sack,
     ecn,
+    fast_open,
     congestion,
     delayed_ack,
     time_wait,
@@ -145,6 +148,7 @@ impl Settings {
                 };
                 self.congestion = known;
             }
+            StreamSetting::FastOpen(on) => self.fast_open = on,
             StreamSetting::SegmentMax(octets) if octets >= SEGMENT_MIN => {
                 self.segment_max = octets;
             }
@@ -193,6 +197,7 @@ impl Default for Settings {
             timestamps: true,
             sack: true,
             ecn: false,
+            fast_open: false,
             congestion: Name::default(),
             delayed_ack: Duration::from_millis(40),
             time_wait: Duration::from_secs(60),

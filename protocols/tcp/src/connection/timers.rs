@@ -96,6 +96,7 @@ impl Connection {
         }
         if self.cork_at.is_some_and(|at| at <= now) {
             (self.cork_at, self.force) = (None, true);
+            self.time_fast(now);
         }
         self.keep_alive(now);
         self.rest(now);
@@ -170,11 +171,13 @@ impl Connection {
             State::SynSent | State::SynReceived => {
                 // RFC 3168, section 6.1.1.1: something may drop SYNs that offer ECN.
                 self.ecn_offered &= times < 2;
+                self.time_out_fast();
                 if times > self.settings.syn_retries_max {
                     self.give_up(now);
                 }
             }
             _ if times >= BLACK_HOLE_TIMEOUTS => {
+                self.suspect_fast_hole(times);
                 let last = usize::from(times >= 2 * BLACK_HOLE_TIMEOUTS);
                 self.suspect_black_hole(PATHS_BELOW[last] - LOWER_HEADER, now);
             }

@@ -40,7 +40,13 @@ impl Connection {
         }
         match self.state {
             State::Closed => return None,
-            State::SynSent | State::SynReceived => return self.transmit_syn(now),
+            State::SynSent | State::SynReceived => {
+                let syn = self.transmit_syn(now);
+                if syn.is_some() || !self.sends_early() {
+                    return syn;
+                }
+                return self.transmit_again(now).or_else(|| self.transmit_new(now));
+            }
             State::TimeWait => {}
             _ => {
                 if let Some(out) = self.transmit_again(now) {
@@ -107,12 +113,13 @@ impl Connection {
     }
 
     fn transmit_syn(&mut self, now: Time) -> Option<Out> {
-        let again = self.again.take().is_some()
+        let iss = self.send.iss;
+        let again = self.again.take_if(|(from, _)| *from == iss).is_some()
             || match self.recovery.next_lost(now) {
-                Some(lost) => self.recovery.resent(lost.start, now),
-                None => false,
+                Some(lost) if lost.start == iss => self.recovery.resent(iss, now),
+                _ => false,
             };
-        if !again && !core::mem::take(&mut self.syn_due) {
+        if !again && !core::mem::take(&mut self.syn_due) && !self.is_syn_ripe(now) {
             if self.state == State::SynReceived && self.ack_due == AckDue::Now {
                 return self.transmit_ack(now);
             }
@@ -124,7 +131,9 @@ impl Connection {
             let _ = self.recovery.sent(1, now);
         }
         self.stuck_since.get_or_insert(now);
-        Some(Out::bare(self.syn_header(now)))
+        let mut header = self.syn_header(now);
+        let payload = self.fill_syn(&mut header, now);
+        Some(Out { payload, ..Out::bare(header) })
     }
 
     /// Our SYN, with what is known of the peer's.
@@ -139,6 +148,7 @@ impl Connection {
             sack: self.sack,
             ecn: self.ecn,
             user_timeout: None,
+            fast_open: None,
         });
         let mut header = syn(&self.settings, &self.ends, self.send.iss, peer.as_ref(), now);
         if !self.ecn_offered {
@@ -147,7 +157,9 @@ impl Connection {
         if peer.is_some() {
             self.ack_due = AckDue::No;
             self.last_ack_sent = self.receive.rcv_nxt;
-            self.receive.rcv_adv = self.receive.rcv_nxt + self.syn_window();
+            let window = self.receive.room().min(u32::from(u16::MAX));
+            (header.ack, header.window) = (self.receive.rcv_nxt, window as u16);
+            self.receive.rcv_adv = self.receive.rcv_nxt + window;
         }
         header
     }
@@ -250,7 +262,12 @@ impl Connection {
 
     /// Whether everything was sent, and our end is to follow.
     fn is_fin_due(&self) -> bool {
-        self.send.is_shut && self.send.fin.is_none() && self.send.unsent() == 0
+        self.may_end() && self.send.unsent() == 0
+    }
+
+    /// Whether our end goes with the last data: not before the handshake is done.
+    fn may_end(&self) -> bool {
+        self.send.is_shut && self.send.fin.is_none() && self.state != State::SynReceived
     }
 
     /// How much new data go in one segment now: none if that would be silly (RFC 9293, sections
@@ -291,7 +308,7 @@ impl Connection {
         };
         let probe = self.path_probe(now, self.send.unsent_of_record(), self.usable());
         let octets = probe.unwrap_or_else(|| self.sensible(room));
-        let allows_fin = self.send.is_shut && self.send.fin.is_none();
+        let allows_fin = self.may_end();
         if octets == 0 && !(allows_fin && unsent == 0) {
             return None;
         }
@@ -358,7 +375,7 @@ impl Connection {
     /// data wait, else none with an old number (RFC 9293, sections 3.8.4 and 3.8.6.1).
     fn poke(&mut self, now: Time) -> Out {
         let nxt = self.snd_nxt();
-        let octet = self.send.first_octet();
+        let octet = self.send.peek(1);
         if octet.is_some() && self.persist_count > 0 {
             self.window_probe = Some(now);
             return Out {

@@ -341,14 +341,19 @@ impl Recovery {
         }
     }
 
-    /// The handshake is done: `mss_octets` is the largest segment that both sides and the path
+    /// The handshake is done: `mss_octets` and `is_sack` as for [`begin`](Recovery::begin).
+    pub fn established(&mut self, mss_octets: u32, is_sack: bool, now: Time) {
+        self.begin(mss_octets, is_sack, now);
+        self.proved();
+    }
+
+    /// Data may go: `mss_octets` is the largest segment that both sides and the path
     /// bear, `is_sack` whether selective acknowledgments were agreed. The window begins again, with
     /// one segment if the SYN had to be repeated (RFC 5681, section 3.1).
-    pub fn established(&mut self, mss_octets: u32, is_sack: bool, now: Time) {
+    pub fn begin(&mut self, mss_octets: u32, is_sack: bool, now: Time) {
         self.mss_octets = mss_octets.clamp(1, MSS_OCTETS_MAX);
         self.congestion.set_mss(self.mss_octets);
         self.is_sack = is_sack;
-        self.is_established = true;
         let syn_was_lost = self.counters.timeouts > 0;
         let window = if syn_was_lost {
             self.rtt.syn_was_lost();
@@ -362,6 +367,11 @@ impl Recovery {
         self.undo = None;
         self.timed_out_to = None;
         self.last_sent = now;
+    }
+
+    /// The handshake is done, after data went already.
+    pub fn proved(&mut self) {
+        self.is_established = true;
     }
 
     /// Chooses another algorithm; it begins with the window that the last one had.

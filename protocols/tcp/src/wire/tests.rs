@@ -1,5 +1,5 @@
 use super::*;
-use crate::options::{Blocks, SHIFT_MAX, Timestamps};
+use crate::options::{Blocks, Cookie, SHIFT_MAX, Timestamps};
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use proptest::prelude::*;
@@ -17,16 +17,27 @@ fn blocks() -> impl Strategy<Value = Blocks> {
 
 fn options() -> impl Strategy<Value = Options> {
     let timestamps = any::<Option<(u32, u32)>>();
-    (any::<Option<u16>>(), proptest::option::of(0..=SHIFT_MAX), any::<bool>(), timestamps, blocks())
-        .prop_map(|(segment_max, window_scale, sack_permitted, timestamps, sack)| Options {
-            segment_max,
-            window_scale,
-            sack_permitted,
-            timestamps: timestamps.map(|(value, echo)| Timestamps { value, echo }),
-            // With everything on a SYN there is no room for blocks, nor are there any.
-            sack: if segment_max.is_some() || window_scale.is_some() { Blocks::NONE } else { sack },
-            user_timeout: None,
-        })
+    let offers = (any::<Option<u16>>(), proptest::option::of(0..=SHIFT_MAX), any::<bool>());
+    let cookie = any::<([u8; Cookie::OCTETS_MAX], usize)>();
+    (offers, timestamps, blocks(), cookie).prop_map(
+        |((segment_max, window_scale, sack_permitted), timestamps, sack, (cookie, length))| {
+            Options {
+                segment_max,
+                window_scale,
+                sack_permitted,
+                timestamps: timestamps.map(|(value, echo)| Timestamps { value, echo }),
+                // With everything on a SYN there is no room for blocks, nor are there any.
+                sack: if segment_max.is_some() || window_scale.is_some() {
+                    Blocks::NONE
+                } else {
+                    sack
+                },
+                user_timeout: None,
+                fast_open: Cookie::of(&cookie[..length % cookie.len()])
+                    .filter(|_| segment_max.is_some() || sack == Blocks::NONE),
+            }
+        },
+    )
 }
 
 proptest! {

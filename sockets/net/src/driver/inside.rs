@@ -239,6 +239,10 @@ pub(super) fn set_within(
             listener.set_receive_buffer(octets);
             Ok(())
         }
+        (Body::Listener(listener), Setting::Stream(StreamSetting::FastOpenMax(peers))) => {
+            listener.set_fast_open_max(peers);
+            Ok(())
+        }
         (Body::Listener(listener), Setting::Share(sharing)) => {
             layer.share_listener(listener, sharing);
             Ok(())

@@ -34,6 +34,9 @@ pub(crate) struct Listener {
     segment_max: Cell<u16>,
     /// Octets of theirs that are kept at most.
     receive_buffer: Cell<u32>,
+    /// How many peers may have octets here before their handshake is done; as many as the protocol
+    /// below lets if it was never set.
+    fast_open_max: Cell<Option<u32>>,
     /// Peers that have connected and that no program has been given, be they here or on their way
     /// to it.
     unaccepted: Arc<AtomicUsize>,
@@ -65,6 +68,10 @@ impl Listener {
 
     pub(crate) fn set_receive_buffer(&self, octets: u32) {
         self.receive_buffer.set(octets);
+    }
+
+    pub(crate) fn set_fast_open_max(&self, peers: u32) {
+        self.fast_open_max.set(Some(peers));
     }
 
     /// What peers came by has gone: none comes any more.
@@ -121,6 +128,7 @@ impl Layer {
             backlog: Cell::new(1),
             segment_max: Cell::new(u16::MAX),
             receive_buffer: Cell::new(u32::MAX),
+            fast_open_max: Cell::new(None),
             unaccepted: Arc::default(),
             waiting: RefCell::default(),
             is_over: Cell::new(false),
@@ -240,6 +248,7 @@ impl Layer {
             room.full |= listener.is_full();
             room.segment_max = listener.segment_max.get();
             room.receive_buffer = listener.receive_buffer.get();
+            room.fast_open = listener.fast_open_max.get().unwrap_or(room.fast_open);
         }
     }
 

@@ -9,6 +9,7 @@ mod arp;
 mod client;
 mod ends;
 mod exec;
+mod fastopen;
 mod frameworks;
 mod granted;
 mod host;
@@ -203,6 +204,8 @@ const COMPANY: &[Test] = tests! {
     tcp::asks_a_server over Tap Veth;
     tcp::is_refused over Tap Veth;
     tcp::runs_suffer_by_segments over TapOffload VethOffload XdpGeneric;
+    fastopen::linux_opens over Tap Veth;
+    fastopen::linux_answers over Tap Veth;
     exec::sockets_are_those_of_linux over Veth;
     exec::signals_are_those_of_linux over Veth;
     exec::http_clients_fetch over Veth;

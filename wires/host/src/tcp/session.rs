@@ -340,7 +340,9 @@ impl Stream {
             }
             StreamSetting::AnnounceUserTimeout(_)
             | StreamSetting::SegmentMax(_)
-            | StreamSetting::UnsentMax(_) => return false,
+            | StreamSetting::UnsentMax(_)
+            | StreamSetting::FastOpen(_)
+            | StreamSetting::FastOpenMax(_) => return false,
         }
         true
     }
