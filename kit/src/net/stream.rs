@@ -285,6 +285,27 @@ pub struct StreamUse {
 }
 question!(StreamUse { rank }, "stream-use", Ask);
 
+/// How the ends of a stream tell each other of packets that routers have marked in place of
+/// dropping them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StreamEcn {
+    /// Not at all.
+    #[default]
+    No,
+    /// That there were some, once in a round trip (RFC 3168).
+    Classic,
+    /// How many there were (RFC 9768).
+    Accurate,
+}
+
+fields!(
+    enum StreamEcn {
+        No = 0,
+        Classic = 1,
+        Accurate = 2,
+    }
+);
+
 /// Asked of a session: how the stream stands (as `TCP_INFO` of Linux).
 #[derive(Clone, Debug, Default)]
 pub struct StreamInfo {
@@ -315,6 +336,13 @@ pub struct StreamInfo {
     pub acknowledged: u64,
     /// Octets delivered above since the beginning.
     pub delivered: u64,
+    /// How the two tell each other of packets that routers have marked.
+    pub ecn: StreamEcn,
+    /// Marked packets that came here, and those of ours that the peer has told of; only under
+    /// [`StreamEcn::Accurate`].
+    pub marked: u64,
+    /// See [`marked`](Self::marked).
+    pub marked_sent: u64,
     /// Octets of a SYN were taken, by either side (RFC 7413).
     pub fast_open: bool,
     /// What only a few transports know.
@@ -458,6 +486,9 @@ question!(
         retransmissions,
         acknowledged,
         delivered,
+        ecn,
+        marked,
+        marked_sent,
         fast_open,
         detail
     },

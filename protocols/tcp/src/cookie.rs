@@ -5,7 +5,7 @@
 //! A cookie holds the largest segment, roughly; shift and SACK only for peers with timestamps. ECN
 //! is not offered.
 
-use crate::connection::Syn;
+use crate::connection::{EcnOffer, Syn};
 use crate::isn::Secrets;
 use crate::options::Timestamps;
 use crate::seq::Seq;
@@ -79,7 +79,7 @@ impl Cookies {
             shift: (shift != NO_SHIFT).then_some(shift as u8),
             clock: stamps.map(|stamps| stamps.value),
             sack: offer & 1 == 1,
-            ecn: false,
+            ecn: EcnOffer::NONE,
             user_timeout: header.options.user_timeout,
             fast_open: None,
         };
@@ -103,7 +103,7 @@ pub(crate) fn offer(peer: &Syn) -> Syn {
     Syn {
         shift: peer.shift.filter(|_| has_clock),
         sack: peer.sack && has_clock,
-        ecn: false,
+        ecn: EcnOffer::NONE,
         fast_open: None,
         ..*peer
     }

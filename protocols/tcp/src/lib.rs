@@ -48,8 +48,8 @@
 //! arrives then breaks the connection off. Small notes of ended connections remain for `time_wait`;
 //! a new connection takes their place when its numbers are clearly later.
 //!
-//! With `fast_open`, or where that is set for it (`stream-set-next`), a connection of this host is a
-//! Fast Open: the first one asks the peer for a cookie, later ones bring it and the first octets
+//! With `fast_open`, or where that is set for it (`stream-set-next`), a connection of this host is
+//! a Fast Open: the first one asks the peer for a cookie, later ones bring it and the first octets
 //! with the SYN, if they come within 40 ms. Such a stream says that it is connected at once. What
 //! the peer does not take goes behind the handshake, a SYN that goes again has neither, and where
 //! these get lost or are passed over none is tried for a minute, doubled each time in a row. With
@@ -57,6 +57,11 @@
 //! do the same: `open_done` comes with the SYN, and answers go before the handshake is done. Octets
 //! of a SYN may come twice, if the network or the peer repeats it after the connection has ended:
 //! it is for protocols that bear that.
+//!
+//! With `ecn` the two sides tell each other of packets that routers have marked, once in a round
+//! trip; with `accurate_ecn` how many there were, where the peer can (AccECN). Marked packets
+//! reduce the window once in a round trip either way. Where flags or marks are changed on the way
+//! nothing more of this side may be marked.
 //!
 //! Urgent data are ordinary data (RFC 6093): the pointer is ignored.
 //!
@@ -92,7 +97,7 @@
 //!
 //! # Standard
 //! RFC 9293; 2018, 2883, 3168, 4821, 4987, 5482, 5681, 5927, 5961, 6093, 6191, 6298, 6528, 6582,
-//! 6691, 6928, 6937, 7323, 7413, 8985.
+//! 6691, 6928, 6937, 7323, 7413, 8985, 9768.
 #![no_std]
 
 extern crate alloc;

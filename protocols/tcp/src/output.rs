@@ -16,6 +16,10 @@ use xk_kit::wire::segments::Segments;
 /// Room for the headers of this layer and those below, in octets.
 pub(crate) const HEADROOM: usize = 128;
 
+/// The flags that lie in an octet of their own; the others are the same in all segments that one
+/// header goes in front of.
+const LOW: u16 = 0xff;
+
 /// What a segment needs besides its content.
 #[derive(Clone, Copy)]
 pub(crate) struct Seal {
@@ -71,12 +75,12 @@ impl Sealer {
         } else {
             sum.join(self.sum);
             sum.add_u32(seq.0);
-            sum.add_u16(u16::from(flags.0));
+            sum.add_u16(flags.0 & LOW);
             add_octets(&mut sum, message);
             sum.finish()
         };
         self.octets[SEQ_AT..SEQ_AT + 4].copy_from_slice(&seq.0.to_be_bytes());
-        self.octets[FLAGS_AT] = flags.0;
+        self.octets[FLAGS_AT] = flags.0 as u8;
         self.octets[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&checksum.to_be_bytes());
         match self.octets.first_chunk::<PLAIN_LEN>() {
             // Nearly all: a copy of a length that is known takes no call.

@@ -15,6 +15,7 @@ use xk_core::object::Refused;
 use xk_core::reason::{self, Class, Reason};
 use xk_core::{Kernel, Message, ProtocolRef, SessionRef};
 use xk_kit::answers;
+use xk_kit::net::attribute::Ecn;
 use xk_kit::net::moving::MOVED;
 use xk_kit::net::ports::{Origin, receiver};
 use xk_kit::net::stream::StreamRoom;
@@ -41,6 +42,11 @@ fn room(
 ) -> StreamRoom {
     let asked = StreamRoom { fast_open, ..StreamRoom::at(origin.local, port) };
     upper.ask(cx, asked).unwrap_or(asked)
+}
+
+/// Whether a router has marked a segment.
+fn is_congested(message: &Message) -> bool {
+    message.attribute::<Ecn>() == Some(Ecn::Experienced)
 }
 
 /// A segment of no session: through what it came, and its header.
@@ -134,7 +140,7 @@ impl Tcp {
         }
         let ends = self.ends(path, pending.0, (header.dst, header.src));
         let settings = table.settings_within(&room);
-        let mut first = Syn::of(header);
+        let mut first = Syn::of(header).marked(is_congested(&message));
         if let Some(shown) = first.fast_open.take().filter(|_| room.fast_open > 0) {
             let Judged { is_good, given } =
                 FastOpens::judge(&table.secrets, pending.0, &shown, now);

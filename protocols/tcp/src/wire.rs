@@ -4,7 +4,7 @@ use crate::options::{ALIGNED_TIMESTAMPS, Options, TIMESTAMPS_LEN, Timestamps};
 use crate::seq::Seq;
 use core::fmt;
 use core::ops::{BitOr, BitOrAssign};
-use xk_core::HostAddr;
+use xk_core::{HostAddr, fields};
 use xk_kit::Checksum;
 
 /// Octets of a header without options.
@@ -24,7 +24,9 @@ pub const IP_PROTOCOL: u8 = 6;
 
 /// The control bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Flags(pub u8);
+pub struct Flags(pub u16);
+
+fields!(Flags(bits));
 
 impl Flags {
     /// None at all.
@@ -41,10 +43,15 @@ impl Flags {
     pub const ACK: Flags = Flags(0x10);
     /// The urgent pointer counts.
     pub const URG: Flags = Flags(0x20);
+    /// Of three flags the highest, which tell of marks (RFC 9768).
+    pub const AE: Flags = Flags(0x100);
     /// Congestion was seen on the way (RFC 3168).
     pub const ECE: Flags = Flags(0x40);
     /// The congestion window was reduced (RFC 3168).
     pub const CWR: Flags = Flags(0x80);
+
+    /// All that there are.
+    const ALL: u16 = 0x1ff;
 
     /// Whether all of `flags` are set.
     #[inline]
@@ -133,7 +140,7 @@ impl Plain {
             u32::from_be_bytes([octets[at], octets[at + 1], octets[at + 2], octets[at + 3]])
         };
         let is_plain = octets[12] == Self::OFFSET
-            && Flags(octets[13] & !Flags::PSH.0) == Flags::ACK
+            && u16::from(octets[13]) & !Flags::PSH.0 == Flags::ACK.0
             && long(20) == ALIGNED_TIMESTAMPS;
         is_plain.then(|| Self {
             seq: Seq(long(4)),
@@ -201,7 +208,7 @@ impl Header {
             dst: word(2),
             seq: Seq(long(4)),
             ack: Seq(long(8)),
-            flags: Flags(fixed[13]),
+            flags: Flags(word(12) & Flags::ALL),
             window: word(14),
             urgent: word(18),
             options: Options::parse(options).ok_or(Error::Option)?,
@@ -220,8 +227,8 @@ impl Header {
         fixed[2..4].copy_from_slice(&self.dst.to_be_bytes());
         fixed[4..8].copy_from_slice(&self.seq.0.to_be_bytes());
         fixed[8..12].copy_from_slice(&self.ack.0.to_be_bytes());
-        fixed[12] = ((length / 4) << 4) as u8;
-        fixed[13] = self.flags.0;
+        let offset = (length as u16 / 4) << 12;
+        fixed[12..14].copy_from_slice(&(offset | self.flags.0).to_be_bytes());
         fixed[14..16].copy_from_slice(&self.window.to_be_bytes());
         fixed[16..18].fill(0);
         fixed[18..20].copy_from_slice(&self.urgent.to_be_bytes());
@@ -283,6 +290,7 @@ impl fmt::Display for Flags {
             (Flags::URG, "U"),
             (Flags::ECE, "E"),
             (Flags::CWR, "W"),
+            (Flags::AE, "A"),
             (Flags::ACK, "."),
         ];
         for (flag, letter) in letters {

@@ -7,7 +7,7 @@ use core::time::Duration;
 use xk_core::{Part, Participant, Participants, SessionRef, Upper};
 use xk_kit::control::{NetworkError, NetworkErrorKind, Start};
 use xk_kit::net::stream::{
-    StreamAbort, StreamConsumed, StreamEndRecord, StreamInfo, StreamSet, StreamSetNext,
+    StreamAbort, StreamConsumed, StreamEcn, StreamEndRecord, StreamInfo, StreamSet, StreamSetNext,
     StreamSetting, StreamShutdown, StreamSoftError, StreamSpace,
 };
 
@@ -203,6 +203,9 @@ fn figure(info: &StreamInfo, field: &str) -> Result<u64, String> {
         "reordered" => info.detail.reordered.into(),
         "out_of_order" => info.detail.out_of_order.into(),
         "window" => info.detail.window.into(),
+        "marked" => info.marked,
+        "marked_sent" => info.marked_sent,
+        "accurate_ecn" => (info.ecn == StreamEcn::Accurate).into(),
         "fast_open" => info.fast_open.into(),
         _ => return Err(format!("there is no figure `{field}`")),
     })

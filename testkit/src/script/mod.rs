@@ -39,11 +39,11 @@
 //!
 //! Flags are `S F R P U E W A` and `.` for ACK; `P` counts only where it is written, or `p` for its
 //! absence, and `~` says that ACK may be there or not. Options are `mss N`, `ws N`, `sack_ok`,
-//! `sack A:B C:D`, `ts VALUE ECHO`, `uto N`, `fastopen`, `fastopen HEX`, `fastopen last` (the cookie
-//! seen last), `nop`, `eol`, `raw HEX`; `!NAME` for one that must be absent, `...`
-//! for any others. A bound is `5`, `>=5`, `<=5`, `5..9` or `*`. Timestamps of the protocol under
-//! test count from its first one; once both sides have agreed on them, arriving segments carry them
-//! by themselves, unless their options say `ts V E` or `!ts`.
+//! `sack A:B C:D`, `ts VALUE ECHO`, `uto N`, `fastopen`, `fastopen HEX`, `fastopen last` (the
+//! cookie seen last), `nop`, `eol`, `raw HEX`; `!NAME` for one that must be absent, `...` for any
+//! others. A bound is `5`, `>=5`, `<=5`, `5..9` or `*`. Timestamps of the protocol under test count
+//! from its first one; once both sides have agreed on them, arriving segments carry them by
+//! themselves, unless their options say `ts V E` or `!ts`.
 
 mod acts;
 mod app;

@@ -57,13 +57,19 @@ impl Connection {
                 self.refuse(header, payload.as_ref().map_or(0, Message::len));
                 Err(&NOT_READ)
             }
-            State::SynSent => self.in_syn_sent(now, header, payload),
+            State::SynSent => self.in_syn_sent(now, header, payload, congested),
             _ => self.in_others(now, header, payload, congested),
         }
     }
 
     /// RFC 9293, section 3.10.7.3.
-    fn in_syn_sent(&mut self, now: Time, header: &Header, payload: Option<Message>) -> Verdict {
+    fn in_syn_sent(
+        &mut self,
+        now: Time,
+        header: &Header,
+        payload: Option<Message>,
+        congested: bool,
+    ) -> Verdict {
         let flags = header.flags;
         let acks = flags.has(Flags::ACK);
         let most = self.snd_nxt() + self.syn_data();
@@ -82,7 +88,7 @@ impl Connection {
         if !flags.has(Flags::SYN) {
             return Err(&NO_ACK);
         }
-        self.learn(&Syn::of(header), now);
+        self.learn(&Syn::of(header).marked(congested), now);
         self.receive.rcv_adv = self.receive.rcv_nxt + self.syn_window();
         if !acks {
             // Both have opened at once: our SYN goes again, with what the peer's said.
@@ -125,7 +131,7 @@ impl Connection {
             if self.state == State::SynReceived && header.seq == self.receive.irs {
                 // The peer's SYN once more: both have opened at once, or our answer was lost.
                 if header.flags.has(Flags::ACK) {
-                    return self.take_ack_of_syn(now, header);
+                    return self.take_ack_of_syn(now, header, octets);
                 }
                 self.again = Some((self.send.iss, self.send.iss + 1));
                 return Ok(());
@@ -137,7 +143,7 @@ impl Connection {
             return Err(&NO_ACK);
         }
         if self.state == State::SynReceived {
-            self.take_ack_of_syn(now, header)?;
+            self.take_ack_of_syn(now, header, octets)?;
         } else {
             self.check_ack(now, header)?;
             self.acknowledge(now, header, octets);
@@ -148,13 +154,7 @@ impl Connection {
         }
         self.heard_at = now;
         self.keep_alive_count = 0;
-        if self.ecn {
-            // RFC 3168, section 6.1.3: told until the sender says that it knows.
-            if header.flags.has(Flags::CWR) {
-                self.ece = false;
-            }
-            self.ece |= congested;
-        }
+        self.take_mark(header.flags, congested, octets);
         self.after_ack(now);
         let verdict = match payload {
             Some(payload) => self.take_payload(now, header, payload),
@@ -333,7 +333,7 @@ impl Connection {
     }
 
     /// The acknowledgement of our SYN, in SYN-RECEIVED.
-    fn take_ack_of_syn(&mut self, now: Time, header: &Header) -> Verdict {
+    fn take_ack_of_syn(&mut self, now: Time, header: &Header, octets: usize) -> Verdict {
         let most = self.snd_nxt() + self.syn_data();
         let is_ours = header.ack.after(self.snd_una()) && header.ack.at_or_before(most);
         if !is_ours {
@@ -341,7 +341,7 @@ impl Connection {
             return Err(&BAD_ACK);
         }
         self.take_fast_answer(header);
-        self.acknowledge(now, header, 0);
+        self.acknowledge(now, header, octets);
         self.enter(Cause::AckOfSyn);
         self.establish(now);
         Ok(())
@@ -399,20 +399,23 @@ impl Connection {
         if is_late && count == 0 {
             return;
         }
+        let is_latest = !is_late && header.seq.at_or_after(self.send.snd_wl1);
+        // On a SYN the bits agree, and echo nothing (RFC 3168, section 6.1.1).
+        let ece = is_latest
+            && !header.flags.has(Flags::SYN)
+            && self.is_congested(header, (octets, ack.since(una)));
         let is_plain = octets == 0 && !header.flags.any(Flags::SYN | Flags::FIN) && !is_late;
         let told = Ack {
             ack,
             sack: blocks.get(..count).unwrap_or_default(),
             echoed: self.echoed(now, header),
             duplicate: is_plain && is_same_window,
-            // On a SYN the bit agrees, and echoes nothing (RFC 3168, section 6.1.1).
-            ece: self.ecn
-                && header.flags.has(Flags::ECE)
-                && !header.flags.has(Flags::SYN)
-                && !is_late,
+            ece,
             waiting: self.is_waiting(),
         };
-        let acked = self.recovery.acknowledge(&told, now);
+        let mut acked = self.recovery.acknowledge(&told, now);
+        // Counts tell the peer that they were heard.
+        acked.cwr &= self.accurate.is_none();
         self.take_acked(now, una, &acked);
     }
 

@@ -1,11 +1,13 @@
 //! What a SYN tells, and the SYN that answers it (RFC 9293, section 3.10.7; RFC 7323, section 2;
-//! RFC 3168, section 6.1.1).
+//! RFC 3168, section 6.1.1; RFC 9768, section 3.1).
 
+use super::ecn::EcnOffer;
 use super::settings::{SEGMENT_MIN, Settings};
 use crate::options::{Cookie, Options, Timestamps};
 use crate::seq::Seq;
 use crate::wire::{Flags, HEADER_LEN, Header};
 use xk_core::Time;
+use xk_kit::net::attribute::Ecn;
 
 /// Octets of data in a segment for a peer that says nothing (RFC 9293, section 3.7.1).
 pub const SEGMENT_DEFAULT: u16 = 536;
@@ -55,8 +57,8 @@ pub struct Syn {
     pub clock: Option<u32>,
     /// Whether it understands SACK.
     pub sack: bool,
-    /// Whether it offers ECN, or accepts it.
-    pub ecn: bool,
+    /// What it says of ECN.
+    pub ecn: EcnOffer,
     /// Its user timeout, as in the option (RFC 5482).
     pub user_timeout: Option<u16>,
     /// Its Fast Open option (RFC 7413); where this side answers, the cookie that it gives.
@@ -68,7 +70,6 @@ impl Syn {
     #[must_use]
     pub fn of(header: &Header) -> Self {
         let options = &header.options;
-        let (ece, cwr) = (header.flags.has(Flags::ECE), header.flags.has(Flags::CWR));
         Self {
             irs: header.seq,
             window: header.window,
@@ -76,11 +77,17 @@ impl Syn {
             shift: options.window_scale,
             clock: options.timestamps.map(|t| t.value),
             sack: options.sack_permitted,
-            // RFC 3168, section 6.1.1: an offer has both bits, an acceptance the one.
-            ecn: ece && cwr != header.flags.has(Flags::ACK),
+            ecn: EcnOffer::of(header),
             user_timeout: options.user_timeout,
             fast_open: options.fast_open,
         }
+    }
+
+    /// Returns it as it came in a packet that a router had marked, or had not.
+    #[must_use]
+    pub fn marked(mut self, congested: bool) -> Self {
+        self.ecn.mark = if congested { Ecn::Experienced.bits() } else { 0 };
+        self
     }
 }
 
@@ -105,14 +112,10 @@ pub fn syn(settings: &Settings, ends: &Ends, iss: Seq, peer: Option<&Syn>, now: 
         ..Options::NONE
     };
     match peer {
-        None if settings.ecn => header.flags |= Flags::ECE | Flags::CWR,
-        None => {}
+        None => header.flags |= EcnOffer::asking(settings),
         Some(peer) => {
-            header.flags |= Flags::ACK;
+            header.flags |= Flags::ACK | peer.ecn.answer(settings);
             header.ack = peer.irs + 1;
-            if settings.ecn && peer.ecn {
-                header.flags |= Flags::ECE;
-            }
         }
     }
     header

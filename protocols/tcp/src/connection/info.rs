@@ -25,6 +25,9 @@ impl Connection {
             retransmissions: self.recovery.counters().resent,
             acknowledged: self.send.acknowledged,
             delivered: self.delivered,
+            ecn: self.ecn_kind(),
+            marked: self.marks().0,
+            marked_sent: self.marks().1,
             fast_open: self.fast.as_ref().is_some_and(|fast| fast.taken),
             detail: self.detail(now),
         }

@@ -7,6 +7,7 @@
 //! at [`deadline`](Connection::deadline).
 
 pub(crate) mod arrive;
+mod ecn;
 mod fast;
 mod handshake;
 mod info;
@@ -24,6 +25,7 @@ mod user_timeout;
 mod value;
 
 pub use arrive::{BAD_ACK, BLIND_RESET, BLIND_SYN, NO_ACK, NOT_READ, OLD_TIMESTAMP, OUT_OF_WINDOW};
+pub use ecn::EcnOffer;
 pub use fast::Report;
 pub use handshake::{Ends, SEGMENT_DEFAULT, Syn, syn};
 pub use predict::Predicted;
@@ -97,7 +99,14 @@ pub struct Connection {
     /// Whether segments carry timestamps (RFC 7323, section 3.2).
     timestamps: bool,
     sack: bool,
+    /// Data may be marked by routers, and marks are heeded.
     ecn: bool,
+    /// What the peer's SYN said of that.
+    offer: EcnOffer,
+    /// The counts of accurate feedback, if that was agreed on.
+    accurate: Option<Box<ecn::Accurate>>,
+    /// Segments are not predicted.
+    is_odd: bool,
     /// The peer's clock as of the last segment in order, and when that came (RFC 7323, section
     /// 4.3).
     ts_recent: u32,
@@ -117,8 +126,9 @@ pub struct Connection {
     peer_full: u32,
     /// Runs of segments, each way.
     runs: run::Runs,
-    /// Congestion was seen, and the sender has not said that it knows (RFC 3168, section 6.1.3).
-    ece: bool,
+    /// The flags of all segments that tell the peer of marks: that there was one, and the peer has
+    /// not said that it knows (RFC 3168, section 6.1.3), or how many there were (RFC 9768).
+    echo: Flags,
     /// The next new segment says that the window was reduced.
     cwr: bool,
     /// Our SYN is to be sent for the first time.
@@ -178,6 +188,9 @@ fields!(Connection {
     timestamps,
     sack,
     ecn,
+    offer,
+    accurate,
+    is_odd,
     ts_recent,
     ts_recent_at,
     last_ack_sent,
@@ -188,7 +201,7 @@ fields!(Connection {
     data_at,
     peer_full,
     runs,
-    ece,
+    echo,
     cwr,
     syn_due,
     ecn_offered,
@@ -266,6 +279,9 @@ impl Connection {
             timestamps: false,
             sack: false,
             ecn: false,
+            offer: EcnOffer::NONE,
+            accurate: None,
+            is_odd: false,
             ts_recent: 0,
             ts_recent_at: now,
             last_ack_sent: irs,
@@ -276,10 +292,10 @@ impl Connection {
             data_at: Time::ZERO,
             peer_full: 1,
             runs: run::Runs::default(),
-            ece: false,
+            echo: Flags::NONE,
             cwr: false,
             syn_due: false,
-            ecn_offered: settings.ecn,
+            ecn_offered: settings.ecn || settings.accurate_ecn,
             again: None,
             probe: None,
             window_probe: None,
@@ -411,7 +427,7 @@ impl Connection {
     /// Nothing above holds it any more: as [`shut`](Self::shut), and what still arrives breaks it
     /// off (RFC 9293, section 3.6.1).
     pub fn close(&mut self, now: Time) {
-        self.is_deaf = true;
+        (self.is_deaf, self.is_odd) = (true, true);
         if self.state == State::SynSent && self.send.unsent() == 0 {
             self.enter(Cause::Reset);
             return;
@@ -577,8 +593,8 @@ impl Connection {
         self.timestamps = settings.timestamps && peer.clock.is_some();
         (self.ts_recent, self.ts_recent_at) = (peer.clock.unwrap_or(0), now);
         self.sack = settings.sack && peer.sack;
-        self.ecn = settings.ecn && self.ecn_offered && peer.ecn;
         self.peer_segment = peer.segment_max;
+        self.agree_on_ecn(peer.ecn);
         if let Some(field) = peer.user_timeout {
             self.take_user_timeout(field);
         }

@@ -26,7 +26,7 @@ impl Connection {
     pub fn predict(&self, plain: &Plain, octets: usize) -> Option<Predicted> {
         let is_usual = self.state == State::Established
             && self.timestamps
-            && !self.is_deaf
+            && !self.is_odd
             && plain.seq == self.receive.rcv_nxt
             && plain.timestamps.value.wrapping_sub(self.ts_recent) < 1 << 31
             && !self.receive.has_gap()

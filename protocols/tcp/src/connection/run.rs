@@ -32,6 +32,16 @@ pub struct Run {
     pub markable: bool,
 }
 
+impl Runs {
+    /// How many segments came with so many octets of data.
+    pub(super) fn packets(self, octets: u32) -> u32 {
+        match self.arriving {
+            0 => 1,
+            size => octets.div_ceil(size.into()).max(1),
+        }
+    }
+}
+
 impl Connection {
     /// Whether a layer below cuts runs of segments: see [`Out::run`](super::Out::run).
     pub fn set_runs(&mut self, are_cut: bool) {

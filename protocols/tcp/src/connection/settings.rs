@@ -59,6 +59,8 @@ pub struct Settings {
     pub sack: bool,
     /// Offer ECN (RFC 3168).
     pub ecn: bool,
+    /// Offer accurate feedback of marks (RFC 9768), and ECN where the peer knows no other.
+    pub accurate_ecn: bool,
     /// Open fast where the peer has given a cookie, and ask for one (RFC 7413).
     pub fast_open: bool,
     /// The congestion control, by name.
@@ -92,6 +94,7 @@ fields!(Settings {
     timestamps,
     sack,
     ecn,
+    accurate_ecn,
     fast_open,
     congestion,
     delayed_ack,
@@ -197,6 +200,7 @@ impl Default for Settings {
             timestamps: true,
             sack: true,
             ecn: false,
+            accurate_ecn: false,
             fast_open: false,
             congestion: Name::default(),
             delayed_ack: Duration::from_millis(40),

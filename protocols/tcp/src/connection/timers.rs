@@ -170,7 +170,9 @@ impl Connection {
         match self.state {
             State::SynSent | State::SynReceived => {
                 // RFC 3168, section 6.1.1.1: something may drop SYNs that offer ECN.
-                self.ecn_offered &= times < 2;
+                if times >= 2 {
+                    self.drop_ecn();
+                }
                 self.time_out_fast();
                 if times > self.settings.syn_retries_max {
                     self.give_up(now);

@@ -109,6 +109,7 @@ impl Connection {
         if core::mem::take(&mut self.timeout_due) {
             header.options.user_timeout = self.settings.announced();
         }
+        self.tell_of_syn(&mut header);
         Some(Out::bare(header))
     }
 
@@ -146,13 +147,13 @@ impl Connection {
                 .then_some(self.send.shift),
             clock: self.timestamps.then_some(self.ts_recent),
             sack: self.sack,
-            ecn: self.ecn,
+            ecn: self.offer,
             user_timeout: None,
             fast_open: None,
         });
         let mut header = syn(&self.settings, &self.ends, self.send.iss, peer.as_ref(), now);
         if !self.ecn_offered {
-            header.flags = header.flags.without(Flags::ECE | Flags::CWR);
+            header.flags = header.flags.without(Flags::ECE | Flags::CWR | Flags::AE);
         }
         if peer.is_some() {
             self.ack_due = AckDue::No;
@@ -167,10 +168,7 @@ impl Connection {
     /// A segment that acknowledges what has arrived; with it that is done.
     pub(super) fn header(&mut self, now: Time, seq: Seq, flags: Flags) -> Header {
         let (local, peer) = (self.ends.local, self.ends.peer);
-        let mut flags = flags | Flags::ACK;
-        if self.ece {
-            flags |= Flags::ECE;
-        }
+        let flags = flags | Flags::ACK | self.echo;
         let mut header = Header::new(local, peer, seq, self.receive.rcv_nxt, flags);
         header.window = self.receive.announce(self.peer_full);
         self.stamp(&mut header, now);

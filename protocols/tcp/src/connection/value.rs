@@ -24,7 +24,7 @@ use xk_kit::net::moving::{Nameless, STATE_OCTETS_MAX};
 /// What a connection's octets begin with.
 const MAGIC: [u8; 4] = *b"TCPc";
 /// Counts on when the fields change.
-const VERSION: u16 = 3;
+const VERSION: u16 = 4;
 
 /// Octets of the messages that waiting octets are read into, and what is free in front of them.
 const CHUNK_OCTETS: usize = 32 << 10;

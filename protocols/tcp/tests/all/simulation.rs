@@ -15,6 +15,7 @@ fn configure(chance: &Random) -> Params {
     params.set("timestamps", flag(0.8));
     params.set("sack", flag(0.8));
     params.set("ecn", flag(0.3));
+    params.set("accurate_ecn", flag(0.3));
     params.set("fast_open", flag(0.4));
     params.set("fast_open_max", Value::Integer(chance.below(3) as i64));
     params.set("receive_buffer", Value::Octets(2048 << chance.below(12)));

@@ -457,7 +457,7 @@ impl Stream {
         let Some(session) = self.session() else {
             return Err(Errno::INVAL);
         };
-        let (taken, set) = (true, setting.clone());
+        let (taken, set) = (true, setting);
         match session.ask(cx, StreamSet { setting, taken }) {
             Some(answer) if answer.taken => {
                 if let StreamSetting::ReceiveBuffer(octets) = set {

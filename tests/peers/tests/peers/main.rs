@@ -228,6 +228,7 @@ const COMPANY: &[Test] = tests! {
     paths::become_narrower over Veth;
     paths::are_black_holes over Veth;
     paths::are_marked over Veth;
+    paths::are_counted over Veth;
     appletalk::echoes_both_ways over Veth;
     appletalk::a_node_is_defended over Veth;
     appletalk::datagrams_with_wrong_sums_are_dropped over Veth;

@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
+use xk_kit::net::stream::StreamEcn;
 use xk_net::{Stack, TcpListener, TcpStream, Thread};
 use xk_peers::testbed::{LINUX, Lan, OURS, Wire};
 use xk_testkit::netns::Space;
-use xk_testkit::{needs_program, needs_root};
+use xk_testkit::{needs, needs_program, needs_root};
 
 use crate::ends::{Ends, Gate, Opener, capture, either, graph, part_from, start};
 use crate::tcp::DAMAGE;
@@ -193,4 +194,35 @@ pub(crate) fn are_marked(wire: Wire) {
     }
     let marked = format!("ip.src == {LINUX} && ip.dsfield.ecn == 3");
     assert!(count(marked) > 0, "ours sees the marks on what comes");
+}
+
+/// Marks are counted each way, where the kernel counts them too.
+pub(crate) fn are_counted(wire: Wire) {
+    needs_root!();
+    needs_program!("ip", "tshark");
+    let lan = Lan::new("counted", wire);
+    if let Err(why) = lan.linux.sysctl("net/ipv4/tcp_ecn", "3") {
+        needs::skip(&format!("this kernel knows no accurate feedback of marks (AccECN): {why}"));
+        return;
+    }
+    let captured = capture(&lan, "bad");
+    let below = format!("fault wire name=bad mark=\"5%\"\n{captured}");
+    let stack = start(&lan, &graph(&lan, (&below, "pcap"), "accurate_ecn=#true", ""));
+    for opener in [Opener::Linux, Opener::Ours] {
+        let ends = Ends::open(&lan, &stack, opener);
+        let info = ends.exchange(500_000, 500_000, [None; 2], LIMIT);
+        assert_eq!((info.retransmissions, info.ecn), (0, StreamEcn::Accurate), "{opener:?}");
+        assert!(info.marked_sent > 0, "{opener:?}: {info:?}");
+    }
+    // A peer that knows the usual feedback alone gets that.
+    lan.linux.sysctl("net/ipv4/tcp_ecn", "1").unwrap();
+    for opener in [Opener::Linux, Opener::Ours] {
+        let ends = Ends::open(&lan, &stack, opener);
+        let info = ends.exchange(100_000, 100_000, [None; 2], LIMIT);
+        assert_eq!(info.ecn, StreamEcn::Classic, "{opener:?}");
+    }
+    part_from(stack);
+    lan.testbed.judge(DAMAGE);
+    let marked = format!("ip.src == {LINUX} && ip.dsfield.ecn == 3");
+    assert!(lan.testbed.count("ours.pcapng", &marked) > 0, "ours sees the marks on what comes");
 }
