@@ -2,7 +2,7 @@
 //! up in that came from the other one.
 
 use crate::answers::AskerProved;
-use crate::net::attribute::{DontFragment, Ecn, LinkCast, Peer};
+use crate::net::attribute::{Arrived, DontFragment, Ecn, LinkCast, Peer, Sending};
 use crate::rpc::call::{CallOptions, Caller, Gather, Transaction};
 use crate::wire::offload::TransportChecksum;
 use crate::wire::segments::Segments;
@@ -10,6 +10,7 @@ use xk_core::message::AttributeType;
 
 /// Every attribute of this crate.
 pub static SHARED: &[AttributeType] = &[
+    AttributeType::of::<Arrived>(),
     AttributeType::of::<AskerProved>(),
     AttributeType::of::<CallOptions>(),
     AttributeType::of::<Caller>(),
@@ -19,6 +20,7 @@ pub static SHARED: &[AttributeType] = &[
     AttributeType::of::<LinkCast>(),
     AttributeType::of::<Peer>(),
     AttributeType::of::<Segments>(),
+    AttributeType::of::<Sending>(),
     AttributeType::of::<Transaction>(),
     AttributeType::of::<TransportChecksum>(),
 ];

@@ -74,6 +74,15 @@ impl TryOpen {
 pub struct KeepWhole;
 question!(KeepWhole {}, "keep-whole", Tell);
 
+/// From now on, messages that arrive for the asking protocol tell what their headers said
+/// ([`Arrived`](crate::net::attribute::Arrived)).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TellArrivals {
+    /// In: the number on the network layer of the transport that they arrive for.
+    pub number: u32,
+}
+question!(TellArrivals { number }, "tell-arrivals", Ask);
+
 /// The local host of a session, or the first of a protocol.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MyHost {

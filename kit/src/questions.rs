@@ -5,7 +5,7 @@ use crate::control::{
     ClaimHost, DeliverError, HostConflict, IsGroup, IsLocalHost, IsOutstanding, JoinGroup,
     KeepWhole, LinkType, MaxPacket, MinPacket, MyEther, MyHost, MyPort, NetworkError, OptPacket,
     PeerEther, PeerHost, PeerPort, PeerProved, PseudoHeader, RegisterErrorProtocol, Resolve,
-    SendError, ServesPort, SpecificDestination, TryOpen, WireRoom,
+    SendError, ServesPort, SpecificDestination, TellArrivals, TryOpen, WireRoom,
 };
 use crate::net::appletalk::{
     CableChanged, ClaimNode, DdpCable, DdpEnds, DdpRoutes, NodeClaimed, SetCable, SetRouter,
@@ -73,6 +73,7 @@ table![
     SendError,
     ServesPort,
     SpecificDestination,
+    TellArrivals,
     CableChanged,
     NbpLookup,
     NbpRegister,

@@ -2,7 +2,7 @@
 
 use core::net::SocketAddr;
 use xk_core::HostAddr;
-use xk_core::message::{ATTRIBUTE_OCTETS, Attribute, Crossing};
+use xk_core::message::{ATTRIBUTE_OCTETS, Attribute, Crossing, Sender};
 
 /// How a frame was addressed on its link, if not to us alone. Set by the link layer on arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,6 +147,78 @@ impl Attribute for DontFragment {
     }
 }
 
+/// What the sender of a message asks of the headers that it gets, as programs do with the control
+/// messages and options of their sockets. A transport that serves all peers at one port takes the
+/// host from it, and the network layer the rest and takes it off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sending {
+    /// Our host that it comes from; unspecified for the usual one.
+    pub from: HostAddr,
+    /// The hops that it may go; 0 for as many as usual.
+    pub hops: u8,
+    /// The class of its traffic (RFC 2474), if it is not the usual one.
+    pub class: Option<u8>,
+}
+
+impl Attribute for Sending {
+    const KEY: u32 = xk_core::name_key("sending");
+    /// A program that is granted a protocol is not to choose the host that it speaks for.
+    const CROSSES: Crossing = Crossing { down: Some(Sender::Domain), up: None };
+
+    fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
+        let class = self.class.map_or([0, 0], |class| [1, class]);
+        with_host(self.from, [self.hops, class[0], class[1], 0])
+    }
+
+    fn decode(octets: [u8; ATTRIBUTE_OCTETS]) -> Self {
+        let (from, [hops, has_class, class, _]) = host_of(octets);
+        Self { from, hops, class: (has_class != 0).then_some(class) }
+    }
+}
+
+/// What the header of a message that has arrived said. Set by the network layer for the protocol
+/// that has asked for it ([`TellArrivals`](crate::control::TellArrivals)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// The host that it was sent to: ours, a broadcast or a group.
+    pub to: HostAddr,
+    /// The hops that it had left.
+    pub hops: u8,
+    /// The class of its traffic (RFC 2474), with the marks of congestion (RFC 3168).
+    pub class: u8,
+}
+
+impl Attribute for Arrived {
+    const KEY: u32 = xk_core::name_key("arrived");
+    const CROSSES: Crossing = Crossing::UP;
+
+    fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
+        with_host(self.to, [self.hops, self.class, 0, 0])
+    }
+
+    fn decode(octets: [u8; ATTRIBUTE_OCTETS]) -> Self {
+        let (to, [hops, class, _, _]) = host_of(octets);
+        Self { to, hops, class }
+    }
+}
+
+/// A host of any family, and four octets more.
+fn with_host(host: HostAddr, rest: [u8; 4]) -> [u8; ATTRIBUTE_OCTETS] {
+    let (host, scope) = host.to_parts();
+    let mut octets = [0; ATTRIBUTE_OCTETS];
+    octets[..16].copy_from_slice(&host);
+    octets[16..20].copy_from_slice(&scope.to_be_bytes());
+    octets[20..24].copy_from_slice(&rest);
+    octets
+}
+
+/// The host, and the four octets more.
+fn host_of(octets: [u8; ATTRIBUTE_OCTETS]) -> (HostAddr, [u8; 4]) {
+    let (host, rest) = octets.split_first_chunk().unwrap_or((&[0; 16], &[]));
+    let [a, b, c, d, last @ ..] = *rest.first_chunk().unwrap_or(&[0; 8]);
+    (HostAddr::from_parts((*host, u32::from_be_bytes([a, b, c, d]))), last)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,6 +231,21 @@ mod tests {
                 let peer = Peer { host, port };
                 prop_assert_eq!(Peer::decode(peer.encode()), peer);
             }
+        }
+
+        #[test]
+        fn what_is_asked_of_headers_and_told_of_them_is_carried(
+            v4: [u8; 4],
+            hops: u8,
+            class: Option<u8>,
+            octets: [u8; 24],
+        ) {
+            let sending = Sending { from: v4.into(), hops, class };
+            prop_assert_eq!(Sending::decode(sending.encode()), sending);
+            let arrived = Arrived { to: v4.into(), hops, class: class.unwrap_or(0) };
+            prop_assert_eq!(Arrived::decode(arrived.encode()), arrived);
+            let other = Arrived::decode(octets);
+            prop_assert_eq!(Arrived::decode(other.encode()), other);
         }
 
         #[test]

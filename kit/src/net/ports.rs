@@ -5,7 +5,7 @@ use crate::control::{
     MaxPacket, MinPacket, MyHost, MyPort, OptPacket, PeerHost, PeerPort, PseudoHeader,
     SpecificDestination,
 };
-use crate::net::attribute::LinkCast;
+use crate::net::attribute::{LinkCast, Sending};
 use crate::net::template::{HeaderField, Headers};
 use crate::{Checksum, Turns};
 use alloc::vec::Vec;
@@ -329,6 +329,16 @@ impl Origin {
         };
         Participants::pair(participant(self.local, local), participant(self.peer, peer))
     }
+}
+
+/// Our host that a message comes from: the one that its sender asks for, or else this one.
+#[must_use]
+pub fn source_of(message: &Message, usual: HostAddr) -> HostAddr {
+    let asked = match message.has_attributes() {
+        true => message.attribute::<Sending>().map(|sending| sending.from),
+        false => None,
+    };
+    asked.filter(|host| !host.is_unspecified()).unwrap_or(usual)
 }
 
 /// Whether the link has cast a message for many.

@@ -14,7 +14,7 @@ use xk_core::{Answer, Ask, Kernel, ProtocolRef, fields, question};
 use xk_kit::Cidr;
 use xk_kit::control::{
     DeliverError, HostConflict, IsGroup, IsLocalHost, MaxPacket, MyHost, NetworkError, OptPacket,
-    RegisterErrorProtocol, SendError,
+    RegisterErrorProtocol, SendError, TellArrivals,
 };
 pub use xk_kit::net::attribute::DontFragment;
 use xk_kit::net::neighbour::HostRoute;
@@ -156,6 +156,8 @@ impl Ip {
                 Kind::Group => shared.interfaces.is_joined(host),
                 Kind::Nobody | Kind::Other => false,
             });
+        } else if let Some(q) = ask.get::<TellArrivals>() {
+            shared.tell_arrivals(q.number);
         } else if let Some(q) = ask.get::<IsGroup>() {
             q.many = q.host.to_v4().is_some_and(|host| shared.interfaces.is_many(host));
         } else if let Some(q) = ask.get::<MaxPacket>() {

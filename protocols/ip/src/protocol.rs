@@ -18,7 +18,7 @@ use xk_core::{Answer, Ask, Kernel, Message, Part, Participants, Protocol, Protoc
 use xk_core::{SessionRef, Upper};
 use xk_kit::control::{ClaimHost, JoinGroup, MaxPacket, OptPacket};
 use xk_kit::net::addr::{EthAddr, Ipv4, ipv4};
-use xk_kit::net::attribute::{Ecn, LinkCast};
+use xk_kit::net::attribute::{Arrived, Ecn, LinkCast};
 
 /// One instance: one host.
 pub struct Ip {
@@ -85,6 +85,9 @@ impl Ip {
             let _ = message.strip(HEADER_LEN);
             if plain.is_marked() {
                 mark(&mut message);
+            }
+            if self.shared.tells(plain.protocol()) {
+                tell(&mut message, &plain.octets());
             }
             return match session.pop(cx, message) {
                 Ok(()) => Ok(()),
@@ -250,6 +253,7 @@ impl Protocol for Ip {
             && let Some(plain) = Plain::of_whole(octets, message.len())
             && !message.has_attributes()
             && !plain.is_marked()
+            && !self.shared.tells(plain.protocol())
             && let Some(session) = self.shared.sessions.latest(&Key::of_plain(plain))
         {
             message.strip_in_place(HEADER_LEN);
@@ -270,6 +274,7 @@ impl Protocol for Ip {
     ) -> Result<(), Refused> {
         while burst.goes_on(lower) {
             if let Some(first) = burst.peek(0).and_then(|first| plain(&first))
+                && !self.shared.tells(first.protocol())
                 && let key = Key::of_plain(first)
                 && let Some(session) = self.shared.sessions.get(&key)
             {
@@ -322,6 +327,13 @@ pub(crate) fn mark(message: &mut Message) {
     // If a message is full of attributes, this mark is lost as a packet would be: none but its
     // sender is the slower.
     let _ = message.set_attribute(Ecn::Experienced);
+}
+
+/// Tells the layer above what the header said that this has arrived with.
+pub(crate) fn tell(message: &mut Message, header: &[u8; HEADER_LEN]) {
+    let [_, class, _, _, _, _, _, _, hops, _, _, _, _, _, _, _, a, b, c, d] = *header;
+    // A message full of attributes goes without.
+    let _ = message.set_attribute(Arrived { to: [a, b, c, d].into(), hops, class });
 }
 
 /// The header of a packet, if that is a whole datagram to us alone and no longer than it says, with

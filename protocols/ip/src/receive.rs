@@ -1,7 +1,7 @@
 //! Arrivals that no session was waiting for, or that need a closer look.
 
 use crate::interface::Kind;
-use crate::protocol::{Ip, key_of, mark};
+use crate::protocol::{Ip, key_of, mark, tell};
 use crate::reassembly::{Key as FragmentKey, Outcome};
 use crate::session::IpSession;
 use crate::shared::{FLAG_LOOP, TOKEN_REASSEMBLY, reasons};
@@ -235,6 +235,11 @@ impl Ip {
     fn deliver(&self, cx: &Kernel, this: &ProtocolRef, arrival: &Arrival, mut message: Message) {
         if arrival.header.ecn() == Ecn::Experienced.bits() {
             mark(&mut message);
+        }
+        if self.shared.tells(arrival.header.protocol)
+            && let Some(header) = arrival.front.octets().first_chunk()
+        {
+            tell(&mut message, header);
         }
         let key = key_of(&arrival.header, arrival.flags());
         let session = match self.shared.sessions.get(&key) {

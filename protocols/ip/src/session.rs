@@ -16,7 +16,7 @@ use xk_kit::control::{
     SpecificDestination,
 };
 use xk_kit::net::addr::Ipv4;
-use xk_kit::net::attribute::Ecn;
+use xk_kit::net::attribute::{Ecn, Sending};
 use xk_kit::net::template::{HeaderField, Headers};
 use xk_kit::wire::offload::Offloads;
 use xk_kit::wire::segments;
@@ -174,14 +174,19 @@ impl IpSession {
             whole: if dont { Fragment::DONT } else { self.whole.get() },
             // What arrived marked, and goes back as it is, is not marked on this way.
             ecn: message.attribute::<Ecn>().filter(|ecn| *ecn != Ecn::Experienced),
+            sending: message.attribute::<Sending>(),
             packets: segments::of(message).map_or(1, |run| run.packets()),
         }
     }
 
     fn template(&self, options: HeaderOptions) -> Template {
+        let mut template = self.template.get();
+        if let Some(Sending { hops, class, .. }) = options.sending {
+            template = template.sent(hops, class);
+        }
         match options.ecn {
-            Some(ecn) => self.template.get().marked(ecn),
-            None => self.template.get(),
+            Some(ecn) => template.marked(ecn),
+            None => template,
         }
     }
 
@@ -208,7 +213,8 @@ impl IpSession {
             let options = self.options(message);
             return self.prepare_as(message, options) && strip_options(message);
         }
-        let options = HeaderOptions { whole: self.whole.get(), ecn: None, packets: 1 };
+        let whole = self.whole.get();
+        let options = HeaderOptions { whole, ecn: None, sending: None, packets: 1 };
         self.prepare_as(message, options)
     }
 
@@ -328,6 +334,10 @@ impl IpSession {
         };
         let mut header = header(&self.shared, self.key, self.source.get());
         header.id = self.ids.take(1);
+        if let Some(Sending { hops, class, .. }) = options.sending {
+            header.ttl = if hops == 0 { header.ttl } else { hops };
+            header.traffic_class = class.unwrap_or(header.traffic_class);
+        }
         // Each piece can be marked as the whole could (RFC 3168, section 5.3).
         header.traffic_class |= options.ecn.map_or(0, Ecn::bits);
         let cut = Cut { header, first: Options::NONE, mtu };
@@ -350,6 +360,7 @@ fn not_closed(error: PushError) -> PushError {
 struct HeaderOptions {
     whole: Fragment,
     ecn: Option<Ecn>,
+    sending: Option<Sending>,
     /// How many the message stands for.
     packets: u16,
 }
@@ -358,6 +369,7 @@ struct HeaderOptions {
 fn strip_options(message: &mut Message) -> bool {
     message.remove_attribute::<DontFragment>();
     message.remove_attribute::<Ecn>();
+    message.remove_attribute::<Sending>();
     true
 }
 

@@ -136,6 +136,8 @@ pub(crate) struct Shared {
     looped: RefCell<VecDeque<(Option<Payer>, Message)>>,
     pub(crate) identifications: Identifications,
     figures: Cell<IpFigures>,
+    /// The protocol whose arrivals tell what their headers said.
+    told: Cell<Option<u8>>,
 }
 
 impl Shared {
@@ -159,7 +161,19 @@ impl Shared {
             looped: RefCell::default(),
             identifications: Identifications::new(cx),
             figures: Cell::default(),
+            told: Cell::default(),
         }
+    }
+
+    /// Arrivals for the protocol with this number tell what their headers said from now on.
+    pub(crate) fn tell_arrivals(&self, number: u32) {
+        self.told.set(u8::try_from(number).ok());
+    }
+
+    /// Whether arrivals for this protocol are to tell what their headers said.
+    #[inline(always)]
+    pub(crate) fn tells(&self, protocol: u8) -> bool {
+        self.told.get() == Some(protocol)
     }
 
     /// Makes every session look for its path before it sends again.

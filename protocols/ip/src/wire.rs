@@ -339,6 +339,22 @@ impl Template {
         self
     }
 
+    /// This template with so many hops, as many as before if that is 0, and this class of traffic.
+    #[must_use]
+    pub fn sent(mut self, hops: u8, class: Option<u8>) -> Self {
+        if let Some(class) = class {
+            let old = (self.words.0 >> 48) as u32 & 0xff;
+            self.words.0 = self.words.0 & !(0xff << 48) | u64::from(class) << 48;
+            self.sum = self.sum - old + u32::from(class);
+        }
+        if hops != 0 {
+            let old = (self.words.1 >> 56) as u32;
+            self.words.1 = self.words.1 & !(0xff << 56) | u64::from(hops) << 56;
+            self.sum = self.sum - (old << 8) + (u32::from(hops) << 8);
+        }
+        self
+    }
+
     /// Writes the header of a datagram or fragment that has `total` octets with it.
     #[inline]
     pub fn emit(&self, total: u16, id: u16, fragment: Fragment, octets: &mut [u8; HEADER_LEN]) {

@@ -21,6 +21,8 @@ pub const PEERS_MAX: usize = 64;
 /// No lower session with this peer could be opened.
 pub(crate) static NO_ROUTE: reason::Reason = reason::Reason::new("no route", reason::Class::Bad);
 
+type Found = Result<Rc<Connected>, OpenError>;
+
 pub(crate) struct Unconnected {
     all: Ports,
     /// The layer itself, on whose behalf lower sessions are opened.
@@ -31,8 +33,8 @@ pub(crate) struct Unconnected {
     host: HostAddr,
     /// The port of a broadcast or a group where messages go that name no peer.
     to: Option<Peer>,
-    /// Conversations that only send, by the peer's host and port.
-    peers: Cache<(HostAddr, u16), Rc<Connected>>,
+    /// Conversations that only send, by our host, the peer's and its port.
+    peers: Cache<(HostAddr, HostAddr, u16), Rc<Connected>>,
 }
 
 impl Unconnected {
@@ -75,15 +77,15 @@ impl Unconnected {
         Ok(session)
     }
 
-    /// The conversation with a peer: the one kept, or a new one.
-    fn conversation(&self, cx: &Kernel, peer: Peer) -> Result<Rc<Connected>, OpenError> {
-        let place = (peer.host, peer.port);
+    /// The conversation with a peer from one of our hosts: the one kept, or a new one.
+    fn conversation(&self, cx: &Kernel, from: HostAddr, peer: Peer) -> Found {
+        let place = (from, peer.host, peer.port);
         let is_open = |known: &Rc<Connected>| !known.lower.head().is_closed();
         let known = || self.peers.touch(&place).filter(is_open);
         if let Some(known) = known() {
             return Ok(known);
         }
-        let ends = Participants::pair(Part::host_or_any(self.host), Part::Host(peer.host));
+        let ends = Participants::pair(Part::host_or_any(from), Part::Host(peer.host));
         let lower = open_below(&self.all, cx, &self.udp, ends)?;
         let key = key_of(self.port, peer.port);
         let fresh = Rc::new(self.all.conversation(cx, &self.upper, &lower, key));
@@ -114,7 +116,8 @@ impl Session for Unconnected {
             this.discard(cx, message, &ports::NO_PEER);
             return Err(PushError::NotSupported);
         };
-        match self.conversation(cx, peer) {
+        let from = ports::source_of(&message, self.host);
+        match self.conversation(cx, from, peer) {
             Ok(_) if this.head().is_closed() => {
                 self.forget(cx);
                 this.discard(cx, message, &reason::CLOSED);
@@ -144,7 +147,7 @@ impl Session for Unconnected {
     fn refused(&self, cx: &Kernel, _: &SessionRef, mut refused: Refused) {
         let from = refused.message.attribute::<Peer>();
         let from = from.filter(|_| refused.message.uncover(HEADER_LEN));
-        if let Some(Ok(way)) = from.map(|peer| self.conversation(cx, peer)) {
+        if let Some(Ok(way)) = from.map(|peer| self.conversation(cx, self.host, peer)) {
             way.lower.refused(cx, refused);
         }
     }
@@ -171,7 +174,7 @@ impl Session for Unconnected {
         // Those of a conversation with all hosts of the link, of which nothing need be asked.
         if ask.get::<Headers>().is_some() {
             let peer = self.to.unwrap_or(Peer { host: HostAddr::BROADCAST, port: 0 });
-            let answer = self.conversation(cx, peer).map(|known| known.answer(cx, ask));
+            let answer = self.conversation(cx, self.host, peer).map(|known| known.answer(cx, ask));
             let _ = ask.answer::<Headers>(|found| *found = core::mem::take(found).for_any_peer());
             return answer.unwrap_or(Answer::Unknown);
         }

@@ -82,5 +82,6 @@ pub use stack::{Source, Stack};
 pub use tcp::{Incoming, TcpListener, TcpStream};
 pub use udp::UdpSocket;
 pub use xk_core::Entry;
+pub use xk_kit::net::attribute::{Arrived, Sending};
 pub use xk_kit::net::stream::{KeepAlive, StreamInfo, StreamSetting};
 pub use xk_run::Idle;

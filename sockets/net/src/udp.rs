@@ -3,7 +3,7 @@
 use crate::address::{Endpoint, each};
 use crate::driver::{Driver, Here, Setting};
 use crate::handle::{Handle, any_socket, two_way_socket};
-use crate::layer::{Received, Sharing};
+use crate::layer::{Received, Sharing, To};
 use crate::ready::Ready;
 use crate::stack::{Shown, Source, Stack};
 use std::fmt;
@@ -12,6 +12,7 @@ use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use xk_kit::net::attribute::{Arrived, Sending};
 
 /// A socket for datagrams: as `std::net::UdpSocket`.
 ///
@@ -127,11 +128,37 @@ impl<D: Driver> UdpSocket<D> {
         octets: &[IoSlice<'_>],
         peer: Option<SocketAddr>,
     ) -> io::Result<usize> {
-        let handle = &*self.0;
-        let peer = peer.map(Endpoint::from);
-        handle.until(Ready::WRITABLE, &handle.write_timeout, || {
-            handle.driver.send(&handle.socket, octets, peer)
-        })
+        self.put(octets, To { peer: peer.map(Endpoint::from), ..To::default() })
+    }
+
+    /// Sends a datagram, to the connected peer or to another, with a header as it is asked for.
+    ///
+    /// # Errors
+    /// As for [`send_to`](Self::send_to); `ENETUNREACH` from a host that is not ours.
+    pub fn send_as(
+        &self,
+        octets: &[u8],
+        peer: Option<SocketAddr>,
+        sending: Sending,
+    ) -> io::Result<usize> {
+        self.put(&[IoSlice::new(octets)], To { peer: peer.map(Endpoint::from), sending })
+    }
+
+    /// From now on what arrives tells what its header said ([`recv_told`](Self::recv_told)).
+    ///
+    /// # Errors
+    /// If the stack has ended.
+    pub fn tell_arrivals(&self) -> io::Result<()> {
+        self.0.set(Setting::TellArrivals)
+    }
+
+    /// Receives a datagram, and what its header said, if that is told.
+    ///
+    /// # Errors
+    /// As for [`recv_from`](Self::recv_from).
+    pub fn recv_told(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr, Option<Arrived>)> {
+        let received = self.fetch(&mut [IoSliceMut::new(buffer)], false)?;
+        Ok((received.octets, received.from.into(), received.arrived))
     }
 
     /// Whether datagrams may go to everybody on the link.
@@ -158,6 +185,13 @@ impl<D: Driver> UdpSocket<D> {
     /// If the stack has ended.
     pub fn set_sharing(&self, sharing: Sharing) -> io::Result<()> {
         self.0.set(Setting::Share(sharing))
+    }
+
+    fn put(&self, octets: &[IoSlice<'_>], to: To) -> io::Result<usize> {
+        let handle = &*self.0;
+        handle.until(Ready::WRITABLE, &handle.write_timeout, || {
+            handle.driver.send(&handle.socket, octets, to)
+        })
     }
 
     #[inline]

@@ -3,6 +3,7 @@
 mod common;
 mod ecn;
 mod fragments;
+mod headers;
 mod host;
 mod laws;
 mod router;

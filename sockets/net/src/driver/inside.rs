@@ -2,7 +2,7 @@
 
 use super::drive::{Drive, Scatter, Setting, Wait};
 use crate::address::Endpoint;
-use crate::layer::{Body, Layer, Received, Sharing, Socket};
+use crate::layer::{Body, Layer, Received, Sharing, Socket, To};
 use crate::ready::Status;
 use rustix::io::Errno;
 use std::io::{IoSlice, IoSliceMut};
@@ -149,12 +149,7 @@ impl<D: Inside> Drive for D {
     }
 
     #[inline]
-    fn send(
-        &self,
-        held: &D::Held,
-        from: &[IoSlice<'_>],
-        to: Option<Endpoint>,
-    ) -> Result<usize, Errno> {
+    fn send(&self, held: &D::Held, from: &[IoSlice<'_>], to: To) -> Result<usize, Errno> {
         done(self, held, |cx, _, socket| match &socket.body {
             Body::Datagrams(datagrams) => datagrams.send(cx, socket, from, to),
             Body::Stream(_) | Body::Listener(_) => Err(Errno::OPNOTSUPP),
@@ -247,6 +242,7 @@ pub(super) fn set_within(
             layer.share_listener(listener, sharing);
             Ok(())
         }
+        (Body::Datagrams(_), Setting::TellArrivals) => layer.tell_arrivals(cx),
         (Body::Datagrams(datagrams), Setting::Share(sharing)) => {
             layer.share_datagrams(datagrams, sharing);
             Ok(())

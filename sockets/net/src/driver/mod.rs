@@ -29,7 +29,7 @@ mod drive {
     //! What a driver does for a handle: no call waits, but for [`Wait::wait`] and [`Wait::drain`].
 
     use crate::address::Endpoint;
-    use crate::layer::{Received, Sharing};
+    use crate::layer::{Received, Sharing, To};
     use crate::ready::{Becomes, Status};
     use rustix::io::Errno;
     use std::io::{self, IoSlice, IoSliceMut};
@@ -55,6 +55,8 @@ mod drive {
         Backlog(Option<usize>),
         /// With which others it has its port.
         Share(Sharing),
+        /// Datagrams tell what their headers said.
+        TellArrivals,
     }
 
     /// How a driver lets time pass.
@@ -101,12 +103,8 @@ mod drive {
             into: &mut [IoSliceMut<'_>],
             peek: bool,
         ) -> Result<Received, Errno>;
-        fn send(
-            &self,
-            socket: &Self::Socket,
-            from: &[IoSlice<'_>],
-            to: Option<Endpoint>,
-        ) -> Result<usize, Errno>;
+        fn send(&self, socket: &Self::Socket, from: &[IoSlice<'_>], to: To)
+        -> Result<usize, Errno>;
         fn connect_datagrams(
             &self,
             socket: &Self::Socket,

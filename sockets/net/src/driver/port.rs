@@ -3,7 +3,7 @@
 
 use super::drive::Scatter;
 use crate::address::Endpoint;
-use crate::layer::{DATAGRAM_OCTETS_MAX, Received};
+use crate::layer::{DATAGRAM_OCTETS_MAX, Received, To};
 use crate::ready::{Ready, Status, lock};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -11,6 +11,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use xk_kit::net::attribute::Arrived;
 
 /// Octets of a stream that wait here at most, in each direction.
 pub(super) const STREAM_OCTETS_MAX: usize = 256 << 10;
@@ -80,10 +81,17 @@ pub(super) struct State {
     pub(super) records: VecDeque<usize>,
 }
 
-/// Datagrams that wait, with their peers.
+/// A datagram that waits, and its peer.
+pub(super) struct Waiting {
+    pub(super) octets: Box<[u8]>,
+    pub(super) to: To,
+    pub(super) arrived: Option<Arrived>,
+}
+
+/// Datagrams that wait.
 #[derive(Default)]
 pub(super) struct Datagrams {
-    pub(super) list: VecDeque<(Box<[u8]>, Option<Endpoint>)>,
+    pub(super) list: VecDeque<Waiting>,
     octets: usize,
 }
 
@@ -113,21 +121,21 @@ impl Datagrams {
         self.list.is_empty() || self.octets + octets + OVERHEAD_OCTETS <= DATAGRAMS_OCTETS_MAX
     }
 
-    pub(super) fn push(&mut self, datagram: Box<[u8]>, peer: Option<Endpoint>) {
-        self.octets += datagram.len() + OVERHEAD_OCTETS;
-        self.list.push_back((datagram, peer));
+    pub(super) fn push(&mut self, datagram: Waiting) {
+        self.octets += datagram.octets.len() + OVERHEAD_OCTETS;
+        self.list.push_back(datagram);
     }
 
-    pub(super) fn pop(&mut self) -> Option<(Box<[u8]>, Option<Endpoint>)> {
+    pub(super) fn pop(&mut self) -> Option<Waiting> {
         let first = self.list.pop_front()?;
-        self.octets -= first.0.len() + OVERHEAD_OCTETS;
+        self.octets -= first.octets.len() + OVERHEAD_OCTETS;
         Some(first)
     }
 
     /// Puts back the first.
-    pub(super) fn put_back(&mut self, datagram: Box<[u8]>, peer: Option<Endpoint>) {
-        self.octets += datagram.len() + OVERHEAD_OCTETS;
-        self.list.push_front((datagram, peer));
+    pub(super) fn put_back(&mut self, datagram: Waiting) {
+        self.octets += datagram.octets.len() + OVERHEAD_OCTETS;
+        self.list.push_front(datagram);
     }
 }
 
@@ -208,7 +216,7 @@ impl Port {
     pub(super) fn unread(&self) -> usize {
         let state = lock(&self.state);
         let first = state.datagrams_arrived.list.front();
-        state.arrived.len() + first.map_or(0, |(datagram, _)| datagram.len())
+        state.arrived.len() + first.map_or(0, |datagram| datagram.octets.len())
     }
 
     /// Reads; true if the stack is to be told that there is room.
@@ -293,8 +301,10 @@ impl Port {
         if let Some(error) = self.take_error(&mut state) {
             return Err(error);
         }
-        let Some((datagram, from)) = state.datagrams_arrived.list.front() else {
-            let nobody = Received { octets: 0, length: 0, from: crate::address::ANY };
+        let Some(Waiting { octets: datagram, to, arrived }) = state.datagrams_arrived.list.front()
+        else {
+            let from = crate::address::ANY;
+            let nobody = Received { octets: 0, length: 0, from, arrived: None };
             return match state.read_shut {
                 true => Ok((nobody, false)),
                 false if state.broken => Err(Errno::NETDOWN),
@@ -304,7 +314,8 @@ impl Port {
         let received = Received {
             octets: room.min(datagram.len()),
             length: datagram.len(),
-            from: from.unwrap_or(crate::address::ANY),
+            from: to.peer.unwrap_or(crate::address::ANY),
+            arrived: *arrived,
         };
         scatter.put(&datagram[..received.octets]);
         if peek {
@@ -319,14 +330,14 @@ impl Port {
     }
 
     /// Sends a datagram as soon as the stack comes to it.
-    pub(super) fn send(&self, from: &[IoSlice<'_>], to: Option<Endpoint>) -> Result<usize, Errno> {
+    pub(super) fn send(&self, from: &[IoSlice<'_>], to: To) -> Result<usize, Errno> {
         let length = from.iter().map(|slice| slice.len()).sum::<usize>();
         let mut state = lock(&self.state);
         if let Some(error) = self.take_error(&mut state) {
             return Err(error);
         }
         let connected = matches!(state.addresses, Some((_, Some(_))));
-        match to {
+        match to.peer {
             _ if state.broken => return Err(Errno::NETDOWN),
             _ if state.write_shut => return Err(Errno::PIPE),
             _ if length > DATAGRAM_OCTETS_MAX => return Err(Errno::MSGSIZE),
@@ -342,7 +353,8 @@ impl Port {
         for slice in from {
             datagram.extend_from_slice(slice);
         }
-        state.datagrams_leaving.push(datagram.into(), to);
+        let datagram = Waiting { octets: datagram.into(), to, arrived: None };
+        state.datagrams_leaving.push(datagram);
         Ok(length)
     }
 

@@ -2,8 +2,8 @@
 //! own thread.
 
 use super::commands::{CommandQueue, tend};
-use super::port::{Kind, Port, STREAM_OCTETS_MAX, State, drain};
-use crate::layer::{Body, DATAGRAM_OCTETS_MAX, Datagrams, Layer, Listener, Socket, Stream};
+use super::port::{Kind, Port, STREAM_OCTETS_MAX, State, Waiting, drain};
+use crate::layer::{Body, DATAGRAM_OCTETS_MAX, Datagrams, Layer, Listener, Socket, Stream, To};
 use crate::ready::{Ready, Watch, lock};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
@@ -343,13 +343,14 @@ fn tend_datagrams(
     if let Some(error) = socket.take_error() {
         now.error = Some(error);
     }
-    while let Some((datagram, to)) = now.datagrams_leaving.pop() {
+    while let Some(datagram) = now.datagrams_leaving.pop() {
         drop(now);
-        let sent = datagrams.send(cx, socket, &[IoSlice::new(&datagram)], to);
+        let octets = &[IoSlice::new(&datagram.octets)];
+        let sent = datagrams.send(cx, socket, octets, datagram.to);
         now = lock(state);
         match sent {
             Err(Errno::AGAIN) => {
-                now.datagrams_leaving.put_back(datagram, to);
+                now.datagrams_leaving.put_back(datagram);
                 again = true;
                 break;
             }
@@ -362,7 +363,9 @@ fn tend_datagrams(
         let put = |octets: &[u8]| datagram.extend_from_slice(octets);
         match datagrams.receive(socket, usize::MAX, false, put) {
             Ok(received) => {
-                now.datagrams_arrived.push(datagram.into(), Some(received.from));
+                let to = To { peer: Some(received.from), ..To::default() };
+                let (octets, arrived) = (datagram.into(), received.arrived);
+                now.datagrams_arrived.push(Waiting { octets, to, arrived });
                 news = Ready::READABLE;
             }
             Err(error) => {

@@ -7,7 +7,7 @@ use super::inside::{info_within, set_within};
 use super::port::{Kind, Port, STREAM_OCTETS_MAX};
 use super::pump::Reactor;
 use crate::address::Endpoint;
-use crate::layer::{Loss, Received, Sharing, Socket, Sockets};
+use crate::layer::{Loss, Received, Sharing, Socket, Sockets, To};
 use crate::ready::{Becomes, Status, lock};
 use crate::setup::Setup;
 use rustix::io::Errno;
@@ -261,12 +261,7 @@ impl Drive for Thread {
         Ok(received)
     }
 
-    fn send(
-        &self,
-        socket: &Client,
-        from: &[IoSlice<'_>],
-        to: Option<Endpoint>,
-    ) -> Result<usize, Errno> {
+    fn send(&self, socket: &Client, from: &[IoSlice<'_>], to: To) -> Result<usize, Errno> {
         if socket.port.kind != Kind::Datagrams {
             return Err(Errno::OPNOTSUPP);
         }

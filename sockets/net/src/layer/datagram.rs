@@ -18,8 +18,8 @@ use xk_core::{
     HostAddr, Kernel, Message, Part, Participant, Participants, ProtocolRef, SessionRef, Upper,
     reason,
 };
-use xk_kit::control::{IsGroup, MyPort, NetworkErrorKind};
-use xk_kit::net::attribute::LinkCast;
+use xk_kit::control::{IsGroup, MyPort, NetworkErrorKind, TellArrivals};
+use xk_kit::net::attribute::{Arrived, LinkCast, Sending};
 
 /// The largest datagram's payload, in octets (RFC 768 on RFC 791).
 pub(crate) const DATAGRAM_OCTETS_MAX: usize = 65_507;
@@ -37,6 +37,17 @@ pub(crate) struct Received {
     pub(crate) length: usize,
     /// Its sender.
     pub(crate) from: Endpoint,
+    /// What its header said, if that is told.
+    pub(crate) arrived: Option<Arrived>,
+}
+
+/// Where a datagram goes, and how.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct To {
+    /// The peer, if it is not the connected one.
+    pub(crate) peer: Option<Endpoint>,
+    /// What its sender asks of its header.
+    pub(crate) sending: Sending,
 }
 
 /// The sockets that have one address together; most are alone.
@@ -145,7 +156,7 @@ impl Datagrams {
         let Some((message, from)) = arrived.front() else {
             if self.read_shut.get() {
                 let from = ANY;
-                return Ok(Received { octets: 0, length: 0, from });
+                return Ok(Received { octets: 0, length: 0, from, arrived: None });
             }
             if self.is_over() {
                 return Err(Errno::NETDOWN);
@@ -153,7 +164,7 @@ impl Datagrams {
             socket.status.lower(Ready::READABLE);
             return Err(Errno::AGAIN);
         };
-        let (length, from) = (message.len(), *from);
+        let (length, from, said) = (message.len(), *from, message.attribute::<Arrived>());
         let mut octets = 0;
         for slice in message.slices() {
             let fits = slice.octets.len().min(octets_max - octets);
@@ -168,7 +179,7 @@ impl Datagrams {
                 socket.status.lower(Ready::READABLE);
             }
         }
-        Ok(Received { octets, length, from })
+        Ok(Received { octets, length, from, arrived: said })
     }
 
     /// Sends one datagram, to the connected peer or to the one named.
@@ -180,7 +191,7 @@ impl Datagrams {
         cx: &Kernel,
         socket: &Socket,
         from: &[IoSlice<'_>],
-        to: Option<Endpoint>,
+        to: To,
     ) -> Result<usize, Errno> {
         if let Some(error) = socket.take_error() {
             return Err(error);
@@ -195,12 +206,16 @@ impl Datagrams {
         if length > DATAGRAM_OCTETS_MAX {
             return Err(Errno::MSGSIZE);
         }
-        let (session, peer) = self.way(to)?;
+        let (session, peer) = self.way(to.peer)?;
         let push = || {
             let mut message = gather(cx, from, 0, length).map_err(|_| PushError::NoBuffers)?;
             if let Some(peer) = peer {
                 let named = message.set_attribute(peer);
                 named.map_err(|_| PushError::NoBuffers)?;
+            }
+            if to.sending != Sending::default() {
+                let asked = message.set_attribute(to.sending);
+                asked.map_err(|_| PushError::NoBuffers)?;
             }
             session.push(cx, message)
         };
@@ -385,6 +400,15 @@ impl Layer {
             }
             _ => Err(this.refuse(message, &reason::CLOSED)),
         }
+    }
+
+    /// Datagrams tell from now on what their headers said.
+    pub(crate) fn tell_arrivals(&self, cx: &Kernel) -> Result<(), Errno> {
+        let udp = self.udp()?;
+        let number = udp.lower().and_then(|lower| Upper::new(&udp).number_on(cx, lower).ok());
+        // Protocols that lie elsewhere may not know.
+        let _ = number.map(|number| udp.ask(cx, TellArrivals { number }));
+        Ok(())
     }
 
     /// From now on `socket` shares its port so.

@@ -10,7 +10,7 @@ mod ports;
 mod socket;
 mod stream;
 
-pub(crate) use datagram::{DATAGRAM_OCTETS_MAX, Datagrams, Received};
+pub(crate) use datagram::{DATAGRAM_OCTETS_MAX, Datagrams, Received, To};
 pub(crate) use listener::Listener;
 pub use ports::Sharing;
 pub(crate) use socket::{Body, Socket};
