@@ -28,7 +28,7 @@ pub(crate) struct Args {
 
 pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let how = &args.how;
-    let mut before = Connection::open(&args.target)?;
+    let mut before = Connection::open(args.target.named()?)?;
     let about = before.ask(&json!({"ask": "upgrade"})).map_err(|failure| {
         failure.help(
             "it goes on as it was; for this program end it by Ctrl-C and start it again by \

@@ -18,6 +18,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// How long an answer may take: that of a host in domains waits for each of them.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// How long a graph may take to say which it is, where that is only told.
+const NAME_WITHIN: Duration = Duration::from_secs(1);
 
 /// Which running graph is meant.
 #[derive(clap::Args)]
@@ -28,6 +30,24 @@ pub(crate) struct Target {
     /// Its control socket
     #[arg(long, value_name = "PATH", conflicts_with = "pid")]
     control: Option<PathBuf>,
+}
+
+impl Target {
+    /// Refuses a command line that does not say which running graph is meant, however many there
+    /// are; for commands that do more than look.
+    ///
+    /// # Errors
+    /// Which there are.
+    pub(crate) fn named(&self) -> Result<&Self, Failure> {
+        if self.pid.is_some() || self.control.is_some() {
+            return Ok(self);
+        }
+        let what = "name the running graph that is meant, by --pid or --control";
+        Err(Failure::usage(what).help(match listed(&running(None)?) {
+            list if list.is_empty() => "none runs here".into(),
+            list => format!("here run: {list}"),
+        }))
+    }
 }
 
 /// Show a running graph: its protocols with their counters, sessions, maps, pool and timers
@@ -135,6 +155,11 @@ impl Connection {
             (Some(path), _) => path.clone(),
             (None, pid) => find(pid)?,
         };
+        Self::at(path)
+    }
+
+    /// Begins one at a control socket.
+    fn at(path: PathBuf) -> Result<Self, Failure> {
         let stream = UnixStream::connect(&path).map_err(|error| {
             Failure::file("cannot connect to", &path, error).help(
                 "a graph is run by `xk run FILE`, which names its control socket, or by `xk exec`",
@@ -241,27 +266,51 @@ fn is_pause(error: &std::io::Error) -> bool {
     matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
 }
 
-/// The socket of the process `pid`, or of the only one.
-fn find(pid: Option<u32>) -> Result<PathBuf, Failure> {
+/// The processes that run a graph, with their sockets: the process `pid`, or all that answer.
+fn running(pid: Option<u32>) -> Result<Vec<(u32, PathBuf)>, Failure> {
     let all = all().map_err(|error| Failure::new(format!("no graph runs here: {error}")))?;
     let runs = |path: &PathBuf| UnixStream::connect(path).is_ok();
     let found = all.into_iter().filter(|(number, path)| match pid {
         Some(pid) => *number == pid,
         None => runs(path),
     });
-    let found: Vec<(u32, PathBuf)> = found.collect();
+    Ok(found.collect())
+}
+
+/// The host that runs at a socket and its file, in words; `None` if it does not say in time.
+fn name_of(path: &Path) -> Option<String> {
+    let mut connection = Connection::at(path.to_owned()).ok()?;
+    connection.reader.get_ref().set_read_timeout(Some(NAME_WITHIN)).ok()?;
+    let about = connection.ask(&json!({"ask": "about"})).ok()?;
+    Some(format!("host {} of {}", about["host"].as_str()?, about["file"].as_str()?))
+}
+
+/// Running graphs by what names them on a command line, with their hosts.
+fn listed(all: &[(u32, PathBuf)]) -> String {
+    let one = |(pid, path): &(u32, PathBuf)| match name_of(path) {
+        Some(name) => format!("--pid {pid} ({name})"),
+        None => format!("--pid {pid}"),
+    };
+    all.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// The socket of the process `pid`, or of the only one, which then is told of.
+fn find(pid: Option<u32>) -> Result<PathBuf, Failure> {
+    let found = running(pid)?;
     match found.as_slice() {
-        [(_, only)] => Ok(only.clone()),
+        [(_, only)] if pid.is_some() => Ok(only.clone()),
+        [(number, only)] => {
+            let name = name_of(only).map_or_else(String::new, |name| format!("{name}, "));
+            output::error(&format!("{name}process {number}, at {}\n", only.display()));
+            Ok(only.clone())
+        }
         [] => Err(Failure::new(match pid {
             Some(pid) => format!("no graph runs in process {pid}"),
             None => "no graph runs here".into(),
         })
         .help("run one: xk run FILE, or a program on one: xk exec")),
-        several => {
-            let pids: Vec<String> = several.iter().map(|(pid, _)| pid.to_string()).collect();
-            Err(Failure::usage(format!("{} graphs run here", several.len()))
-                .help(format!("choose one by --pid: {}", pids.join(", "))))
-        }
+        several => Err(Failure::usage(format!("{} graphs run here", several.len()))
+            .help(format!("choose one: {}", listed(several)))),
     }
 }
 

@@ -10,6 +10,8 @@ pub(crate) const TRACES_MAX: u64 = 1000;
 pub(crate) enum Request {
     /// Asks a domain to start what begins by itself: all domains of the host have started.
     Begin,
+    /// Which host of which file this is.
+    About,
     /// Everything there is to see.
     Dump,
     /// Whether something is still to be finished.
@@ -63,6 +65,7 @@ impl Request {
             .map_err(|_| "a request is one line of JSON of at most 4096 octets")?;
         match request["ask"].as_str() {
             Some("begin") => Ok(Self::Begin),
+            Some("about") => Ok(Self::About),
             Some("dump") => Ok(Self::Dump),
             Some("unfinished") => Ok(Self::Unfinished),
             Some("watch") => Ok(Self::Watch),

@@ -444,6 +444,10 @@ impl Desk {
                 *begun.0.borrow_mut() = Some(job.answers.clone());
                 Ok(())
             }
+            Request::About => {
+                send_line(&job.answers, &json!({"ok": self.about}));
+                Ok(())
+            }
             Request::Dump => {
                 send_line(&job.answers, &json!({"ok": self.dump(kernel)}));
                 Ok(())

@@ -472,6 +472,7 @@ impl<'a> Domains<'a> {
 
     fn answer(&mut self, job: ServerJob) {
         let answered = match job.request() {
+            Request::About => Ok(self.about()),
             Request::Dump => self.dump(ANSWER_WITHIN),
             Request::Trace { messages } => {
                 let messages = *messages;
@@ -596,12 +597,17 @@ impl<'a> Domains<'a> {
             self.wanted.host.nodes().iter().map(|n| n.name.to_string()).collect();
         let mut dump = merge::dumps(parts, &order, |domain| self.name(domain).to_owned());
         dump["silent"] = silent;
-        dump["about"] = json!({
+        dump["about"] = self.about();
+        Ok(dump)
+    }
+
+    /// Which host of which file this is.
+    fn about(&self) -> Value {
+        json!({
             "host": self.wanted.host.name,
             "file": self.wanted.graph.warnings().file(),
             "pid": std::process::id(),
-        });
-        Ok(dump)
+        })
     }
 
     /// Puts all domains down, the topmost first, and shows what they have done.

@@ -216,6 +216,17 @@ fn the_control_socket_lies_where_others_can_put_nothing() {
     let dump = xk(&["dump", "--pid", &pid.to_string()]).output().unwrap();
     let told = String::from_utf8_lossy(&dump.stdout).into_owned();
     assert!(told.contains("host alone"), "{told}");
+    // What is not named is told of, alone or among others; what is to be replaced has to be named.
+    let bare = |command: &str| {
+        let output = xk(&[command]).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let listed = format!("--pid {pid} (host alone of ");
+    let (_, said) = bare("dump");
+    let is_named = said.contains("host alone of ") && said.contains(&format!("process {pid}, at "));
+    assert!(is_named || said.contains(&listed), "{said}");
+    let (code, said) = bare("upgrade");
+    assert!(code == Some(2) && said.contains(&listed), "{said}");
     let status = Command::new("kill").args(["-INT", &pid.to_string()]).status();
     assert!(status.unwrap().success() && running.0.wait().unwrap().success());
     assert!(!path.exists(), "{} is left", path.display());
