@@ -35,8 +35,8 @@ Examples:
   xk call --over sun echo '{\"text\": \"hello\"}' --x graphs/procedures.x --to port0@10.0.0.255 --broadcast
 
 Arguments: one stands alone, several stand in an array; none are left out. `-` reads them from the standard input. Enumerations
-are names, unions {\"case\": ..., \"NAME\": ...}, opaque data hexadecimal digits or {\"base64\": ...} or {\"text\": ...}, optional
-data null or the value; numbers of 64 bits may be strings of digits.")]
+are names, unions {\"case\": ..., \"NAME\": ...}, opaque data hexadecimal digits or {\"base64\": ...} or {\"text\": ...} (a reply's is text
+if it can be read), optional data null or the value; numbers of 64 bits may be strings of digits.")]
 pub(crate) struct Args {
     /// GRAPH [SERVICE] PROCEDURE [JSON]; without GRAPH if --over names the layers. SERVICE is a
     /// program's name or number

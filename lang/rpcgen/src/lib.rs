@@ -44,7 +44,7 @@
 //! | --- | --- |
 //! | integers | a number; of 64 bits beyond 2^53 a string of decimal digits, which is taken for any |
 //! | `float`, `double` | a number, or `"NaN"`, `"Infinity"`, `"-Infinity"` |
-//! | `quadruple`, `opaque` | a string of hexadecimal digits; `{"base64": ...}` and `{"text": ...}` are taken, too |
+//! | `quadruple`, `opaque` | a string of hexadecimal digits; `{"base64": ...}` and `{"text": ...}` are taken, too, and `opaque` of no fixed length that is text is shown as that |
 //! | `string` | a string; if it is not UTF-8 `{"hex": ...}` |
 //! | `bool` | `true`, `false` |
 //! | enumerations | the value's name; its number is taken, too |

@@ -55,7 +55,8 @@ fn calls_by_name_with_json() {
     };
     assert_eq!(good(&["null"]), "null\n");
     assert_eq!(good(&["PROC_ECHO", "\"00ffa5\""]), "\"00ffa5\"\n");
-    assert_eq!(good(&["echo", r#"{"text": "hi"}"#]), "\"6869\"\n");
+    assert_eq!(good(&["echo", r#"{"text": "hi"}"#]), "{\"text\": \"hi\"}\n");
+    assert_eq!(good(&["echo", "\"686900\""]), "\"686900\"\n", "no text");
     assert_eq!(good(&["PROCEDURES", "source", "3"]), "\"000102\"\n");
     assert_eq!(good(&["procedures", "null"]), "null\n");
 }
@@ -129,7 +130,7 @@ fn calls_another(server: &Path, ways: &[&[&str]]) {
         };
         for (words, reply) in [
             (&["null"][..], "null\n"),
-            (&["echo", r#"{"text": "hello"}"#], "\"68656c6c6f\"\n"),
+            (&["echo", r#"{"text": "hello"}"#], "{\"text\": \"hello\"}\n"),
             (&["source", "3", "--repeat", "5"], "\"000102\"\n"),
         ] {
             let words = all(words);

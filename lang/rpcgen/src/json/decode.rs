@@ -88,7 +88,15 @@ impl<'a> Reader<'a, '_> {
             Type::FixedOpaque(len) => self.opaque(*len as usize)?,
             Type::Opaque(max) => {
                 let len = self.length(*max, 1)?;
-                self.opaque(len)?;
+                let octets = self.taken(len)?;
+                match octets::as_text(&octets) {
+                    Some(text) => {
+                        self.to.push_str(r#"{"text": "#);
+                        self.quoted(text);
+                        self.to.push('}');
+                    }
+                    None => self.hexadecimal(&octets),
+                }
             }
             Type::Text(max) => self.text(*max)?,
             Type::Fixed(element, count) => {
@@ -156,10 +164,14 @@ impl<'a> Reader<'a, '_> {
 
     fn opaque(&mut self, len: usize) -> Result {
         let octets = self.taken(len)?;
-        self.to.push('"');
-        octets::write(&octets, &mut self.to);
-        self.to.push('"');
+        self.hexadecimal(&octets);
         Ok(())
+    }
+
+    fn hexadecimal(&mut self, octets: &[u8]) {
+        self.to.push('"');
+        octets::write(octets, &mut self.to);
+        self.to.push('"');
     }
 
     fn text(&mut self, max: u32) -> Result {

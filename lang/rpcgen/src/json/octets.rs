@@ -21,6 +21,13 @@ pub(super) fn read(value: &Value) -> Option<Vec<u8>> {
     }
 }
 
+/// Returns octets as the text that they are, if a person can read it.
+pub(super) fn as_text(octets: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(octets).ok()?;
+    let is_read = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
+    (!text.is_empty() && text.chars().all(is_read)).then_some(text)
+}
+
 /// Two digits for each octet.
 pub(super) fn write(octets: &[u8], to: &mut String) {
     for octet in octets {
@@ -79,6 +86,10 @@ mod tests {
         assert_eq!(read(&json!("0x00")), None);
         assert_eq!(read(&json!({"text": "hé"})), Some("hé".into()));
         assert_eq!(read(&json!({"hex": "6869"})), Some(b"hi".to_vec()));
+        assert_eq!(as_text("h\u{e9}\n".as_bytes()), Some("h\u{e9}\n"));
+        for none in [&b""[..], b"h\0", b"\xff", b"\x1b[2J"] {
+            assert_eq!(as_text(none), None);
+        }
         for (text, octets) in [
             ("", &b""[..]),
             ("Zg==", b"f"),
