@@ -9,7 +9,6 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use xk_compose::CheckedGraph;
-use xk_core::control::Report;
 use xk_core::graph::Realm;
 use xk_core::{HostAddr, Kernel, ProtocolRef};
 use xk_kit::EthAddr;
@@ -18,6 +17,7 @@ use xk_kit::net::notice::Notices;
 use xk_kit::passthrough::EpochOffset;
 use xk_lang::{HostInstance, Node, Severity, Value};
 use xk_run::{Runner, real_kernel};
+use xk_show::figures;
 use xk_tracer::TraceLines;
 
 /// The bound of all messages together, in octets.
@@ -82,19 +82,11 @@ pub(crate) fn start(
     user.give_up_root()
 }
 
-/// What a protocol reports of itself; one that does not passes the question on, and what is below
-/// answers.
-pub(crate) fn report(kernel: &Kernel, protocol: &ProtocolRef) -> Option<Report> {
-    let of = |protocol: &ProtocolRef| protocol.ask(kernel, Report::default());
-    let own = of(protocol)?;
-    let below = protocol.lower().and_then(of);
-    below.is_none_or(|below| below.lines != own.lines).then_some(own)
-}
-
 /// The anchors that have something to finish.
 pub(crate) fn unfinished(kernel: &Kernel) -> Vec<ProtocolRef> {
     let mut all = kernel.protocols();
-    let left = |p: &ProtocolRef| !p.is_proxy() && report(kernel, p).is_some_and(|r| !r.finished);
+    let left =
+        |p: &ProtocolRef| !p.is_proxy() && figures::report(kernel, p).is_some_and(|r| !r.finished);
     all.retain(left);
     all
 }

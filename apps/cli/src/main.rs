@@ -5,35 +5,28 @@
 
 mod bench;
 mod call;
-mod captures;
 mod check;
 mod control;
-mod demo;
 mod descendants_unsafe;
 mod domains;
 mod draw;
 mod exec;
-mod failure;
 mod file;
 mod files;
 mod generate;
 mod help;
 mod host;
 mod linkage;
-mod live;
 mod log;
 mod member;
-mod output;
 mod ping;
 mod protocols;
 mod rpcgen;
 mod run;
 mod signals_unsafe;
 mod sim;
-mod simulation;
 mod stream;
 mod switch;
-mod table;
 mod top;
 mod udp;
 mod upgrade;
@@ -44,8 +37,8 @@ mod wires;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use control::client;
-use failure::Failure;
 use std::process::ExitCode;
+use xk_show::{demo, failure, live, output, simulation, table};
 
 /// Protocol graphs: check, draw, run, simulate, look into.
 #[derive(Parser)]
@@ -89,7 +82,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Demo(args) => demo::main(&args),
+        Command::Demo(args) => demo::main(&args, &xk_catalog::standard()),
         Command::Check(args) => check::main(&args),
         Command::Draw(args) => draw::main(&args),
         Command::Run(args) => run::main(&args),
@@ -111,16 +104,5 @@ fn main() -> ExitCode {
         Command::Generate(args) => generate::main(&args, Cli::command()),
         Command::Domain(args) => domains::process::main(&args),
     };
-    match result {
-        Ok(()) if output::is_lost() => {
-            let failure = Failure::new("the standard output did not take all that was written");
-            failure.show();
-            ExitCode::from(failure.code())
-        }
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            failure.show();
-            ExitCode::from(failure.code())
-        }
-    }
+    output::exit_code(result)
 }

@@ -265,7 +265,7 @@ impl Between {
             return false;
         }
         self.finished_at.set(now + FINISHED_EVERY);
-        let done = |p: &ProtocolRef| host::report(kernel, p).is_none_or(|r| r.finished);
+        let done = |p: &ProtocolRef| xk_show::figures::report(kernel, p).is_none_or(|r| r.finished);
         self.unfinished.iter().all(done)
     }
 

@@ -6,11 +6,10 @@ use serde_json::{Map, Value, json};
 use xk_core::control::{ListMaps, ListSessions, Listed, Report};
 use xk_core::{Kernel, ProtocolRef};
 use xk_kit::net::drop_sources::{DroppedFrom, ListDropSources};
+use xk_show::figures;
 
 /// How many sources of drops are shown of one protocol, as text.
 const TALKERS_SHOWN_MAX: usize = 5;
-/// How many sessions of one protocol are looked at.
-const SESSIONS_MAX: usize = 1 << 16;
 
 /// What stands on what: for each protocol of a kernel the names of those below it.
 pub(crate) type Lowers = Vec<(String, Vec<String>)>;
@@ -27,7 +26,8 @@ pub(crate) fn of_kernel(kernel: &Kernel, lowers: &Lowers, sessions_max: usize) -
     // A proxy would be asked in the other address space; the port knows its sessions here.
     let all = kernel.protocols();
     let ports = all.iter().filter(|protocol| protocol.head().kind() == "port");
-    let crossing: Vec<ListSessions> = ports.map(|port| sessions_at(kernel, port)).collect();
+    let crossing: Vec<ListSessions> =
+        ports.map(|port| figures::sessions_at(kernel, port)).collect();
     let mut protocols: Vec<Value> = Vec::new();
     for protocol in all {
         let below = lowers
@@ -36,7 +36,7 @@ pub(crate) fn of_kernel(kernel: &Kernel, lowers: &Lowers, sessions_max: usize) -
             .map_or(&[][..], |(_, below)| below);
         let sessions = match protocol.is_proxy() {
             true => stand_ins(&crossing, &protocol),
-            false => sessions_of(kernel, &protocol),
+            false => figures::sessions_of(kernel, &protocol),
         };
         let seen = of_protocol(kernel, &protocol, below, (sessions, sessions_max), &protocols);
         protocols.push(seen);
@@ -74,11 +74,7 @@ fn of_protocol(
     let is_proxy = protocol.is_proxy();
     // What a stand-in has to say of itself lies in the other address space.
     let sessions_max = if is_proxy { 0 } else { sessions_max };
-    let (mut sent, mut received) = head.folded();
-    for session in sessions.here() {
-        sent += session.head().sent();
-        received += session.head().received();
-    }
+    let (sent, received) = figures::crossed(protocol, &sessions);
     let drops: Vec<Value> = head
         .drops()
         .list()
@@ -118,30 +114,18 @@ fn of_protocol(
     {
         seen["dropped_from"] = drop_sources.sources.iter().map(of_drop_source).collect();
     }
-    if let Some(report) = crate::host::report(kernel, protocol) {
+    if let Some(report) = figures::report(kernel, protocol) {
         seen["report"] = of_report(&report);
     }
     seen
 }
 
-/// The sessions that a protocol lists.
-fn sessions_at(kernel: &Kernel, protocol: &ProtocolRef) -> ListSessions {
-    protocol.ask(kernel, ListSessions::first(SESSIONS_MAX)).unwrap_or_default()
-}
-
 /// Those of the ports that stand for sessions of the protocol that this proxy stands for.
 fn stand_ins(crossing: &[ListSessions], proxy: &ProtocolRef) -> ListSessions {
-    let mut own = ListSessions::first(SESSIONS_MAX);
+    let mut own = figures::no_sessions();
     let all = crossing.iter().flat_map(ListSessions::here);
     all.filter(|session| session.head().protocol() == proxy.id()).for_each(|s| own.push(s));
     own
-}
-
-/// A protocol's own sessions, and how many there are.
-fn sessions_of(kernel: &Kernel, protocol: &ProtocolRef) -> ListSessions {
-    let list = sessions_at(kernel, protocol);
-    let own = list.sessions.iter().all(|listed| listed.protocol() == protocol.id());
-    if own { list } else { ListSessions::default() }
 }
 
 fn of_session(kernel: &Kernel, session: &Listed) -> Value {
@@ -177,7 +161,7 @@ fn of_drop_source(from: &DroppedFrom) -> Value {
 }
 
 /// What an anchor has to tell.
-pub(crate) fn of_report(report: &Report) -> Value {
+fn of_report(report: &Report) -> Value {
     let lines: Map<String, Value> = report
         .lines
         .iter()
@@ -313,18 +297,17 @@ pub(crate) fn failures(view: &Value) -> Vec<String> {
 }
 
 /// A report in one line.
-pub(crate) fn report_line(report: &Value) -> String {
-    let state = match (report["failed"].as_bool(), report["finished"].as_bool()) {
-        (Some(true), _) => "FAILED",
-        (_, Some(true)) => "ok",
-        _ => "not finished",
-    };
-    let mut line = state.to_owned();
-    for name in list(&report["order"]) {
-        let name = text(name);
-        line.push_str(&format!(", {name} {}", text(&report["lines"][&name])));
-    }
-    line
+fn report_line(report: &Value) -> String {
+    let names = list(&report["order"]).iter().map(text);
+    let lines = names.map(|name| {
+        let value = text(&report["lines"][&name]);
+        (name, value)
+    });
+    figures::report_line(&Report {
+        lines: lines.collect(),
+        finished: report["finished"] == true,
+        failed: report["failed"] == true,
+    })
 }
 
 /// Everything, for a person.

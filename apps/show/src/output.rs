@@ -1,7 +1,9 @@
 //! Writing to the terminal or whatever stands in its place.
 
+use crate::failure::Failure;
 use std::borrow::Cow;
 use std::io::{ErrorKind, IsTerminal, Write};
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use xk_lang::steers;
 
@@ -15,17 +17,17 @@ const WIDTH: usize = 100;
 const BOLD: [&str; 2] = ["\x1b[1m", "\x1b[0m"];
 
 /// Writes to the standard output, [`plain`]. A reader that has gone is no reason to end.
-pub(crate) fn print(text: &str) {
+pub fn print(text: &str) {
     draw(&plain(text));
 }
 
 /// Writes to the standard error, [`plain`].
-pub(crate) fn error(text: &str) {
+pub fn error(text: &str) {
     steer(&plain(text));
 }
 
 /// Writes to the standard output what may steer the terminal, and holds nothing of others.
-pub(crate) fn draw(text: &str) {
+pub fn draw(text: &str) {
     let mut out = std::io::stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     if written.is_err_and(|error| error.kind() != ErrorKind::BrokenPipe) {
@@ -34,18 +36,31 @@ pub(crate) fn draw(text: &str) {
 }
 
 /// True if the standard output did not take all that was written: a full disk, say.
-pub(crate) fn is_lost() -> bool {
+pub fn is_lost() -> bool {
     IS_LOST.load(Ordering::Relaxed)
 }
 
+/// Shows how a command has ended, and returns what its process ends with.
+pub fn exit_code(result: Result<(), Failure>) -> ExitCode {
+    let failure = match result {
+        Ok(()) if is_lost() => {
+            Failure::new("the standard output did not take all that was written")
+        }
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(failure) => failure,
+    };
+    failure.show();
+    ExitCode::from(failure.code())
+}
+
 /// Writes to the standard error what may steer the terminal, and holds nothing of others.
-pub(crate) fn steer(text: &str) {
+pub fn steer(text: &str) {
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
 /// The text with characters that would steer a terminal written out, but for headings: names and
 /// reports may come from a stranger.
-pub(crate) fn plain(text: &str) -> Cow<'_, str> {
+pub fn plain(text: &str) -> Cow<'_, str> {
     if !text.contains(steers) {
         return text.into();
     }
@@ -73,24 +88,24 @@ pub(crate) fn plain(text: &str) -> Cow<'_, str> {
 }
 
 /// True if a person looks at the standard output.
-pub(crate) fn is_terminal() -> bool {
+pub fn is_terminal() -> bool {
     std::io::stdout().is_terminal()
 }
 
 /// How wide the terminal is, in columns.
-pub(crate) fn width() -> usize {
+pub fn width() -> usize {
     let size = rustix::termios::tcgetwinsize(std::io::stderr());
     size.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns >= 40).unwrap_or(WIDTH)
 }
 
 /// A number of things, and their name in the plural unless it is one.
-pub(crate) fn counted(count: usize, what: &str) -> String {
+pub fn counted(count: usize, what: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{} {what}{plural}", grouped(count as u64))
 }
 
 /// A number with its thousands apart: `12,345`.
-pub(crate) fn grouped(number: u64) -> String {
+pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {
@@ -103,7 +118,7 @@ pub(crate) fn grouped(number: u64) -> String {
 }
 
 /// A heading: bold on a terminal.
-pub(crate) fn heading(text: &str) -> String {
+pub fn heading(text: &str) -> String {
     if is_terminal() && std::env::var_os("NO_COLOR").is_none() {
         let [begin, end] = BOLD;
         format!("{begin}{text}{end}")

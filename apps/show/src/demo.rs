@@ -6,10 +6,22 @@ use crate::output::{self, heading};
 use crate::simulation::Simulation;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use xk_core::Time;
+use xk_core::graph::Catalog;
+use xk_core::{Entry, Time};
 
 /// The graph that is shown.
-const GRAPH: &str = include_str!("../../../graphs/internet.kdl");
+pub const GRAPH: &str = include_str!("../../../graphs/internet.kdl");
+/// The protocols that it names, and wires.
+pub static PROTOCOLS: &[&Entry] = &[
+    &xk_sim::ENTRY,
+    &xk_eth::ENTRY,
+    &xk_arp::ENTRY,
+    &xk_ip::ENTRY,
+    &xk_icmp::ENTRY,
+    &xk_udp::ENTRY,
+    &xk_echo::ENTRY,
+    &xk_probe::ENTRY,
+];
 /// The virtual time that it gets at most.
 const UNTIL: Time = Time::from_s(60);
 /// A second of virtual time takes this many seconds when a person looks on.
@@ -22,7 +34,7 @@ const FOLDERS_MAX: u32 = 1000;
 /// See it work: two local networks, a router, five per cent of the frames lost; needs no privilege
 /// and no device
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub struct Args {
     /// Where to put the drawing and the captures; a new folder among the temporary files if not
     /// given
     #[arg(long, value_name = "FOLDER")]
@@ -35,8 +47,12 @@ pub(crate) struct Args {
     fast: bool,
 }
 
-pub(crate) fn main(args: &Args) -> Result<(), Failure> {
-    let graph = xk_compose::check(GRAPH, "internet.kdl", &xk_catalog::standard())?;
+/// Runs the demonstration with the protocols of `catalog`, which may have more than it names.
+///
+/// # Errors
+/// What could not be written, or went wrong on a host.
+pub fn main(args: &Args, catalog: &Catalog) -> Result<(), Failure> {
+    let graph = xk_compose::check(GRAPH, "internet.kdl", catalog)?;
     let folder = folder(args.out.as_deref())?;
     let drawing = xk_compose::draw_text(&graph, None, output::width());
     output::print(&format!("{}\n\n{drawing}\n", heading("the graph, graphs/internet.kdl")));
@@ -83,7 +99,7 @@ fn verify(simulation: &Simulation<'_>) -> Result<(), Failure> {
         return Err(Failure::new(format!("not finished: {}", open.join(", "))));
     }
     output::print(
-        "\nEverything that came back was unharmed. Next: xk help, xk protocols, xk check FILE\n",
+        "\nEverything that came back was unharmed. Next: cargo xtask install; then xk help, xk protocols, xk check FILE\n",
     );
     Ok(())
 }

@@ -7,7 +7,8 @@ use std::path::Path;
 use xk_lang::Diagnostics;
 
 /// Why a command ended badly.
-pub(crate) enum Failure {
+#[derive(Debug)]
+pub enum Failure {
     /// Mistakes in a graph file.
     Mistakes(Box<Diagnostics>),
     /// Anything else: what, what to do instead, the exit code.
@@ -20,23 +21,23 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// Something is wrong.
-    pub(crate) fn new(what: impl Into<String>) -> Self {
+    pub fn new(what: impl Into<String>) -> Self {
         Self::Other(what.into(), None, 1)
     }
 
     /// The command line makes no sense.
-    pub(crate) fn usage(what: impl Into<String>) -> Self {
+    pub fn usage(what: impl Into<String>) -> Self {
         Self::Other(what.into(), None, 2)
     }
 
     /// Something is wrong that has an exit code of its own.
-    pub(crate) fn coded(what: impl Into<String>, code: u8) -> Self {
+    pub fn coded(what: impl Into<String>, code: u8) -> Self {
         Self::Other(what.into(), None, code)
     }
 
     /// Adds what to do about it.
     #[must_use]
-    pub(crate) fn help(self, help: impl Into<String>) -> Self {
+    pub fn help(self, help: impl Into<String>) -> Self {
         match self {
             Self::Other(what, _, code) => Self::Other(what, Some(help.into()), code),
             other => other,
@@ -44,12 +45,12 @@ impl Failure {
     }
 
     /// A file could not be read, written or made.
-    pub(crate) fn file(action: &str, path: &Path, error: impl Display) -> Self {
+    pub fn file(action: &str, path: &Path, error: impl Display) -> Self {
         Self::new(format!("{action} {}: {error}", path.display()))
     }
 
     /// What is wrong, in words.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         match self {
             Self::Mistakes(diagnostics) => diagnostics.to_text(),
             Self::Other(what, ..) => what.clone(),
@@ -58,7 +59,7 @@ impl Failure {
     }
 
     /// What the process ends with.
-    pub(crate) fn code(&self) -> u8 {
+    pub fn code(&self) -> u8 {
         match self {
             Self::Other(_, _, code) | Self::Ended(code) => *code,
             Self::Mistakes(_) | Self::Said => 1,
@@ -66,7 +67,7 @@ impl Failure {
     }
 
     /// Says it, on the standard error.
-    pub(crate) fn show(&self) {
+    pub fn show(&self) {
         match self {
             Self::Mistakes(diagnostics) => show(diagnostics),
             Self::Other(what, help, _) => {
@@ -87,7 +88,7 @@ impl From<Box<Diagnostics>> for Failure {
 }
 
 /// Shows mistakes: with the lines of the file and colours on a terminal, else in plain text.
-pub(crate) fn show(diagnostics: &Diagnostics) {
+pub fn show(diagnostics: &Diagnostics) {
     if diagnostics.is_empty() {
         return;
     }

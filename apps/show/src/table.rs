@@ -4,28 +4,28 @@
 const GAP: &str = "  ";
 
 /// Rows under a heading.
-pub(crate) struct Table {
+pub struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// A table with these columns.
-    pub(crate) fn new(heading: &[&str]) -> Self {
+    pub fn new(heading: &[&str]) -> Self {
         Self { rows: vec![heading.iter().map(|&text| text.into()).collect()] }
     }
 
     /// Adds a row.
-    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());
     }
 
     /// Whether there is no row but the heading.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.rows.len() < 2
     }
 
     /// The text, a line per row.
-    pub(crate) fn render(&self) -> String {
+    pub fn render(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let cell = |row: &'_ Vec<String>, at: usize| row.get(at).map_or(0, |c| c.chars().count());
         let widths: Vec<usize> = (0..columns)

@@ -12,13 +12,13 @@ const FRAME: Duration = Duration::from_millis(120);
 
 /// Where the last picture was drawn.
 #[derive(Default)]
-pub(crate) struct Screen {
+pub struct Screen {
     lines: usize,
 }
 
 impl Screen {
     /// Replaces the last picture.
-    pub(crate) fn draw(&mut self, text: &str) {
+    pub fn draw(&mut self, text: &str) {
         let mut out = String::new();
         if self.lines > 0 {
             // Up by as many lines, then clear to the end of the screen.
@@ -39,7 +39,7 @@ impl Screen {
     ///
     /// # Errors
     /// Those of [`Simulation::run`].
-    pub(crate) fn follow(
+    pub fn follow(
         &mut self,
         simulation: &mut Simulation<'_>,
         until: Time,

@@ -18,7 +18,7 @@ struct Capture {
 }
 
 /// Writes every frame of a network to its link's file.
-pub(crate) struct Captures {
+pub struct Captures {
     /// By the number of the link.
     files: RefCell<Vec<Capture>>,
     /// The first failure; nothing is written after it.
@@ -27,7 +27,7 @@ pub(crate) struct Captures {
 
 impl Captures {
     /// Files for all links of `network` in the folder `folder`, which is made if need be.
-    pub(crate) fn new(folder: &Path, network: &Network) -> Result<Self, Failure> {
+    pub fn new(folder: &Path, network: &Network) -> Result<Self, Failure> {
         std::fs::create_dir_all(folder)
             .map_err(|error| Failure::file("cannot make the folder", folder, error))?;
         let mut files = Vec::new();
@@ -41,7 +41,7 @@ impl Captures {
     }
 
     /// Writes out what is held back, and names the files.
-    pub(crate) fn finish(&self) -> Result<Vec<PathBuf>, Failure> {
+    pub fn finish(&self) -> Result<Vec<PathBuf>, Failure> {
         if let Some((path, error)) = &*self.failed.borrow() {
             return Err(Failure::file("cannot write", path, error));
         }

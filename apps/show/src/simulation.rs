@@ -2,9 +2,9 @@
 
 use crate::captures::Captures;
 use crate::failure::Failure;
+use crate::figures;
 use crate::output::{grouped, heading};
 use crate::table::Table;
-use crate::view;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -21,7 +21,7 @@ const SLICE: Duration = Duration::from_millis(100);
 const ROWS_MAX: usize = 40;
 
 /// A simulated network.
-pub(crate) struct Simulation<'g> {
+pub struct Simulation<'g> {
     world: World,
     captures: Option<Rc<Captures>>,
     anchors: Vec<(HostId, ProtocolRef)>,
@@ -41,11 +41,7 @@ struct Told {
 
 impl<'g> Simulation<'g> {
     /// Builds and starts all hosts of the graph. Frames go to files in `pcap`, if that is given.
-    pub(crate) fn new(
-        graph: &'g CheckedGraph,
-        seed: u64,
-        pcap: Option<&Path>,
-    ) -> Result<Self, Failure> {
+    pub fn new(graph: &'g CheckedGraph, seed: u64, pcap: Option<&Path>) -> Result<Self, Failure> {
         let config = SimulationConfig { seed, ..SimulationConfig::default() };
         let mut world = xk_compose::simulate(graph, config)?;
         let captures = match pcap {
@@ -78,7 +74,7 @@ impl<'g> Simulation<'g> {
             return;
         };
         for protocol in kernel.protocols() {
-            if let Some(report) = crate::host::report(kernel, &protocol) {
+            if let Some(report) = figures::report(kernel, &protocol) {
                 self.finishes |= !report.finished;
                 self.anchors.push((id, protocol));
             }
@@ -86,7 +82,7 @@ impl<'g> Simulation<'g> {
     }
 
     /// Lets hosts and domains crash and come back.
-    pub(crate) fn crash(&mut self, deaths: Deaths) {
+    pub fn crash(&mut self, deaths: Deaths) {
         self.deaths = deaths;
     }
 
@@ -105,12 +101,12 @@ impl<'g> Simulation<'g> {
     }
 
     /// The network and its hosts.
-    pub(crate) fn world(&self) -> &World {
+    pub fn world(&self) -> &World {
         &self.world
     }
 
     /// A simulation for watching.
-    pub(crate) fn world_mut(&mut self) -> &mut World {
+    pub fn world_mut(&mut self) -> &mut World {
         &mut self.world
     }
 
@@ -119,7 +115,7 @@ impl<'g> Simulation<'g> {
     ///
     /// # Errors
     /// What crashed and could not be started again.
-    pub(crate) fn run(&mut self, until: Time) -> Result<bool, Failure> {
+    pub fn run(&mut self, until: Time) -> Result<bool, Failure> {
         // Every slice begins with a look at all hosts: the more there are, the longer it is.
         let step = SLICE * u32::try_from(1 + self.world.len() / 1000).unwrap_or(u32::MAX);
         while self.world.now() < until && !interrupt_unsafe::is_requested() {
@@ -140,26 +136,27 @@ impl<'g> Simulation<'g> {
     }
 
     /// Writes captures out, and names their files.
-    pub(crate) fn finish(&self) -> Result<Vec<PathBuf>, Failure> {
+    pub fn finish(&self) -> Result<Vec<PathBuf>, Failure> {
         self.captures.as_ref().map_or(Ok(Vec::new()), |captures| captures.finish())
     }
 
     /// A line for each host: what it sent and received on its wires, what it dropped, how far its
     /// anchors are.
-    pub(crate) fn live(&self) -> String {
+    pub fn live(&self) -> String {
         let mut table = Table::new(&["host", "sent", "received", "dropped", "report"]);
         for at in 0..self.world.len().min(ROWS_MAX) {
             let id = HostId(u32::try_from(at).unwrap_or(u32::MAX));
             let Some(kernel) = self.world.kernel(id) else {
                 continue;
             };
-            let seen = view::of_kernel(kernel, &Vec::new(), 0);
             let (mut sent, mut received, mut dropped) = (0, 0, 0);
-            for p in seen["protocols"].as_array().into_iter().flatten() {
-                dropped += p["dropped"].as_u64().unwrap_or(0);
-                if p["kind"] == "sim" {
-                    sent += p["sent"].as_u64().unwrap_or(0);
-                    received += p["received"].as_u64().unwrap_or(0);
+            for protocol in kernel.protocols() {
+                dropped += protocol.head().drops().total();
+                if protocol.head().kind() == "sim" {
+                    let sessions = figures::sessions_of(kernel, &protocol);
+                    let crossed = figures::crossed(&protocol, &sessions);
+                    sent += crossed.0;
+                    received += crossed.1;
                 }
             }
             table.row([
@@ -208,19 +205,19 @@ impl<'g> Simulation<'g> {
     }
 
     /// Whether an anchor says that what it was asked to do went wrong.
-    pub(crate) fn failures(&self) -> Vec<String> {
+    pub fn failures(&self) -> Vec<String> {
         let told = self.told().into_iter();
         told.filter(|t| t.report.failed).map(|t| t.who).collect()
     }
 
     /// The anchors that have not done yet what they were asked to do.
-    pub(crate) fn open(&self) -> Vec<String> {
+    pub fn open(&self) -> Vec<String> {
         let told = self.told().into_iter();
         told.filter(|t| !t.report.finished).map(|t| t.who).collect()
     }
 
     /// What happened: reports, links, drops. The same for the same seed.
-    pub(crate) fn summary(&self) -> String {
+    pub fn summary(&self) -> String {
         let mut out = format!("{}\n{}", heading("reports"), self.reports());
         if !self.died.is_empty() {
             out.push_str(&format!("\n{}\n{}", heading("crashes"), self.crashes()));
@@ -248,7 +245,7 @@ impl<'g> Simulation<'g> {
         }
         let mut out = String::new();
         for t in &told {
-            let line = view::report_line(&view::of_report(&t.report));
+            let line = figures::report_line(&t.report);
             out.push_str(&format!("{}: {line}\n", t.who));
         }
         if total > told.len() {
