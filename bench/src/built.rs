@@ -5,6 +5,7 @@
 
 use crate::case::Trouble;
 use crate::folder;
+use crate::report::progress;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -79,6 +80,9 @@ impl Built {
     }
 }
 
+/// How often a program that takes long is told of.
+const TOLD_EVERY: Duration = Duration::from_secs(5);
+
 /// Runs a program that prints numbers, for no longer than `patience`.
 ///
 /// # Errors
@@ -91,8 +95,12 @@ pub(crate) fn numbers(program: &mut Command, patience: Duration) -> Result<Vec<f
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| failed(format!("does not start: {error}")))?;
-    let begun = Instant::now();
+    let (begun, mut told) = (Instant::now(), Duration::ZERO);
     while matches!(child.try_wait(), Ok(None)) {
+        if begun.elapsed() >= told + TOLD_EVERY {
+            told += TOLD_EVERY;
+            progress(&format!("the peer's program runs, {told:?} of at most {patience:?}"));
+        }
         if begun.elapsed() > patience {
             let _ = child.kill();
             let _ = child.wait();

@@ -3,6 +3,7 @@
 use crate::case::{Benchmark, Better, Case, Sample, Trouble};
 use crate::instructions;
 use crate::record::{Ratio, Record, figure};
+use std::cell::Cell;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 use tabled::builder::Builder;
@@ -201,11 +202,23 @@ fn measure(name: &str, cases: &mut [Case], options: &Options) -> Vec<Found> {
     found
 }
 
-/// Shows on a terminal what is being done.
-fn progress(text: &str) {
+/// How often a log that is no terminal is told what is being done.
+const TOLD_EVERY: Duration = Duration::from_secs(10);
+
+/// Shows what is being done: on a terminal at once, elsewhere now and then.
+pub(crate) fn progress(text: &str) {
+    thread_local! {
+        static TOLD: Cell<Option<Instant>> = const { Cell::new(None) };
+    }
     if std::io::stderr().is_terminal() {
         eprint!("\r\x1b[K{text}");
         let _ = std::io::stderr().flush();
+        return;
+    }
+    let is_due = TOLD.get().is_none_or(|told| told.elapsed() >= TOLD_EVERY);
+    if is_due && !text.is_empty() {
+        TOLD.set(Some(Instant::now()));
+        eprintln!("xk bench: {text}");
     }
 }
 

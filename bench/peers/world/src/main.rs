@@ -1,4 +1,5 @@
-//! An echo, in xk-world or in turmoil: `world-peer xk|turmoil CLIENTS LOSS MESSAGES SEED LIMIT_S`.
+//! An echo, in xk-world, in turmoil, or on turmoil-net:
+//! `world-peer xk|turmoil|turmoil-net CLIENTS LOSS MESSAGES SEED LIMIT_S`.
 //!
 //! Each of so many clients of one server sends so many messages of 1000 octets, the next one once
 //! the one before is back. Prints whether all finished (1 or 0), how much time they took in the
@@ -44,8 +45,8 @@ fn xk(plan: Plan) -> Result<(bool, Duration)> {
     let mut names = vec!["server".to_owned()];
     names.extend((0..plan.clients).map(|number| format!("client{number}")));
     let hosts: Vec<&str> = names.iter().map(String::as_str).collect();
-    let link = format!("delay=\"5ms\" loss=\"{}%\"", plan.loss * 100.0);
-    let mut world = World::lan(plan.seed, &hosts, &link)?;
+    let link = xk_world::Link::new().delay(DELAY).loss(plan.loss);
+    let mut world = World::lan(plan.seed, &hosts, link)?;
     world.host("server", |stack| async move {
         let listener = TcpListener::bind(&stack, "0.0.0.0:7")?;
         loop {
@@ -92,10 +93,106 @@ fn turmoil(plan: Plan) -> Result<(bool, Duration)> {
     Ok((finished, sim.elapsed()))
 }
 
+/// How often the hosts of turmoil-net have a turn, as in its own fixtures.
+const TICK: Duration = Duration::from_millis(1);
+/// Turns until it sends again what is not acknowledged: four round trips.
+const TICKS_BEFORE_RETRANSMISSION: u32 = 40;
+/// How often it does, as on Linux.
+const RETRANSMISSIONS_MAX: u32 = 15;
+
+/// A program of a host of turmoil-net: each of its turns begins by saying whose it is.
+struct On<F>(turmoil_net::HostId, std::pin::Pin<Box<F>>);
+
+impl<F: Future> Future for On<F> {
+    type Output = F::Output;
+
+    fn poll(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<F::Output> {
+        turmoil_net::set_current(self.0);
+        self.1.as_mut().poll(cx)
+    }
+}
+
+/// turmoil-net comes with a fixture of one client; this is that of many, made alike.
+fn turmoil_net(plan: Plan) -> Result<(bool, Duration)> {
+    use std::collections::VecDeque;
+    use tokio::task::{LocalSet, spawn_local};
+    use turmoil_net::shim::tokio::net::{TcpListener, TcpStream};
+    use turmoil_net::{KernelConfig, Net, Packet, Verdict};
+    let config = KernelConfig::default()
+        .retx_threshold(TICKS_BEFORE_RETRANSMISSION)
+        .retx_max(RETRANSMISSIONS_MAX);
+    let mut net = Net::with_config(config);
+    let server = net.add_host("server");
+    let clients: Vec<_> =
+        (0..plan.clients).map(|number| net.add_host(&*format!("client{number}"))).collect();
+    let mut state = plan.seed;
+    net.rule(move |_: &Packet| {
+        // splitmix64.
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let share = (mixed >> 11) as f64 / (1_u64 << 53) as f64;
+        if share < plan.loss { Verdict::Drop } else { Verdict::Deliver(DELAY) }
+    });
+    let guard = net.enter();
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = { runtime }.enable_time().start_paused(true).build()?;
+    runtime.block_on(async {
+        let set = LocalSet::new();
+        let serves = async move {
+            let listener = TcpListener::bind("0.0.0.0:7").await.expect("the port is free");
+            while let Ok((stream, _)) = listener.accept().await {
+                spawn_local(On(server, Box::pin(serve(stream))));
+            }
+        };
+        set.spawn_local(On(server, Box::pin(serves)));
+        let mut running: Vec<_> = clients
+            .into_iter()
+            .map(|host| {
+                let talks = async move {
+                    talk(TcpStream::connect("server:7").await?, plan.messages).await
+                };
+                set.spawn_local(On(host, Box::pin(talks)))
+            })
+            .collect();
+        let (mut now, mut sent) = (Duration::ZERO, Vec::new());
+        // All take as long, so they arrive as they were sent.
+        let mut crossing: VecDeque<(Duration, Packet)> = VecDeque::new();
+        while now < plan.limit && !running.is_empty() {
+            set.run_until(tokio::time::sleep(TICK)).await;
+            now += TICK;
+            while crossing.front().is_some_and(|(at, _)| *at <= now) {
+                crossing.pop_front().into_iter().for_each(|(_, packet)| guard.deliver(packet));
+            }
+            guard.egress_all(&mut sent);
+            for packet in sent.drain(..) {
+                match guard.evaluate(&packet) {
+                    Verdict::Drop => {}
+                    Verdict::Pass => guard.deliver(packet),
+                    Verdict::Deliver(delay) => crossing.push_back((now + delay, packet)),
+                }
+            }
+            let mut at = 0;
+            while at < running.len() {
+                match running[at].is_finished() {
+                    true => running.swap_remove(at).await.map_err(|_| "it panicked")??,
+                    false => at += 1,
+                }
+            }
+        }
+        Ok((running.is_empty(), now))
+    })
+}
+
 fn main() -> Result {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [system, clients, loss, messages, seed, limit] = &words[..] else {
-        return Err("usage: world-peer xk|turmoil CLIENTS LOSS MESSAGES SEED LIMIT_S".into());
+        return Err(
+            "usage: world-peer xk|turmoil|turmoil-net CLIENTS LOSS MESSAGES SEED LIMIT_S".into()
+        );
     };
     let plan = Plan {
         clients: clients.parse()?,
@@ -104,7 +201,12 @@ fn main() -> Result {
         seed: seed.parse()?,
         limit: Duration::from_secs(limit.parse()?),
     };
-    let run = if system == "xk" { xk } else { turmoil };
+    let run = match system.as_str() {
+        "xk" => xk,
+        "turmoil" => turmoil,
+        "turmoil-net" => turmoil_net,
+        other => return Err(format!("there is no system `{other}`").into()),
+    };
     // On this thread the clock is the system's.
     let begun = Instant::now();
     let ran = std::thread::spawn(move || run(plan).map_err(|error| error.to_string())).join();
