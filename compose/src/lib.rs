@@ -56,6 +56,6 @@ pub use plan::{CheckedGraph, HostPlan, Place};
 pub use setup::{HostSetup, OpenHost};
 #[cfg(feature = "simulate")]
 pub use simulate::{
-    Cuts, Death, Deaths, SimulationConfig, domain_name, rebuild_host, restart, simulate,
+    Cuts, Event, Faults, SimulationConfig, domain_name, rebuild_host, restart, simulate,
     start_world,
 };

@@ -20,6 +20,10 @@ pub struct CheckedGraph {
     pub(crate) none: Diagnostics,
     pub(crate) plans: Vec<HostPlan>,
     pub(crate) links: Vec<Params>,
+    /// The lines of `faults`, by their kinds.
+    pub(crate) faults: Vec<(&'static str, Params)>,
+    /// The lines of `sweep`, by their kinds.
+    pub(crate) sweep: Vec<(&'static str, Params)>,
     pub(crate) numbers: Numbers,
     /// The catalog's.
     pub(crate) entries: Vec<&'static Entry>,
@@ -128,6 +132,11 @@ impl CheckedGraph {
     /// The parameters of the links between the hosts, in the file's order.
     pub fn links(&self) -> &[Params] {
         &self.links
+    }
+
+    /// The lines of `sweep`, by their kinds: `seeds`, `until`, `set` and `draw`.
+    pub fn sweep(&self) -> &[(&'static str, Params)] {
+        &self.sweep
     }
 
     /// What stands on what in a host; `host` is its place among the file's hosts, [`Graph::hosts`].

@@ -1,10 +1,10 @@
 //! A whole graph as hosts of a simulated network.
 
-mod deaths;
 mod domains;
+mod faults;
 
-pub use deaths::{Death, Deaths};
 pub use domains::{Cuts, domain_name, restart};
+pub use faults::{Event, Faults};
 
 use std::time::Duration;
 use xk_core::graph::Shape;

@@ -15,6 +15,10 @@ pub struct Graph {
     pub hosts: Vec<Host>,
     /// The links between the hosts' wires.
     pub links: Vec<Link>,
+    /// The blocks `faults`: what goes wrong while the graph is simulated.
+    pub faults: Vec<ParamBlock>,
+    /// The blocks `sweep`: what is run many times.
+    pub sweep: Vec<ParamBlock>,
 }
 
 impl Graph {

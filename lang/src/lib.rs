@@ -56,6 +56,7 @@
 mod chars;
 mod check;
 mod diagnostics;
+pub mod edit;
 #[cfg(feature = "fancy")]
 mod fancy;
 mod graph;

@@ -14,7 +14,7 @@ use crate::value::Value;
 use crate::{HOSTS_MAX, NODES_MAX, SOURCE_OCTETS_MAX};
 
 /// What may stand at the top of a file.
-const TOP: [&str; 3] = ["title", "host", "link"];
+const TOP: [&str; 5] = ["title", "host", "link", "faults", "sweep"];
 
 /// Reads a graph file. The graph holds all that could be understood; it is whole only if the
 /// diagnostics hold no errors. What a mistake made unreadable is left out of the graph or is
@@ -99,10 +99,18 @@ impl Reader<'_> {
             "title" => self.title(node),
             "host" => self.host(node),
             "link" => self.link(node),
+            "faults" => {
+                let block = self.block(node);
+                self.graph.faults.extend(block);
+            }
+            "sweep" => {
+                let block = self.block(node);
+                self.graph.sweep.extend(block);
+            }
             _ => {
                 self.diagnostics
                     .error(name.span, format!("`{name}` cannot stand at the top of a file"))
-                    .expected("`title`, `host` or `link`")
+                    .expected("`title`, `host`, `link`, `faults` or `sweep`")
                     .suggest(&name, TOP);
             }
         }

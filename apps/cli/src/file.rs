@@ -7,6 +7,8 @@ use std::time::Duration;
 use xk_compose::CheckedGraph;
 use xk_lang::{HostInstance, SOURCE_OCTETS_MAX, nearest};
 
+/// How far apart crashes lie at least on average.
+const APART_MIN: Duration = Duration::from_millis(1);
 /// How many hosts an error names.
 const HOSTS_NAMED: usize = 12;
 
@@ -21,8 +23,50 @@ pub(crate) fn load_with(
     change: impl FnOnce(&str, String) -> Result<String, Failure>,
 ) -> Result<CheckedGraph, Failure> {
     let name = path.display().to_string();
-    let source = change(&name, read(path)?)?;
+    let source = change(&name, source(path)?)?;
     Ok(xk_compose::check(&source, &name, &xk_catalog::standard())?)
+}
+
+/// The text of a graph file. Behind that of a file whose `sweep` names another graph stands that
+/// one, which has been checked by itself.
+pub(crate) fn source(path: &Path) -> Result<String, Failure> {
+    let source = read(path)?;
+    let (parsed, mistakes) = xk_lang::parse(&path.display().to_string(), &source);
+    let Some(graph) = parsed.sweep.iter().find_map(|sweep| sweep.param("graph")) else {
+        return Ok(source);
+    };
+    let mut mistakes = mistakes;
+    let Some(name) = graph.value.text(&mut mistakes) else {
+        return Err(Failure::Mistakes(Box::new(mistakes)));
+    };
+    // Beside the file that names it.
+    let other = path.parent().unwrap_or(Path::new("")).join(name);
+    let text = read(&other).map_err(|failure| {
+        failure.help(format!("{} names it in `sweep graph=...`", path.display()))
+    })?;
+    xk_compose::check(&text, &other.display().to_string(), &xk_catalog::standard())?;
+    Ok(format!("{source}\n{text}"))
+}
+
+/// The text with parameters set.
+pub(crate) fn set(source: String, set: &[(String, String)]) -> Result<String, Failure> {
+    set.iter().try_fold(source, |text, (path, value)| {
+        xk_lang::edit::set(&text, path, value)
+            .map_err(|why| Failure::usage(format!("{path}={value}: {why}")))
+    })
+}
+
+/// A parameter and its value on the command line.
+pub(crate) fn setting(text: &str) -> Result<(String, String), String> {
+    let form = "expected a parameter and its value, such as lan.loss=5%";
+    let (path, value) = text.split_once('=').ok_or(form)?;
+    Ok((path.into(), value.into()))
+}
+
+/// How far apart crashes lie on average.
+pub(crate) fn apart(text: &str) -> Result<Duration, String> {
+    let apart = duration(text)?;
+    if apart < APART_MIN { Err(format!("at least {APART_MIN:?}")) } else { Ok(apart) }
 }
 
 fn read(path: &Path) -> Result<String, Failure> {

@@ -26,6 +26,7 @@ mod run;
 mod signals_unsafe;
 mod sim;
 mod stream;
+mod sweep;
 mod switch;
 mod top;
 mod udp;
@@ -62,6 +63,7 @@ enum Command {
     Run(run::Args),
     Upgrade(upgrade::Args),
     Sim(sim::Args),
+    Sweep(sweep::Args),
     Ping(ping::Args),
     Udp(udp::Args),
     Exec(exec::Args),
@@ -78,6 +80,8 @@ enum Command {
     Generate(generate::Args),
     #[command(hide = true)]
     Domain(domains::process::Args),
+    #[command(hide = true)]
+    SweepWorker(sweep::worker::Args),
 }
 
 fn main() -> ExitCode {
@@ -88,6 +92,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::main(&args),
         Command::Upgrade(args) => upgrade::main(&args),
         Command::Sim(args) => sim::main(&args),
+        Command::Sweep(args) => sweep::main(&args),
         Command::Ping(args) => ping::main(&args),
         Command::Udp(args) => udp::main(&args),
         Command::Exec(args) => exec::main(&args),
@@ -103,6 +108,7 @@ fn main() -> ExitCode {
         Command::Help(args) => help::main(&args, &mut Cli::command()),
         Command::Generate(args) => generate::main(&args, Cli::command()),
         Command::Domain(args) => domains::process::main(&args),
+        Command::SweepWorker(args) => sweep::worker::main(&args),
     };
     output::exit_code(result)
 }

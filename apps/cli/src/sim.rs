@@ -8,14 +8,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use xk_compose::{CheckedGraph, Deaths};
+use xk_compose::CheckedGraph;
 use xk_core::Time;
 use xk_run::interrupt_unsafe;
 
 /// How many events pass between two looks at the progress.
 const PROGRESS_EVENTS: u64 = 20_000;
-/// How far apart crashes lie at least on average.
-const APART_MIN: Duration = Duration::from_millis(1);
 
 /// Simulate all hosts and links of a graph in virtual time; one seed replays a run to the bit
 #[derive(clap::Args)]
@@ -29,6 +27,10 @@ pub(crate) struct Args {
     /// End at this virtual time, if what the graph asks for is not done before
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = file::duration)]
     until: Duration,
+    /// Set a parameter for this run: LINK.PARAMETER, HOST.NODE.PARAMETER or HOST.count; may be
+    /// given several times
+    #[arg(long, value_name = "PATH=VALUE", value_parser = file::setting)]
+    set: Vec<(String, String)>,
     /// Write what crosses each link to a pcapng file in this folder
     #[arg(long, value_name = "FOLDER")]
     pcap: Option<PathBuf>,
@@ -38,7 +40,7 @@ pub(crate) struct Args {
     crash: Vec<Crash>,
     /// Crash domains, or hosts if none is cut, drawn by the seed, TIME apart on average; each comes
     /// back within that time
-    #[arg(long, value_name = "TIME", value_parser = apart)]
+    #[arg(long, value_name = "TIME", value_parser = file::apart)]
     crash_every: Option<Duration>,
     /// Show counters while it runs, slowed down to real time
     #[arg(long)]
@@ -61,29 +63,30 @@ fn crash(text: &str) -> Result<Crash, String> {
     Ok(Crash { name: name.into(), at: file::duration(at)?, away })
 }
 
-fn apart(text: &str) -> Result<Duration, String> {
-    let apart = file::duration(text)?;
-    if apart < APART_MIN { Err(format!("at least {APART_MIN:?}")) } else { Ok(apart) }
-}
-
-/// What is to crash.
-fn deaths(args: &Args, graph: &CheckedGraph) -> Result<Deaths, Failure> {
-    let drawn = args.crash_every.map(|apart| Deaths::new(graph, args.seed, apart));
-    let mut deaths = drawn.unwrap_or_default();
+/// Adds what is to crash by the command line.
+fn add_crashes(
+    args: &Args,
+    graph: &CheckedGraph,
+    simulation: &mut Simulation<'_>,
+) -> Result<(), Failure> {
+    let faults = simulation.faults_mut();
+    if let Some(apart) = args.crash_every {
+        faults.crash_every(graph, args.seed, apart);
+    }
     for Crash { name, at, away } in &args.crash {
-        if !deaths.plan(graph, name, Time::ZERO + *at, *away) {
+        if !faults.crash(graph, name, Time::ZERO + *at, *away) {
             return Err(Failure::new(format!("--crash: no host or domain `{name}` in the graph"))
                 .help(format!("`xk draw {}` shows what there is", args.file.display())));
         }
     }
-    Ok(deaths)
+    Ok(())
 }
 
 pub(crate) fn main(args: &Args) -> Result<(), Failure> {
-    let graph = file::load(&args.file)?;
+    let graph = file::load_with(&args.file, |_, source| file::set(source, &args.set))?;
     crate::failure::show(graph.warnings());
     let mut simulation = Simulation::new(&graph, args.seed, args.pcap.as_deref())?;
-    simulation.crash(deaths(args, &graph)?);
+    add_crashes(args, &graph, &mut simulation)?;
     output::print(&format!(
         "{}: {}, {}, {}, seed {}\n\n",
         args.file.display(),

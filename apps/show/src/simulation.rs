@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
-use xk_compose::{CheckedGraph, Death, Deaths, SimulationConfig};
+use xk_compose::{CheckedGraph, Event, Faults, SimulationConfig};
 use xk_core::control::Report;
 use xk_core::{ProtocolRef, Time};
 use xk_run::interrupt_unsafe;
@@ -29,8 +29,8 @@ pub struct Simulation<'g> {
     finishes: bool,
     graph: &'g CheckedGraph,
     config: SimulationConfig,
-    deaths: Deaths,
-    died: Vec<(Time, Death)>,
+    faults: Faults,
+    happened: Vec<(Time, Event)>,
 }
 
 /// What an anchor has to tell at the end.
@@ -60,8 +60,8 @@ impl<'g> Simulation<'g> {
             finishes: false,
             graph,
             config,
-            deaths: Deaths::default(),
-            died: Vec::new(),
+            faults: Faults::of(graph, seed),
+            happened: Vec::new(),
         };
         for at in 0..simulation.world.len() {
             simulation.find_anchors(HostId(u32::try_from(at).unwrap_or(u32::MAX)));
@@ -81,22 +81,28 @@ impl<'g> Simulation<'g> {
         }
     }
 
-    /// Lets hosts and domains crash and come back.
-    pub fn crash(&mut self, deaths: Deaths) {
-        self.deaths = deaths;
+    /// What goes wrong, for adding to it.
+    pub fn faults_mut(&mut self) -> &mut Faults {
+        &mut self.faults
     }
 
-    /// Crashes, or starts again, what is due.
+    /// What goes wrong.
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    /// Does what is due: something crashes, or comes back.
     fn act(&mut self) -> Result<(), Failure> {
-        let Some(death) = self.deaths.act(self.graph, &mut self.world, self.config)? else {
+        let Some(event) = self.faults.act(self.graph, &mut self.world, self.config)? else {
             return Ok(());
         };
-        let (Death::Crashed(name) | Death::Restarted(name)) = &death;
-        if let Some(id) = self.world.find(name) {
+        if let Event::Crashed(name) | Event::Restarted(name) = &event
+            && let Some(id) = self.world.find(name)
+        {
             self.anchors.retain(|(of, _)| *of != id);
             self.find_anchors(id);
         }
-        self.died.push((self.world.now(), death));
+        self.happened.push((self.world.now(), event));
         Ok(())
     }
 
@@ -119,14 +125,14 @@ impl<'g> Simulation<'g> {
         // Every slice begins with a look at all hosts: the more there are, the longer it is.
         let step = SLICE * u32::try_from(1 + self.world.len() / 1000).unwrap_or(u32::MAX);
         while self.world.now() < until && !interrupt_unsafe::is_requested() {
-            if self.deaths.next() <= self.world.now() {
+            if self.faults.next() <= self.world.now() {
                 self.act()?;
                 continue;
             }
             let quiet_until = self.world.next_event().unwrap_or(until);
             let next = (self.world.now() + step).max(quiet_until);
-            let next = next.min(until).min(self.deaths.next());
-            if !self.finishes || self.deaths.is_pending() {
+            let next = next.min(until).min(self.faults.next());
+            if !self.finishes || self.faults.is_pending() {
                 self.world.run_until(next);
             } else if self.world.run_until_finished(next) == Ended::Finished {
                 return Ok(true);
@@ -187,6 +193,18 @@ impl<'g> Simulation<'g> {
         text.join("; ")
     }
 
+    /// Every report, by the host's name and the anchor's.
+    pub fn reports_of(&self) -> impl Iterator<Item = (&str, &str, Report)> {
+        self.anchors.iter().filter_map(|(id, anchor)| {
+            Some((self.world.name(*id)?, anchor.name(), self.report(*id, anchor)?))
+        })
+    }
+
+    /// Whether there is anything that ends.
+    pub fn finishes(&self) -> bool {
+        self.finishes
+    }
+
     fn report(&self, host: HostId, anchor: &ProtocolRef) -> Option<Report> {
         anchor.ask(self.world.kernel(host)?, Report::default())
     }
@@ -219,8 +237,8 @@ impl<'g> Simulation<'g> {
     /// What happened: reports, links, drops. The same for the same seed.
     pub fn summary(&self) -> String {
         let mut out = format!("{}\n{}", heading("reports"), self.reports());
-        if !self.died.is_empty() {
-            out.push_str(&format!("\n{}\n{}", heading("crashes"), self.crashes()));
+        if !self.happened.is_empty() {
+            out.push_str(&format!("\n{}\n{}", heading("faults"), self.faults_text()));
         }
         let links = self.links();
         if !links.is_empty() {
@@ -257,14 +275,16 @@ impl<'g> Simulation<'g> {
         out
     }
 
-    fn crashes(&self) -> String {
-        let line = |(at, death): &(Time, Death)| match death {
-            Death::Crashed(name) => format!("{at} {name} crashed\n"),
-            Death::Restarted(name) => format!("{at} {name} was started again\n"),
+    fn faults_text(&self) -> String {
+        let line = |(at, event): &(Time, Event)| match event {
+            Event::Crashed(name) => format!("{at} {name} crashed\n"),
+            Event::Restarted(name) => format!("{at} {name} was started again\n"),
+            Event::Began(line) => format!("{at} began: {line}\n"),
+            Event::Ended(line) => format!("{at} over: {line}\n"),
         };
-        let mut out: String = self.died.iter().take(ROWS_MAX).map(line).collect();
-        if self.died.len() > ROWS_MAX {
-            out.push_str(&format!("... and {} more\n", self.died.len() - ROWS_MAX));
+        let mut out: String = self.happened.iter().take(ROWS_MAX).map(line).collect();
+        if self.happened.len() > ROWS_MAX {
+            out.push_str(&format!("... and {} more\n", self.happened.len() - ROWS_MAX));
         }
         out
     }

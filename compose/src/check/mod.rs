@@ -5,6 +5,7 @@
 //! the last index filled in.
 
 mod domains;
+pub(crate) mod faults;
 mod host;
 mod links;
 mod mtu;
@@ -75,12 +76,15 @@ fn read(source: &str, file: &str, catalog: &Catalog) -> CheckedGraph {
         .map(|host| host::check(host, catalog, site_links, &mut diagnostics))
         .collect();
     links::check_uses(&graph, catalog, &mut diagnostics);
+    let [faults, sweep] = faults::check(&graph, &mut diagnostics);
     let mut checked = CheckedGraph {
         graph,
         none: Diagnostics::new(diagnostics.file(), diagnostics.source()),
         warnings: diagnostics,
         plans,
         links,
+        faults,
+        sweep,
         numbers: catalog.numbers().clone(),
         entries: catalog.entries().to_vec(),
     };

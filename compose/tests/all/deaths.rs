@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use xk_compose::{
-    CheckedGraph, Cuts, Deaths, SimulationConfig, check, restart, simulate, start_world,
+    CheckedGraph, Cuts, Faults, SimulationConfig, check, restart, simulate, start_world,
 };
 use xk_core::control::{ListSessions, Report};
 use xk_core::random::Random;
@@ -96,7 +96,8 @@ fn lives(graph: &CheckedGraph, seed: u64) -> Outcome {
     let mut world = simulate(graph, config).unwrap_or_else(|mistakes| panic!("{mistakes}"));
     start_world(graph, &mut world).unwrap_or_else(|mistakes| panic!("{mistakes}"));
     let before: Vec<_> = ["server", "client"].map(|host| enables(&world, host)).into();
-    let (mut deaths, mut crashes) = (Deaths::new(graph, seed, APART), 0);
+    let (mut deaths, mut crashes) = (Faults::default(), 0);
+    deaths.crash_every(graph, seed, APART);
     while deaths.next() < Time::MAX {
         if deaths.next() >= Time::ZERO.after(CHAOS) {
             deaths.end();
@@ -107,7 +108,7 @@ fn lives(graph: &CheckedGraph, seed: u64) -> Outcome {
         }
         world.run_until(next);
         let died = deaths.act(graph, &mut world, config);
-        if let Some(xk_compose::Death::Crashed(_)) = died.unwrap_or_else(|e| panic!("{what}: {e}"))
+        if let Some(xk_compose::Event::Crashed(_)) = died.unwrap_or_else(|e| panic!("{what}: {e}"))
         {
             crashes += 1;
         }
@@ -204,14 +205,14 @@ fn peers_of_the_dead_hear_a_reset() {
         let config = SimulationConfig::default();
         let mut world = simulate(&graph, config).unwrap_or_else(|mistakes| panic!("{mistakes}"));
         start_world(&graph, &mut world).unwrap_or_else(|mistakes| panic!("{mistakes}"));
-        let mut deaths = Deaths::default();
-        assert!(deaths.plan(
+        let mut deaths = Faults::default();
+        assert!(deaths.crash(
             &graph,
             "server/app",
             Time::ZERO.after(Duration::from_millis(300)),
             None
         ));
-        assert!(!deaths.plan(&graph, "server/none", Time::ZERO, None), "there is no such domain");
+        assert!(!deaths.crash(&graph, "server/none", Time::ZERO, None), "there is no such domain");
         world.run_until(deaths.next());
         let before = report(&world, "client/app", "stream");
         assert_eq!(figure(&before, "stream reset"), 0, "{top}: {:?}", before.lines);
@@ -262,12 +263,12 @@ fn no_connection_is_left_of_a_program_that_is_gone() {
         let config = SimulationConfig { seed, ..SimulationConfig::default() };
         let mut world = simulate(&graph, config).unwrap_or_else(|mistakes| panic!("{mistakes}"));
         start_world(&graph, &mut world).unwrap_or_else(|mistakes| panic!("{mistakes}"));
-        let mut deaths = Deaths::default();
+        let mut deaths = Faults::default();
         for _ in 0..1 + chance.below(6) {
             let name = BELOW[chance.below(4) as usize];
             let at = Time::ZERO.after(Duration::from_millis(400 + chance.below(2000)));
             let away = Duration::from_micros(1 + chance.below(50_000));
-            assert!(deaths.plan(&graph, name, at, Some(away)));
+            assert!(deaths.crash(&graph, name, at, Some(away)));
         }
         while deaths.is_pending() {
             world.run_until(deaths.next());
@@ -276,7 +277,7 @@ fn no_connection_is_left_of_a_program_that_is_gone() {
         }
         // What was lost meanwhile has come again: a reset behind lost octets is only asked about.
         run_until(&mut world, Duration::from_millis(3000 + chance.below(2000)));
-        assert!(deaths.plan(&graph, gone, world.now(), None));
+        assert!(deaths.crash(&graph, gone, world.now(), None));
         let _ = deaths.act(&graph, &mut world, config).unwrap_or_else(|e| panic!("{what}: {e}"));
         run_until(&mut world, Duration::from_secs(300));
         let kernel = world.find("server/tcp").and_then(|id| world.kernel(id)).expect("a domain");

@@ -1,7 +1,7 @@
 //! Hosts with programs, and the time that they share.
 
 use crate::faults::{Counts, Faults};
-use crate::outcome::{Both, Captures, Digest, Outcome};
+use crate::outcome::{Both, Captures, Outcome};
 use crate::runtime::{Runtime, Task};
 use crate::system_unsafe::{Entered, HOST};
 use crate::threads_unsafe::{abandon_parked, end_parked, forget_parked};
@@ -21,7 +21,7 @@ use xk_compose::{CheckedGraph, SimulationConfig, check, simulate, start_world};
 use xk_core::graph::Catalog;
 use xk_core::{Kernel, Time};
 use xk_net::{Crashed, SimHost, have_spawned, take_stirred};
-use xk_sim::{HostId, Tap};
+use xk_sim::{Digest, HostId, Tap};
 
 /// Octets of stack of a blocking program: reserved, and taken as far as they are touched.
 const STACK_OCTETS: usize = 1 << 20;
@@ -178,7 +178,7 @@ impl World {
                 thread.crew().add_name(&seat.name, address);
             }
         }
-        let digest = Rc::new(Digest::default());
+        let digest = Rc::new(Digest::with_octets());
         let tap: Rc<dyn Tap> = match Captures::wanted(world.network())? {
             Some(captures) => Rc::new(Both(Rc::clone(&digest), captures)),
             None => Rc::clone(&digest) as _,
@@ -305,7 +305,7 @@ impl World {
 
     /// What came of it so far.
     pub fn outcome(&self) -> Outcome {
-        self.digest.outcome(self.now(), self.with_octets)
+        Outcome::of(&self.digest, self.now(), self.with_octets)
     }
 
     /// Takes a host's programs away from their sockets, and drops the tasks: none has a last word.

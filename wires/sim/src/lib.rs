@@ -59,6 +59,7 @@
 //! IEEE 802.1D-2004 section 7.8 (learning) and 7.9 (ageing).
 
 mod config;
+mod digest;
 mod line;
 mod link;
 mod network;
@@ -70,6 +71,7 @@ mod stats;
 mod world;
 
 pub use config::{LINKS, LinkConfig, LinkKind, Partition, QUEUE_FRAMES_DEFAULT};
+pub use digest::Digest;
 pub use network::{HostId, IN_FLIGHT_MAX, LinkError, LinkId, Network, Sighting, Tap};
 pub use protocol::HostSeat;
 pub use stats::{LinkStats, WorldStats};

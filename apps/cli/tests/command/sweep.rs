@@ -1,0 +1,235 @@
+//! Sweeps as a user has them: killed and gone on with, spread and merged, made small, drawn.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const XK: &str = env!("CARGO_BIN_EXE_xk");
+/// More than any step needs, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// A client that asks over a link, and a server that may die.
+const GRAPH: &str = r#"
+host client {
+    sim link=lan
+    eth sim
+    arp eth
+    ip arp { address "10.0.0.1/24"; }
+    udp ip
+    probe udp name=ask to="port7@10.0.0.2" count=20 interval="10ms" timeout="500ms"
+}
+host server {
+    sim link=lan
+    eth sim
+    arp eth
+    ip arp { address "10.0.0.2/24"; }
+    udp ip
+    echo udp port=7
+}
+link lan delay="1ms" rate="100Mbit"
+"#;
+
+fn xk(at: &Path, words: &[&str]) -> Output {
+    Command::new(XK).current_dir(at).args(words).output().expect("xk can be started")
+}
+
+fn said(output: &Output) -> String {
+    let [out, error] =
+        [&output.stdout, &output.stderr].map(|octets| String::from_utf8_lossy(octets));
+    format!("{out}{error}")
+}
+
+/// What a command says that ends with this code.
+fn told(at: &Path, words: &[&str], code: i32) -> String {
+    let output = xk(at, words);
+    assert_eq!(output.status.code(), Some(code), "{words:?}: {}", said(&output));
+    said(&output)
+}
+
+/// A folder with a graph in it.
+fn folder(graph: &str) -> tempfile::TempDir {
+    let at = tempfile::tempdir().expect("a folder");
+    std::fs::write(at.path().join("graph.kdl"), graph).expect("a file");
+    at
+}
+
+fn lines(at: &Path) -> usize {
+    let text = std::fs::read_to_string(at.join("runs.jsonl")).unwrap_or_default();
+    text.lines().count()
+}
+
+fn tables(at: &Path) -> [Vec<u8>; 2] {
+    ["table.csv", "table.parquet"].map(|name| std::fs::read(at.join(name)).expect("a table"))
+}
+
+/// 2,000 runs in two processes, killed in the middle without a word, make the table of runs that
+/// were left alone; so do parts that are merged.
+#[test]
+fn a_sweep_that_is_killed_goes_on_and_makes_the_same_table() {
+    let folder = folder(GRAPH);
+    let at = folder.path();
+    let plain =
+        ["sweep", "graph.kdl", "--seeds", "0..1000", "--set", "lan.loss=0%,5%", "--keep-going"];
+    let with = |more: &[&'static str]| [&plain[..], more].concat();
+    // A few probes lose a datagram for good.
+    told(at, &with(&["--jobs", "1", "--out", "calm"]), 1);
+    let mut killed = Command::new(XK)
+        .current_dir(at)
+        .args(with(&["--jobs", "2", "--out", "wild"]))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("xk can be started");
+    let begun = Instant::now();
+    while lines(&at.join("wild")) < 300 {
+        assert!(begun.elapsed() < PATIENCE, "no row comes");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    killed.kill().expect("it runs");
+    killed.wait().expect("it ends");
+    let before = lines(&at.join("wild"));
+    assert!((300..2000).contains(&before), "{before} rows when it was killed");
+    let text = told(at, &with(&["--jobs", "2", "--out", "wild"]), 1);
+    assert!(text.contains("of them done before") && !text.contains(" 0 of them"), "{text}");
+    assert_eq!(lines(&at.join("wild")), 2000, "no run is there twice");
+    assert!(tables(&at.join("calm")) == tables(&at.join("wild")));
+    // As two machines.
+    for (seeds, out) in [("0..300", "a"), ("300..1000", "b")] {
+        let set = ["--set", "lan.loss=0%,5%", "--keep-going", "--seeds", seeds, "--out", out];
+        told(at, &[&["sweep", "graph.kdl"][..], &set].concat(), 1);
+    }
+    told(at, &["sweep", "merge", "a", "b", "--out", "whole"], 1);
+    assert!(tables(&at.join("calm")) == tables(&at.join("whole")));
+    let text = told(at, &["sweep", "plot", "calm", "--x", "lan.loss", "--y", "client.rtt_p50"], 0);
+    assert!(text.contains("calm/plot.svg"), "{text}");
+    let text = told(at, &["sweep", "plot", "calm", "--x", "lan.los", "--y", "client.rtt_p50"], 2);
+    assert!(text.contains("lan.loss"), "{text}");
+}
+
+/// Rows are of one plan, and of one program.
+#[test]
+fn rows_of_something_else_are_not_added_to() {
+    let folder = folder(GRAPH);
+    let at = folder.path();
+    let run = |set: &str, code| {
+        told(at, &["sweep", "graph.kdl", "--seeds", "0..5", "--set", set, "--out", "rows"], code)
+    };
+    run("lan.delay=1ms,2ms", 0);
+    let text = run("lan.delay=1ms,3ms", 1);
+    assert!(text.contains("rows: it has the runs of another plan"), "{text}");
+    let header = at.join("rows/sweep.json");
+    let other = std::fs::read_to_string(&header).expect("a header");
+    let (before, rest) = other.split_once("\"binary_hash\": \"").expect("a program");
+    std::fs::write(&header, format!("{before}\"binary_hash\": \"f{}", &rest[1..])).expect("a file");
+    let text = run("lan.delay=1ms,2ms", 1);
+    assert!(text.contains("another program") && text.contains("--out"), "{text}");
+}
+
+#[test]
+fn mistakes_of_a_plan_have_their_place_and_a_remedy() {
+    let folder = folder(GRAPH);
+    let at = folder.path();
+    let plan = "sweep graph=\"graph.kdl\" {\n    seeds \"0..4\"\n    until \"5s\"\n    set \"lan.loss\" \"0%,5%\"\n    draw \"lan.delay\" from=\"1ms\" to=\"9ms\"\n}\nfaults { crash \"server\" every=\"100ms\" away=\"20ms\"; }\n";
+    let write = |text: &str| std::fs::write(at.join("plan.kdl"), text).expect("a file");
+    write(plan);
+    let text = told(at, &["sweep", "plan.kdl", "--keep-going"], 0);
+    assert!(
+        text.contains("8 runs of 2 combinations") && text.contains("fault crash server: "),
+        "{text}"
+    );
+    for (old, new, place, remedy) in [
+        ("lan.loss", "lam.loss", "lam.loss", "did you mean `lan`?"),
+        ("lan.loss", "lan.los", "plan.kdl", "did you mean `loss`?"),
+        ("0%,5%", "0%,5x", "plan.kdl", "a part like"),
+        ("\"server\"", "\"serve\"", "plan.kdl:7:16", "did you mean `server`?"),
+        ("every=\"100ms\" ", "", "plan.kdl:7:10", "`at=\"2s\"`"),
+        ("until", "unti", "plan.kdl:3:5", "did you mean `until`?"),
+        ("0..4", "4..0", "plan.kdl", "holds no seed"),
+        ("graph.kdl", "grap.kdl", "grap.kdl", "sweep graph="),
+        ("to=\"9ms\"", "to=\"9kB\"", "lan.delay", "the units differ"),
+    ] {
+        write(&plan.replacen(old, new, 1));
+        let output = xk(at, &["sweep", "plan.kdl", "--out", "wrong"]);
+        let text = said(&output);
+        assert!(!output.status.success() && !at.join("wrong").exists(), "{new}: {text}");
+        assert!(text.contains(place) && text.contains(remedy), "{new}: {text}");
+    }
+}
+
+/// Runs that do not end in time are told apart from those that fail, and faults that never happen
+/// from a test.
+#[test]
+fn budgets_and_faults_that_never_happen_are_told_by_the_exit_code() {
+    let folder = folder(GRAPH);
+    let at = folder.path();
+    let text =
+        told(at, &["sweep", "graph.kdl", "--seeds", "0..3", "--until", "50ms", "--out", "late"], 3);
+    assert!(text.contains("3 exhausted") && text.contains("client/ask"), "{text}");
+    let never = format!(
+        "{GRAPH}\nfaults {{ crash \"server\" at=\"1h\"; partition between=client at=\"55s\" for=\"1s\"; }}"
+    );
+    std::fs::write(at.join("never.kdl"), never).expect("a file");
+    let text = told(at, &["sweep", "never.kdl", "--seeds", "0..3", "--until", "2s"], 1);
+    assert!(text.contains("never happened in any run: crash server; partition client"), "{text}");
+    let text = told(
+        at,
+        &["sweep", "graph.kdl", "--seeds", "0..3", "--set", "lan.loss=0%", "--out", "no"],
+        0,
+    );
+    assert!(!text.contains("fault"), "{text}");
+}
+
+/// A failure among many hosts and faults is made small, and the line that is printed fails alike.
+#[test]
+fn a_failure_is_made_small_and_comes_again_by_the_line_that_is_printed() {
+    // A probe that must have every answer fails once the server has been away.
+    let calm = "host calm count=4 {\n    sim link=lan\n    eth sim\n    arp eth\n    ip arp { address \"10.0.0.{n+10}/24\"; }\n    icmp ip\n}\n";
+    let faults = "faults {\n    crash \"server\" every=\"150ms\" away=\"40ms\"\n    link lan delay=\"3ms\" every=\"50ms\" for=\"20ms\"\n}\n";
+    let graph =
+        GRAPH.replace("udp ip\n    probe udp", "udp ip\n    icmp ip\n    tcp ip\n    probe tcp");
+    let graph = graph.replace("udp ip\n    echo udp", "udp ip\n    tcp ip\n    echo tcp");
+    let folder = folder(&format!("{graph}{calm}{faults}"));
+    let at = folder.path();
+    let output =
+        xk(at, &["sweep", "graph.kdl", "--seeds", "0..200", "--until", "20s", "--out", "rows"]);
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let help =
+        text.lines().find_map(|line| line.split_once("make one small: xk ")).expect("a remedy").1;
+    let words: Vec<&str> = help.split(' ').collect();
+    let text = told(at, &words, 0);
+    let again = text.lines().find_map(|line| line.strip_prefix("again: xk ")).expect("a command");
+    let words: Vec<&str> = again.split(' ').collect();
+    let small = std::fs::read_to_string(at.join(words[1])).expect("the small graph");
+    assert!(!small.contains("calm") && !small.contains("icmp"), "{small}");
+    assert_eq!(small.matches("crash").count(), 1, "{small}");
+    assert!(!small.contains("link \"lan\" delay"), "{small}");
+    let text = told(at, &words, 1);
+    assert!(text.contains("failed: client/ask"), "{text}");
+}
+
+/// A disk that is full ends a sweep with its place; what had ended is there when it goes on.
+#[test]
+fn a_full_disk_loses_nothing_that_had_ended() {
+    let folder = folder(GRAPH);
+    let at = folder.path();
+    let words = "sweep graph.kdl --seeds 0..200 --jobs 2 --out rows";
+    // A file that may not grow is as a disk without room.
+    let script = format!("trap '' XFSZ; ulimit -f 40; exec {XK} {words}");
+    let output =
+        Command::new("sh").current_dir(at).args(["-c", &script]).output().expect("a shell");
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(
+        text.contains("rows/runs.jsonl") && text.contains("the same command goes on"),
+        "{text}"
+    );
+    let before = lines(&at.join("rows"));
+    assert!(before > 0, "{text}");
+    let words: Vec<&str> = words.split(' ').collect();
+    told(at, &words, 0);
+    let rows = std::fs::read_to_string(at.join("rows/runs.jsonl")).expect("rows");
+    let distinct: BTreeSet<&str> = rows.lines().collect();
+    assert_eq!((rows.lines().count(), distinct.len()), (200, 200));
+}

@@ -1,0 +1,29 @@
+//! Sweeps: one thing done for many seeds and many parameters, by a pool of processes.
+//!
+//! - [`Plan`] says which runs there are: every combination of its [`Axis`] values with every seed.
+//! - [`Folder`] keeps a line of JSON for each run that has ended, so that a sweep goes on where it
+//!   was killed.
+//! - [`pool::run`] hands batches of runs to worker processes; [`worker::serve`] is what those do: a
+//!   fork for each run, so that none sees what another has left.
+//! - [`table`] makes one table of all lines, and [`plot`] draws a column of it over another.
+//! - [`shrink::smallest`] leaves out of a failing run what the failure does not need.
+//!
+//! Nothing here knows what a run is. `xk sweep` simulates a graph file; a test of `xk-world` runs
+//! programs.
+
+mod figures;
+mod folder;
+mod fork_unsafe;
+mod plan;
+pub mod plot;
+pub mod pool;
+mod row;
+pub mod shrink;
+pub mod table;
+pub mod worker;
+
+pub use figures::figure;
+pub use folder::{Folder, FolderError, Header};
+pub use fork_unsafe::Ended;
+pub use plan::{Axis, Draw, Job, Plan, Scale, parse_seeds};
+pub use row::{Row, Verdict};

@@ -1,0 +1,380 @@
+//! The table of a sweep, a row for each run, as CSV and as Parquet.
+
+use crate::figures::figure;
+use crate::folder::{Folder, FolderError};
+use crate::row::Row;
+use parquet::basic::{ConvertedType, Repetition, Type as Physical};
+use parquet::column::writer::ColumnWriter;
+use parquet::data_type::ByteArray;
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::Type;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Rows that are in memory at a time.
+const GROUP: usize = 8192;
+
+/// Why there is no table.
+#[derive(Debug)]
+pub enum TableError {
+    /// The folder's.
+    Folder(FolderError),
+    /// The system's, at this file.
+    Io(PathBuf, io::Error),
+}
+
+impl fmt::Display for TableError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Folder(error) => error.fmt(f),
+            Self::Io(path, error) => write!(f, "cannot write {}: {error}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for TableError {}
+
+impl From<FolderError> for TableError {
+    fn from(error: FolderError) -> Self {
+        Self::Folder(error)
+    }
+}
+
+/// A column: where its cells come from.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Column {
+    Parameter(String, bool),
+    Seed,
+    Verdict,
+    Why,
+    Ended,
+    Digest,
+    Fault(String),
+    Figure(String),
+    Replay,
+}
+
+/// A cell.
+enum Cell<'a> {
+    Text(&'a str),
+    Number(f64),
+    Whole(u64),
+    Nothing,
+}
+
+impl Column {
+    fn name(&self) -> String {
+        match self {
+            Self::Parameter(name, _) | Self::Figure(name) => name.clone(),
+            Self::Seed => "seed".into(),
+            Self::Verdict => "verdict".into(),
+            Self::Why => "why".into(),
+            Self::Ended => "ended".into(),
+            Self::Digest => "digest".into(),
+            Self::Fault(name) => format!("fault.{name}"),
+            Self::Replay => "replay".into(),
+        }
+    }
+
+    fn cell<'a>(&self, row: &'a Row) -> Cell<'a> {
+        match self {
+            Self::Parameter(name, is_number) => match row.set.get(name) {
+                Some(value) if *is_number => figure(value).map_or(Cell::Nothing, Cell::Number),
+                Some(value) => Cell::Text(value),
+                None => Cell::Text(""),
+            },
+            Self::Seed => Cell::Whole(row.seed),
+            Self::Verdict => Cell::Text(row.verdict.word()),
+            Self::Why => Cell::Text(&row.why),
+            Self::Ended => Cell::Number(row.ended),
+            Self::Digest => Cell::Text(&row.digest),
+            Self::Fault(name) => row.faults.get(name).map_or(Cell::Nothing, |n| Cell::Whole(*n)),
+            Self::Figure(name) => row.figures.get(name).map_or(Cell::Nothing, |x| Cell::Number(*x)),
+            Self::Replay => Cell::Text(&row.replay),
+        }
+    }
+
+    /// How Parquet keeps it.
+    fn kind(&self) -> (Physical, Repetition, ConvertedType) {
+        match self {
+            Self::Parameter(_, true) | Self::Figure(_) | Self::Ended => {
+                (Physical::DOUBLE, Repetition::OPTIONAL, ConvertedType::NONE)
+            }
+            Self::Seed | Self::Fault(_) => {
+                (Physical::INT64, Repetition::OPTIONAL, ConvertedType::UINT_64)
+            }
+            _ => (Physical::BYTE_ARRAY, Repetition::OPTIONAL, ConvertedType::UTF8),
+        }
+    }
+}
+
+/// What all rows together say.
+#[derive(Debug, Default)]
+pub struct Summary {
+    /// Rows by verdict: clean, exhausted, failed.
+    pub verdicts: [u64; 3],
+    /// How often each fault has happened in all runs.
+    pub faults: BTreeMap<String, u64>,
+    /// The first failed and exhausted rows in the order of the table.
+    pub worst: Vec<Row>,
+    /// The files of the table.
+    pub files: Vec<PathBuf>,
+}
+
+/// Rows of a [`Summary`] that are kept.
+const WORST_MAX: usize = 10;
+
+/// Writes `table.csv` and `table.parquet` into the folder: a row for each run that has ended, the
+/// parameters and the seed first. The same runs make the same octets, whatever did them, in
+/// whatever order. Times are in seconds, shares from 0 to 1; what a run has no figure for is empty.
+///
+/// # Errors
+/// [`TableError`]; tables that were there before stay then.
+pub fn write(folder: &Folder) -> Result<Summary, TableError> {
+    let mut summary = Summary::default();
+    let mut figures = BTreeSet::new();
+    let mut texts = BTreeSet::new();
+    for row in folder.rows() {
+        let row = row?;
+        summary.verdicts[row.verdict as usize] += 1;
+        for (name, count) in &row.faults {
+            *summary.faults.entry(name.clone()).or_default() += count;
+        }
+        for name in
+            row.figures.keys().filter(|name| !figures.contains(*name)).cloned().collect::<Vec<_>>()
+        {
+            figures.insert(name);
+        }
+        let no_numbers = row.set.iter().filter(|(_, value)| figure(value).is_none());
+        texts.extend(no_numbers.map(|(name, _)| name.clone()));
+        if row.verdict != crate::Verdict::Clean && summary.worst.len() < WORST_MAX {
+            summary.worst.push(row);
+        }
+    }
+    let plan = &folder.header().plan;
+    let names = plan.axes.iter().map(|axis| &axis.name);
+    let names = names.chain(plan.draws.iter().map(|draw| &draw.name));
+    let mut columns: Vec<Column> =
+        names.map(|name| Column::Parameter(name.clone(), !texts.contains(name))).collect();
+    columns.extend([Column::Seed, Column::Verdict, Column::Why, Column::Ended]);
+    columns.extend(summary.faults.keys().cloned().map(Column::Fault));
+    columns.extend(figures.into_iter().map(Column::Figure));
+    columns.extend([Column::Digest, Column::Replay]);
+    for (name, write) in [
+        ("table.csv", csv as fn(&Folder, &[Column], File) -> Result<(), Trouble>),
+        ("table.parquet", parquet),
+    ] {
+        let (part, whole) = (folder.path().join(format!("{name}.part")), folder.path().join(name));
+        let failed = |error| TableError::Io(whole.clone(), error);
+        let file = File::create(&part).map_err(failed)?;
+        match write(folder, &columns, file) {
+            Ok(()) => std::fs::rename(&part, &whole).map_err(failed)?,
+            Err(trouble) => {
+                let _ = std::fs::remove_file(&part);
+                return Err(match trouble {
+                    Trouble::Folder(error) => error.into(),
+                    Trouble::Io(error) => failed(error),
+                });
+            }
+        }
+        summary.files.push(whole);
+    }
+    Ok(summary)
+}
+
+enum Trouble {
+    Folder(FolderError),
+    Io(io::Error),
+}
+
+impl From<FolderError> for Trouble {
+    fn from(error: FolderError) -> Self {
+        Self::Folder(error)
+    }
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<ParquetError> for Trouble {
+    fn from(error: ParquetError) -> Self {
+        Self::Io(io::Error::other(error))
+    }
+}
+
+fn csv(folder: &Folder, columns: &[Column], file: File) -> Result<(), Trouble> {
+    let mut out = BufWriter::new(file);
+    let names = columns.iter().map(|column| quoted(&column.name())).collect::<Vec<_>>();
+    writeln!(out, "{}", names.join(","))?;
+    for row in folder.rows() {
+        let row = row?;
+        for (at, column) in columns.iter().enumerate() {
+            let before = if at == 0 { "" } else { "," };
+            match column.cell(&row) {
+                Cell::Text(text) => write!(out, "{before}{}", quoted(text))?,
+                Cell::Number(number) => write!(out, "{before}{number}")?,
+                Cell::Whole(number) => write!(out, "{before}{number}")?,
+                Cell::Nothing => write!(out, "{before}")?,
+            }
+        }
+        writeln!(out)?;
+    }
+    Ok(out.flush()?)
+}
+
+/// A field of RFC 4180: in quotes where it has to be.
+fn quoted(text: &str) -> String {
+    if text.contains(['"', ',', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+fn parquet(folder: &Folder, columns: &[Column], file: File) -> Result<(), Trouble> {
+    let fields = columns.iter().map(|column| {
+        let (physical, repetition, converted) = column.kind();
+        let name = column.name();
+        let built = Type::primitive_type_builder(&name, physical)
+            .with_repetition(repetition)
+            .with_converted_type(converted);
+        built.build().map(Arc::new)
+    });
+    let fields = fields.collect::<Result<Vec<_>, _>>()?;
+    let schema = Type::group_type_builder("table").with_fields(fields).build()?;
+    // The writer's version is no part of a table.
+    let properties = WriterProperties::builder().set_created_by("xk sweep".into()).build();
+    let mut writer = SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties))?;
+    let mut rows = folder.rows();
+    loop {
+        let group = rows.by_ref().take(GROUP).collect::<Result<Vec<Row>, _>>()?;
+        if group.is_empty() {
+            break;
+        }
+        let mut out = writer.next_row_group()?;
+        for column in columns {
+            let Some(mut into) = out.next_column()? else { break };
+            let cells = group.iter().map(|row| column.cell(row));
+            fill(into.untyped(), cells)?;
+            into.close()?;
+        }
+        out.close()?;
+    }
+    writer.close()?;
+    Ok(())
+}
+
+/// Writes the cells of a column: 1 where there is one, 0 where there is none.
+fn fill<'a>(
+    into: &mut ColumnWriter<'_>,
+    cells: impl Iterator<Item = Cell<'a>>,
+) -> Result<(), ParquetError> {
+    let (mut texts, mut numbers, mut wholes, mut levels) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for cell in cells {
+        levels.push(i16::from(!matches!(cell, Cell::Nothing)));
+        match cell {
+            Cell::Text(text) => texts.push(ByteArray::from(text)),
+            Cell::Number(number) => numbers.push(number),
+            // The type of the column says that it has no sign.
+            Cell::Whole(number) => wholes.push(number as i64),
+            Cell::Nothing => {}
+        }
+    }
+    match into {
+        ColumnWriter::ByteArrayColumnWriter(into) => into.write_batch(&texts, Some(&levels), None),
+        ColumnWriter::DoubleColumnWriter(into) => into.write_batch(&numbers, Some(&levels), None),
+        ColumnWriter::Int64ColumnWriter(into) => into.write_batch(&wholes, Some(&levels), None),
+        _ => Err(ParquetError::General("a column of another type".into())),
+    }?;
+    Ok(())
+}
+
+/// The names of all figures and parameters of a folder's rows.
+///
+/// # Errors
+/// The folder's.
+pub(crate) fn names(folder: &Folder) -> Result<BTreeSet<String>, FolderError> {
+    let mut names = BTreeSet::new();
+    for row in folder.rows() {
+        let row = row?;
+        names.extend(row.set.into_keys().chain(row.figures.into_keys()));
+    }
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Axis, Header, Plan, Verdict};
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::RowAccessor;
+
+    fn filled(order: &[u64]) -> (tempfile::TempDir, Folder) {
+        let plan = Plan {
+            what: "x".into(),
+            options: Vec::new(),
+            axes: vec![Axis::parse("lan.loss=0%,5%").unwrap(), Axis::parse("kind=hub").unwrap()],
+            draws: Vec::new(),
+            seeds: (0, 2),
+        };
+        let at = tempfile::tempdir().unwrap();
+        let header = Header { plan_hash: plan.hash(), binary_hash: "b".into(), plan: plan.clone() };
+        let mut folder = Folder::open(at.path(), header).unwrap();
+        for number in order {
+            let mut row = Row::silent(&plan.job(*number), Verdict::Clean, "");
+            row.figures.insert("a.sent".into(), *number as f64 / 8.0);
+            if *number == 3 {
+                (row.verdict, row.why) = (Verdict::Failed, "a, \"b\"".into());
+                row.figures.clear();
+            }
+            row.faults.insert("crash a".into(), *number);
+            folder.add(&row).unwrap();
+        }
+        (at, folder)
+    }
+
+    #[test]
+    fn a_table_is_the_same_whatever_the_order_of_the_runs() {
+        let (one, other) = (filled(&[0, 1, 2, 3]), filled(&[3, 1, 0, 2]));
+        let summary = write(&one.1).unwrap();
+        write(&other.1).unwrap();
+        assert_eq!((summary.verdicts, summary.faults["crash a"]), ([3, 0, 1], 6));
+        assert_eq!(summary.worst.len(), 1);
+        for name in ["table.csv", "table.parquet"] {
+            let read = |at: &tempfile::TempDir| std::fs::read(at.path().join(name)).unwrap();
+            assert!(read(&one.0) == read(&other.0), "{name}");
+        }
+        let text = std::fs::read_to_string(one.0.path().join("table.csv")).unwrap();
+        assert_eq!(
+            text,
+            "lan.loss,kind,seed,verdict,why,ended,fault.crash a,a.sent,digest,replay\n\
+             0,hub,0,clean,,0,0,0,,\n0,hub,1,clean,,0,1,0.125,,\n0.05,hub,0,clean,,0,2,0.25,,\n\
+             0.05,hub,1,failed,\"a, \"\"b\"\"\",0,3,,,\n"
+        );
+    }
+
+    #[test]
+    fn parquet_has_the_cells_of_the_text() {
+        let (at, folder) = filled(&[0, 1, 2, 3]);
+        write(&folder).unwrap();
+        let file = File::open(at.path().join("table.parquet")).unwrap();
+        let reader = SerializedFileReader::new(file).unwrap();
+        let rows: Vec<_> = reader.get_row_iter(None).unwrap().map(Result::unwrap).collect();
+        assert_eq!(rows.len(), 4);
+        assert_eq!(rows[2].get_double(0).unwrap(), 0.05);
+        assert_eq!(rows[3].get_string(4).unwrap(), "a, \"b\"");
+        assert_eq!(rows[3].get_ulong(6).unwrap(), 3);
+        assert!(rows[3].get_double(7).is_err(), "no figure is no zero");
+        assert_eq!(rows[2].get_double(7).unwrap(), 0.25);
+    }
+}
