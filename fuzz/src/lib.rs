@@ -165,6 +165,7 @@ fn request(data: &[u8]) {
             assert!((1..=request::TRACES_MAX).contains(&messages));
         }
         Ok(request::Request::Capture { edge }) => novelty::note(&edge.len().min(8)),
+        Ok(request::Request::About) => novelty::note(&"about"),
         Ok(request::Request::Begin) => novelty::note(&"begin"),
         Ok(request::Request::Dump) => novelty::note(&"dump"),
         Ok(request::Request::Unfinished) => novelty::note(&"unfinished"),

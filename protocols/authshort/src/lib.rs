@@ -29,8 +29,8 @@
 //! `lifetime`, is refused as `credentials no longer valid`. A request with a whole credential
 //! passes as `authsys` took it.
 //!
-//! A shorthand that comes back proves that its sender gets what is sent to that host: `reqrep` holds
-//! no long reply to such a request back.
+//! A shorthand that comes back proves that its sender gets what is sent to that host: `reqrep`
+//! holds no long reply to such a request back.
 //!
 //! In a verifier the shorthand lies as a whole credential, which is what Sun's clients and those of
 //! libtirpc, BSD and Solaris want; the server takes what they send back, and what clients send back

@@ -35,17 +35,18 @@
 //! The server keeps nothing: every request goes up, those that came twice included, on the shepherd
 //! that brought it, and the reply goes back under its number. With `dupcache` it remembers the
 //! latest requests by source, number and contents: one that is being executed is dropped, to one
-//! that was executed the same reply goes again. What is not answered above stays without a reply, and
-//! so does what the layer below does not take: `sunprog` asks how much that is (`largest-reply`).
+//! that was executed the same reply goes again. What is not answered above stays without a reply,
+//! and so does what the layer below does not take: `sunprog` asks how much that is
+//! (`largest-reply`).
 //!
 //! A client that asks by datagrams has not shown that it is where its requests say. Replies more
 //! than three times as long as their requests go there at `unproved_rate` at most, to neighbours
 //! (the same host number but for eight bits) together at four times that, to all at 64 times; what
-//! is beyond is dropped as `answer to unproved source`, which a line a minute tells the operator. On
-//! `tcp`, on `channel`, and from this very host, all replies go, and so do those to requests with
-//! something that only a reply to their host can have told: a shorthand of `authshort`. Nothing else
-//! in ONC RPC is such a proof: numbers are the client's own, and a request that comes again may be
-//! forged twice.
+//! is beyond is dropped as `answer to unproved source`, which a line a minute tells the operator.
+//! On `tcp`, on `channel`, and from this very host, all replies go, and so do those to requests
+//! with something that only a reply to their host can have told: a shorthand of `authshort`.
+//! Nothing else in ONC RPC is such a proof: numbers are the client's own, and a request that comes
+//! again may be forged twice.
 //!
 //! A peer may be many hosts: a broadcast or a group on `udp` or `host-udp`. A plain call there ends
 //! with the first reply. One with the attribute `gather` goes on: each further call for the next

@@ -41,8 +41,9 @@
 //! Acknowledgements are delayed, but every second full segment has one, and so have the first
 //! sixteen, and those behind a pause, unless answers follow. Lost segments are found by time and by
 //! selective acknowledgements and sent again; how much may be under way the congestion control
-//! says. Segments are sent whole; if they are too large for the path, they become smaller, and after
-//! a while a larger one is tried again. No segment has octets of two records (`stream-end-record`).
+//! says. Segments are sent whole; if they are too large for the path, they become smaller, and
+//! after a while a larger one is tried again. No segment has octets of two records
+//! (`stream-end-record`).
 //!
 //! When the last holder closes, what was pushed is still sent, then the end of the stream; what
 //! arrives then breaks the connection off. Small notes of ended connections remain for `time_wait`;
@@ -79,9 +80,9 @@
 //! Answers `my-port`, `peer-port`, `peer-proved`, `max-packet` (the send buffer), `opt-packet`
 //! (data of a segment), `stream-space`, `stream-shutdown`, `stream-end-record`, `stream-abort`,
 //! `stream-consumed`, `stream-set` (of the protocol: for sessions to come), `stream-info`,
-//! `stream-use`, `stream-connected`, `stream-soft-error`, `is-outstanding`, `needs-pseudo-header`, `describe`,
-//! `list-sessions`, `list-maps`, `list-drop-sources`, `give-state`, `take-state`, `keep-ends`;
-//! takes `network-error`; forwards the rest (`my-host`, `peer-host`).
+//! `stream-use`, `stream-connected`, `stream-soft-error`, `is-outstanding`, `needs-pseudo-header`,
+//! `describe`, `list-sessions`, `list-maps`, `list-drop-sources`, `give-state`, `take-state`,
+//! `keep-ends`; takes `network-error`; forwards the rest (`my-host`, `peer-host`).
 //!
 //! # Example
 //! ```kdl

@@ -211,8 +211,8 @@ impl Options {
         set.and_then(|octets| u16::try_from(*octets).ok()).unwrap_or(u16::MAX)
     }
 
-    /// Octets of the receive buffer that was set, as Linux counts them; as many as there are if none
-    /// was.
+    /// Octets of the receive buffer that was set, as Linux counts them; as many as there are if
+    /// none was.
     pub(crate) fn kept_max(&self) -> u32 {
         self.set.get(&RECEIVE_BUFFER).map_or(u32::MAX, |octets| doubled(*octets))
     }

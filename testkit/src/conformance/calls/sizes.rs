@@ -35,9 +35,9 @@ pub fn tells_what_it_takes(fixture: &dyn CallFixture) -> Verdict {
     Verdict::Holds
 }
 
-/// A reply that the layers below do not carry ends the call as refused, and no caller gets a part of
-/// it for the whole; only a protocol without words for a refusal may leave the caller waiting. The
-/// session goes on.
+/// A reply that the layers below do not carry ends the call as refused, and no caller gets a part
+/// of it for the whole; only a protocol without words for a refusal may leave the caller waiting.
+/// The session goes on.
 ///
 /// # Panics
 /// If the law is broken.
