@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use xk_lang::HostInstance;
 use xk_net::Setup;
@@ -34,6 +34,9 @@ use xk_run::Runner;
 const LIBRARY: &str = "libxk_preload.so";
 /// The variable by which the loader takes it in.
 const LD_PRELOAD: &str = "LD_PRELOAD";
+/// Names of the graph's devices, known once it is open.
+type Names = Arc<Mutex<Vec<String>>>;
+
 /// How long what was written is still sent behind the program's end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -87,8 +90,9 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
             let path = server.path().display();
             args.log.say(|| format!("control socket {path}"));
         }
-        let setup = setup.once_open(opened(server.as_ref(), args));
-        serve(args, &setup, user, folder, line)
+        let devices = Arc::default();
+        let setup = setup.once_open(opened(server.as_ref(), args, &devices));
+        serve(args, &setup, user, folder, (&devices, line))
     };
     let (stack, ticket) = StackProcess::start(folder, serve)?;
     let status = run(args, &library, &ticket, before, stack.pid)?;
@@ -187,11 +191,14 @@ impl StackProcess {
 fn opened(
     server: Option<&Arc<Server>>,
     args: &Args,
+    devices: &Names,
 ) -> impl Fn(&Rc<Runner>, &HostInstance<'_>) -> io::Result<()> + Send + Sync + 'static {
     let (file, log) = (args.graph.clone().unwrap_or_default(), args.log);
     // The socket is to go with its owner, even if the thread does not end.
     let server = server.map(Arc::downgrade);
+    let names = Arc::clone(devices);
     move |runner, host| {
+        *names.lock().unwrap_or_else(PoisonError::into_inner) = host::device_names(host);
         user::shed()?;
         log.look_on(runner)?;
         if log.is_verbose() {
@@ -212,7 +219,7 @@ fn serve(
     setup: &Setup,
     user: User,
     folder: Folder,
-    line: &UnixStream,
+    (devices, line): (&Names, &UnixStream),
 ) -> Result<(), Failure> {
     folder.give_to(user.uid, user.gid).map_err(failed)?;
     // Each socket of the program has an end here.
@@ -225,7 +232,8 @@ fn serve(
         user::shed().map_err(failed)?;
     }
     let stack = setup.thread().map_err(failed)?;
-    let relay = Relay::start(stack.clone(), folder).map_err(failed)?;
+    let devices = devices.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let relay = Relay::start(stack.clone(), folder, devices).map_err(failed)?;
     user.give_up_root()?;
     args.log.say_user(user);
     let mut line = line;

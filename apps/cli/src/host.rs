@@ -151,6 +151,15 @@ pub(crate) fn devices(kernel: &Kernel, host: &HostInstance<'_>) -> Devices {
     Devices { lines, address: first, is_outside: outside }
 }
 
+/// Returns the names that Linux has for the host's devices.
+pub(crate) fn device_names(host: &HostInstance<'_>) -> Vec<String> {
+    let of = |node: &xk_lang::Node| match &*node.param("device")?.value {
+        Value::Text(device) => Some(device.to_string()),
+        _ => None,
+    };
+    host.nodes().iter().filter_map(of).collect()
+}
+
 /// What stands on what in the host.
 pub(crate) fn lowers(host: &HostInstance<'_>) -> Lowers {
     let nodes = host.nodes();

@@ -17,22 +17,28 @@
 //! | `recv`, `recvfrom`, `recvmsg`, `recvmmsg`, `read`, `readv` | names become addresses; a stream that broke says why |
 //! | `close`, `shutdown` | a listener that is closed or shut down is told to the relay; what has no peer is not shut |
 //! | `ioctl` | what the peer of a stream has not acknowledged (`SIOCOUTQ`, `SIOCOUTQNSD`) |
+//! | `getaddrinfo` | numbers are addresses whether Linux has any address or not |
+//! | `chroot`, `execve`, `execvp`, `posix_spawn`, `posix_spawnp` | says what the graph's sockets do not outlive |
 //! | `epoll_ctl` | notes registrations, so that they outlive the change of a socket |
 //! | `poll`, `ppoll`, `epoll_wait`, `epoll_pwait` | completions of `MSG_ZEROCOPY` that wait |
 //!
 //! # What it cannot do
 //! Loopback addresses (127/8) and those of version 6 are Linux's; what is bound for any host serves
 //! both. Programs that make system calls by themselves (statically linked ones, Go) are not
-//! reached. A close never waits (`SO_LINGER`), urgent data (`MSG_OOB`) and ancillary data of
-//! datagrams (`IP_PKTINFO`) stay away.
+//! reached. A close never waits (`SO_LINGER`), and urgent data (`MSG_OOB`) stays away.
 
 mod ask;
+mod carried;
+mod controls_unsafe;
 mod heap_unsafe;
+mod names_unsafe;
 mod next_unsafe;
 mod options_unsafe;
+mod programs_unsafe;
 mod receive_unsafe;
 mod registrations_unsafe;
 mod replace;
+mod said;
 mod send_unsafe;
 mod socket_unsafe;
 mod stream_unsafe;

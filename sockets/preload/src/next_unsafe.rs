@@ -2,8 +2,8 @@
 //! can be cancelled.
 
 use libc::{
-    c_int, c_uint, c_void, epoll_event, iovec, mmsghdr, msghdr, nfds_t, pollfd, sigset_t, sockaddr,
-    socklen_t, ssize_t, timespec,
+    addrinfo, c_char, c_int, c_uint, c_void, epoll_event, iovec, mmsghdr, msghdr, nfds_t, pid_t,
+    pollfd, sigset_t, sockaddr, socklen_t, ssize_t, timespec,
 };
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -103,5 +103,21 @@ next! {
     ) -> c_int;
     epoll_pwait = c"epoll_pwait" (
         set: c_int, events: *mut epoll_event, most: c_int, timeout: c_int, mask: *const sigset_t
+    ) -> c_int;
+    getaddrinfo = c"getaddrinfo" (
+        node: *const c_char, service: *const c_char, hints: *const addrinfo, found: *mut *mut addrinfo
+    ) -> c_int;
+    chroot = c"chroot" (path: *const c_char) -> c_int;
+    execve = c"execve" (
+        path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char
+    ) -> c_int;
+    execvp = c"execvp" (file: *const c_char, arguments: *const *const c_char) -> c_int;
+    posix_spawn = c"posix_spawn" (
+        pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
+        arguments: *const *mut c_char, environment: *const *mut c_char
+    ) -> c_int;
+    posix_spawnp = c"posix_spawnp" (
+        pid: *mut pid_t, file: *const c_char, actions: *const c_void, attributes: *const c_void,
+        arguments: *const *mut c_char, environment: *const *mut c_char
     ) -> c_int;
 }

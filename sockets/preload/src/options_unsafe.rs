@@ -3,12 +3,15 @@
 //! Each is as safe as the C library's: the program keeps to the manual page that is named.
 
 use crate::ask::ask;
-use crate::replace;
-use crate::socket_unsafe::{may_be_ours, option, ours};
+use crate::carried::not_here;
+use crate::socket_unsafe::{may_be_ours, option, option_octets, ours};
 use crate::stream_unsafe::{TCP_INQ, bound_unsent, set_tells_unread, tells_unread};
-use crate::symbols_unsafe::{answer, is_version_6_alone, plain};
+use crate::symbols_unsafe::{answer, plain};
 use crate::zerocopy_unsafe;
 use libc::{c_int, c_void, socklen_t};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use xk_request::{Family, Kind, Name, Reply, Request, Setting, VALUE_OCTETS_MAX};
 
 /// Levels whose options the relay knows.
@@ -19,24 +22,16 @@ fn is_of_the_internet(level: c_int) -> bool {
 /// The option by which sockets share the peers at one port.
 const SHARES_PEERS: (c_int, c_int) = (libc::SOL_SOCKET, libc::SO_REUSEPORT);
 
-/// Options of the system's sockets that would have no effect in the graph, and are no advice.
+/// Options of the system's sockets that would have no effect on one of the graph, and whose absence
+/// would be noticed.
 const NOT_OF_THE_GRAPH: &[c_int] = &[
     libc::SO_ATTACH_BPF,
     libc::SO_ATTACH_FILTER,
     libc::SO_ATTACH_REUSEPORT_CBPF,
     libc::SO_ATTACH_REUSEPORT_EBPF,
-    libc::SO_BINDTODEVICE,
-    libc::SO_DONTROUTE,
-    libc::SO_MAX_PACING_RATE,
     libc::SO_TIMESTAMPING,
-    libc::SO_TIMESTAMPNS,
     libc::SO_TXTIME,
 ];
-
-/// Whether an option is one that a socket of the graph may lack.
-fn is_foreign(level: c_int, name: c_int) -> bool {
-    is_of_the_internet(level) || level == libc::SOL_SOCKET && NOT_OF_THE_GRAPH.contains(&name)
-}
 
 /// getsockopt(2).
 #[unsafe(no_mangle)]
@@ -60,8 +55,13 @@ unsafe extern "C" fn getsockopt(
         && let Some(socket) = ours(fd)
     {
         return match known(fd, &socket, level, name) {
-            // SAFETY: the program says that there is room.
-            Ok(octets) => unsafe { give_octets(&octets, value, length) },
+            Ok(mut octets) => {
+                if (level, name) == (libc::IPPROTO_TCP, libc::TCP_INFO) {
+                    octets.resize(information_octets().max(octets.len()), 0);
+                }
+                // SAFETY: the program says that there is room.
+                unsafe { give_octets(&octets, value, length) }
+            }
             Err(number) => answer(number),
         };
     }
@@ -128,9 +128,20 @@ unsafe fn give_octets(octets: &[u8], value: *mut c_void, length: *mut socklen_t)
     0
 }
 
-/// Whether a socket of Linux's may become the graph's.
-fn may_be_the_graphs(fd: c_int) -> bool {
-    may_be_ours(fd).is_some() && !is_version_6_alone(fd)
+/// How long the running system's `tcp_info` is: programs built for it may ask for no less.
+fn information_octets() -> usize {
+    static OCTETS: AtomicUsize = AtomicUsize::new(0);
+    let known = OCTETS.load(Ordering::Relaxed);
+    if known > 0 {
+        return known;
+    }
+    let (kind, flags) = (SocketType::STREAM, SocketFlags::CLOEXEC);
+    let asked = rustix::net::socket_with(AddressFamily::INET, kind, flags, None)
+        .ok()
+        .and_then(|fresh| option_octets(fresh.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO));
+    let octets = asked.map_or(0, |octets| octets.len());
+    OCTETS.store(octets, Ordering::Relaxed);
+    octets
 }
 
 /// Whether an option's value is more than zeros.
@@ -200,7 +211,12 @@ fn set_on_ours(fd: c_int, socket: &Name, option: (c_int, c_int), octets: &[u8]) 
             0
         }
         Reply::Errno(number) => answer(number),
-        Reply::Outside | Reply::Made(_) | Reply::Value(_) => answer(libc::EPROTO),
+        // It is one that Linux has.
+        Reply::Outside => {
+            not_here(option.0, option.1);
+            answer(libc::ENOPROTOOPT)
+        }
+        Reply::Made(_) | Reply::Value(_) => answer(libc::EPROTO),
     }
 }
 
@@ -214,7 +230,7 @@ pub(crate) unsafe extern "C" fn setsockopt(
     length: socklen_t,
 ) -> c_int {
     if (level, name) == (libc::SOL_SOCKET, libc::SO_ZEROCOPY)
-        && (ours(fd).is_some() || may_be_the_graphs(fd))
+        && (ours(fd).is_some() || may_be_ours(fd).is_some())
     {
         // SAFETY: the program says that so many octets can be read.
         return unsafe { set_zerocopy(fd, value, length) };
@@ -230,42 +246,42 @@ pub(crate) unsafe extern "C" fn setsockopt(
                 | libc::SO_REUSEADDR
                 | libc::SO_REUSEPORT
         );
-    let ours = match shared || is_of_the_internet(level) {
+    let is_missed = level == libc::SOL_SOCKET && NOT_OF_THE_GRAPH.contains(&name);
+    let ours = match shared || is_missed || is_of_the_internet(level) {
         true => ours(fd),
         false => None,
     };
-    // The system's sockets in the place of ours know nothing of these.
-    let is_the_relays = is_of_the_internet(level) || (level, name) == SHARES_PEERS;
-    let is_lost = || ours.is_none() && may_be_the_graphs(fd) && !replace::outlives(level, name);
-    // The system tells when the relay has handed a datagram over.
-    let has_times = || {
-        let kind = self::ours(fd).map(|socket| socket.kind).or_else(|| may_be_ours(fd));
-        name == libc::SO_TIMESTAMPNS && kind == Some(Kind::Datagrams)
-    };
-    let is_refused = match is_foreign(level, name) {
-        true if level == libc::SOL_SOCKET && has_times() => false,
-        true if level == libc::SOL_SOCKET => may_be_the_graphs(fd) || self::ours(fd).is_some(),
-        true => is_lost(),
-        false => false,
+    // A socket that may become the graph's is Linux's until then, which remembers what is set.
+    let Some(socket) = ours else {
+        // SAFETY: what the program has handed over is handed on.
+        return plain(unsafe {
+            libc::syscall(libc::SYS_setsockopt, fd, level, name, value, length)
+        });
     };
     // SAFETY: the program says that so many octets can be read.
-    if is_refused && unsafe { turns_on(value, length) } {
+    if is_missed && unsafe { turns_on(value, length) } {
+        not_here(level, name);
         return answer(libc::ENOPROTOOPT);
     }
-    if !is_the_relays || ours.is_none() {
+    // The system's sockets in the place of ours know nothing of these.
+    let is_the_relays = is_of_the_internet(level) || (level, name) == SHARES_PEERS;
+    if !is_the_relays {
         // SAFETY: what the program has handed over is handed on.
         let set = unsafe { libc::syscall(libc::SYS_setsockopt, fd, level, name, value, length) };
-        if set != 0 || ours.is_none() {
+        if set != 0 || is_missed {
             return plain(set);
         }
     }
-    let Some(socket) = ours else {
-        return 0;
-    };
-    if value.is_null() || length as usize > VALUE_OCTETS_MAX {
+    if value.is_null() && length > 0 {
+        return answer(libc::EFAULT);
+    }
+    if length as usize > VALUE_OCTETS_MAX {
         return answer(libc::EINVAL);
     }
-    // SAFETY: the program says that so many octets can be read.
-    let octets = unsafe { std::slice::from_raw_parts(value.cast::<u8>(), length as usize) };
+    let octets = match value.is_null() {
+        true => &[][..],
+        // SAFETY: the program says that so many octets can be read.
+        false => unsafe { std::slice::from_raw_parts(value.cast::<u8>(), length as usize) },
+    };
     set_on_ours(fd, &socket, (level, name), octets)
 }

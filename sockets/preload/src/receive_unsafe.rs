@@ -6,6 +6,7 @@
 //! Each is as safe as the C library's: the program keeps to the manual page that is named.
 
 use crate::ask::is_under_exec;
+use crate::controls_unsafe::tell;
 use crate::next_unsafe;
 use crate::options_unsafe::why;
 use crate::socket_unsafe::{RawAddress, errno, ours, set_errno};
@@ -128,15 +129,23 @@ unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> s
 /// # Safety
 /// As for recvmsg(2).
 unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
-    // SAFETY: the program says that it is one.
-    let named = !message.is_null() && unsafe { !(*message).msg_name.is_null() };
-    if !named || !is_under_exec() {
+    if message.is_null() || !is_under_exec() {
         // SAFETY: what the program has handed over is handed on.
-        return revised(fd, unsafe { next_unsafe::recvmsg(fd, message, flags) });
+        return unsafe { next_unsafe::recvmsg(fd, message, flags) };
     }
-    let mut place = RawAddress::new();
     // SAFETY: it is the program's, and not null.
     let theirs = unsafe { &mut *message };
+    let for_control = theirs.msg_controllen;
+    if theirs.msg_name.is_null() {
+        // SAFETY: what the program has handed over is handed on.
+        let result = revised(fd, unsafe { next_unsafe::recvmsg(fd, message, flags) });
+        if result >= 0 {
+            // SAFETY: it is as the system has left it.
+            unsafe { tell(fd, theirs, for_control) };
+        }
+        return result;
+    }
+    let mut place = RawAddress::new();
     let (name, room) = (theirs.msg_name, theirs.msg_namelen);
     theirs.msg_name = place.pointer().cast();
     theirs.msg_namelen = *place.length();
@@ -146,8 +155,11 @@ unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int) -> ssiz
     (theirs.msg_name, theirs.msg_namelen) = (name, room);
     let result = revised(fd, result);
     if result >= 0 {
-        // SAFETY: the program says that there is room.
-        unsafe { place.hand_over(fd, name.cast(), &raw mut theirs.msg_namelen) };
+        // SAFETY: the program says that there is room; the message is as the system has left it.
+        unsafe {
+            place.hand_over(fd, name.cast(), &raw mut theirs.msg_namelen);
+            tell(fd, theirs, for_control);
+        }
     }
     result
 }
@@ -174,7 +186,7 @@ unsafe extern "C" fn recvmmsg(
     let mut names = Vec::with_capacity(count);
     for (message, place) in list.iter_mut().zip(&mut places) {
         let theirs = &mut message.msg_hdr;
-        names.push((theirs.msg_name, theirs.msg_namelen));
+        names.push((theirs.msg_name, theirs.msg_namelen, theirs.msg_controllen));
         if !theirs.msg_name.is_null() {
             theirs.msg_name = place.pointer().cast();
             theirs.msg_namelen = *place.length();
@@ -183,7 +195,7 @@ unsafe extern "C" fn recvmmsg(
     // SAFETY: the places for the addresses are on this stack, and their lengths are right.
     let result = unsafe { next_unsafe::recvmmsg(fd, messages, count as c_uint, flags, limit) };
     let came = usize::try_from(result).unwrap_or(0);
-    for (at, (message, (name, room))) in list.iter_mut().zip(names).enumerate() {
+    for (at, (message, (name, room, for_control))) in list.iter_mut().zip(names).enumerate() {
         let theirs = &mut message.msg_hdr;
         let length = theirs.msg_namelen;
         (theirs.msg_name, theirs.msg_namelen) = (name, room);
@@ -191,6 +203,10 @@ unsafe extern "C" fn recvmmsg(
             *place.length() = length;
             // SAFETY: the program says that there is room.
             unsafe { place.hand_over(fd, name.cast(), &raw mut theirs.msg_namelen) };
+        }
+        if at < came {
+            // SAFETY: it is as the system has left it.
+            unsafe { tell(fd, theirs, for_control) };
         }
     }
     revised(fd, result as ssize_t) as c_int

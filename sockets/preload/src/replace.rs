@@ -1,8 +1,9 @@
 //! Putting a socket of the system in the place of another, and making those sockets.
 
 use crate::ask::{Conversation, ask, ask_for_socket, ticket};
+use crate::carried::{self, carry, set_on};
 use crate::registrations_unsafe::renew;
-use crate::socket_unsafe::{borrow, copy_option, may_send_as_ours, option_octets};
+use crate::socket_unsafe::{borrow, may_send_as_ours};
 use crate::stream_unsafe::{self, TCP_INQ};
 use crate::zerocopy_unsafe;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -14,7 +15,8 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
-use xk_request::{Family, Kind, LOOPBACK_6, Name, Reply, Request, Setting, backlogs, is_of_linux};
+use std::time::Duration;
+use xk_request::{Family, Kind, LOOPBACK_6, Manner, Name, Reply, Request, Setting, is_of_linux};
 
 /// What came of a call that may be Linux's.
 pub(crate) enum Done {
@@ -38,7 +40,7 @@ impl Done {
     }
 }
 
-/// Where datagrams for no host in particular go from a socket of ours: to its own host, as on
+/// Where what is for no host in particular goes from a socket of ours: to its own host, as on
 /// Linux.
 pub(crate) fn definite(ours: &Name, peer: SocketAddrV4) -> SocketAddrV4 {
     let host = match (peer.ip().is_unspecified(), ours.family) {
@@ -50,69 +52,9 @@ pub(crate) fn definite(ours: &Name, peer: SocketAddrV4) -> SocketAddrV4 {
     SocketAddrV4::new(host, peer.port())
 }
 
-/// Options that go with a socket into its new life, and what Linux has them at from the beginning.
-/// The relay has the same.
-const CARRIED: [(i32, i32, i32); 24] = [
-    (libc::IPPROTO_TCP, libc::TCP_NODELAY, 0),
-    (libc::IPPROTO_TCP, libc::TCP_CORK, 0),
-    (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 7200),
-    (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 75),
-    (libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 9),
-    (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, 0),
-    (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, 0),
-    (libc::IPPROTO_TCP, libc::TCP_MAXSEG, 536),
-    // A name, by its first octets.
-    (libc::IPPROTO_TCP, libc::TCP_CONGESTION, CUBIC),
-    (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, 0),
-    (libc::IPPROTO_TCP, libc::TCP_QUICKACK, 1),
-    (libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS, 0),
-    (libc::IPPROTO_TCP, libc::TCP_THIN_DUPACK, 0),
-    (libc::IPPROTO_TCP, libc::TCP_FASTOPEN, 0),
-    (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 0),
-    (libc::IPPROTO_IP, libc::IP_TOS, 0),
-    (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_WANT),
-    (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 0),
-    (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, 0),
-    (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_WANT),
-    (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 0),
-    (libc::SOL_SOCKET, libc::SO_LINGER, 0),
-    (libc::SOL_SOCKET, libc::SO_BROADCAST, 0),
-    (libc::SOL_SOCKET, libc::SO_REUSEPORT, 0),
-];
-/// Options that mean nothing to a socket of the graph, or are Linux's affair until it is one.
-const WITHOUT_EFFECT: [(i32, i32); 4] = [
-    (libc::IPPROTO_TCP, TCP_INQ),
-    (libc::IPPROTO_IP, libc::IP_FREEBIND),
-    (libc::IPPROTO_IP, libc::IP_TRANSPARENT),
-    (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY),
-];
-
-/// Whether an option of a protocol outlives that a socket becomes the graph's.
-pub(crate) fn outlives(level: i32, option: i32) -> bool {
-    let mut carried = CARRIED.iter().map(|(level, option, _)| (*level, *option));
-    carried.any(|one| one == (level, option)) || WITHOUT_EFFECT.contains(&(level, option))
-}
-
-/// How the name of Linux's usual congestion control begins.
-const CUBIC: i32 = i32::from_ne_bytes(*b"cubi");
-/// Options that the system's socket has, too.
-const COPIED: [i32; 8] = [
-    libc::SO_KEEPALIVE,
-    libc::SO_LINGER,
-    libc::SO_BROADCAST,
-    libc::SO_REUSEADDR,
-    libc::SO_RCVLOWAT,
-    libc::SO_PRIORITY,
-    libc::SO_OOBINLINE,
-    libc::SO_TIMESTAMP,
-];
-
-/// Which buffers' sizes the program has set (Linux 5.14): 1 for sending, 2 for receiving.
-const SO_BUF_LOCK: i32 = 72;
-
 /// Where a socket for datagrams sends what is for a peer.
-pub(crate) fn stand_in(id: u64, peer: SocketAddrV4) -> Result<String, Errno> {
-    Ok(ticket().ok_or(Errno::NETDOWN)?.stand_in(id, peer))
+pub(crate) fn stand_in(id: u64, peer: SocketAddrV4, manner: Manner) -> Result<String, Errno> {
+    Ok(ticket().ok_or(Errno::NETDOWN)?.stand_in(id, peer, manner))
 }
 
 fn of(result: io::Result<Done>) -> Done {
@@ -151,8 +93,7 @@ pub(crate) fn listen(fd: BorrowedFd<'_>, ours: Option<&Name>, backlog: i32) -> D
             Kind::Stream => libc::EINVAL,
         });
     }
-    let (in_stack, _) = backlogs(backlog);
-    match ask_for_socket(&Request::Listen(name.id, Some(in_stack))) {
+    match ask_for_socket(&Request::Listen(name.id, Some(backlog))) {
         (Reply::Made(_), Some(socket)) => of(put(fd, &socket).map(|()| Done::Ok)),
         (reply, _) => Done::of(reply),
     }
@@ -160,13 +101,56 @@ pub(crate) fn listen(fd: BorrowedFd<'_>, ours: Option<&Name>, backlog: i32) -> D
 
 /// Whether a listener was shut down, of which the system's says only that no peer waits.
 pub(crate) fn is_shut(fd: i32) -> bool {
+    polled(fd, PollFlags::empty()).contains(PollFlags::HUP)
+}
+
+/// What the system says of a socket at once.
+fn polled(fd: i32, events: PollFlags) -> PollFlags {
     let Some(place) = borrow(fd) else {
-        return false;
+        return PollFlags::empty();
     };
-    let mut polled = [PollFd::from_borrowed_fd(place, PollFlags::empty())];
+    let mut polled = [PollFd::from_borrowed_fd(place, events)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    rustix::event::poll(&mut polled, Some(&now)) == Ok(1)
-        && polled[0].revents().contains(PollFlags::HUP)
+    match rustix::event::poll(&mut polled, Some(&now)) {
+        Ok(1) => polled[0].revents(),
+        _ => PollFlags::empty(),
+    }
+}
+
+/// Breaks off the streams that wait in a listener that was shut down.
+pub(crate) fn turn_away(fd: i32) {
+    let Some(place) = borrow(fd) else { return };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    while let Ok(stream) = rustix::net::accept_with(place, flags) {
+        let Some(name) = crate::socket_unsafe::ours(stream.as_raw_fd()) else {
+            continue;
+        };
+        let stream = match name.peer.is_some_and(|peer| peer.ip().is_loopback()) {
+            true => crate::ask::received(stream.as_fd()).ok().flatten(),
+            false => Some(stream),
+        };
+        let value = [1, 0].map(i32::to_ne_bytes).concat();
+        let linger = Setting { level: libc::SOL_SOCKET, option: libc::SO_LINGER, value };
+        let _ = ask(&Request::Set(name.id, vec![linger]));
+        if let Some(stream) = stream {
+            let _ = sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
+        }
+    }
+}
+
+/// Whether a stream is still being connected: it is not ready to be written then.
+pub(crate) fn connects(fd: i32, id: u64) -> bool {
+    polled(fd, PollFlags::OUT).is_empty()
+        && ask(&Request::Status(id)) == Reply::Errno(libc::EINPROGRESS)
+}
+
+/// Whether a stream has ended both ways and the stack knows it no more.
+pub(crate) fn is_over(fd: i32, id: u64) -> bool {
+    /// Linux's number of the state of a stream that is none (`TCP_CLOSE`).
+    const CLOSE: u8 = 7;
+    let asks = Request::Get(id, libc::IPPROTO_TCP, libc::TCP_INFO);
+    polled(fd, PollFlags::empty()).contains(PollFlags::HUP)
+        && matches!(ask(&asks), Reply::Value(info) if info.first() == Some(&CLOSE))
 }
 
 /// Connects an Internet socket, or one that was bound to the graph.
@@ -286,9 +270,9 @@ fn connected_datagrams(
             // Until then only the old peer's stand-in may turn to it.
             rustix::net::connect_unspec(fd)?;
         }
-        return match Done::of(ask(&Request::Peer(name.id, peer, true))) {
+        return match Done::of(ask(&Request::Peer(name.id, peer, Manner::USUAL, true))) {
             Done::Ok => {
-                let to = SocketAddrUnix::new(stand_in(name.id, peer)?)?;
+                let to = SocketAddrUnix::new(stand_in(name.id, peer, Manner::USUAL)?)?;
                 rustix::net::connect(fd, &to)?;
                 Ok(Done::Ok)
             }
@@ -296,11 +280,11 @@ fn connected_datagrams(
             failed => Ok(failed),
         };
     }
-    let (socket, id) = match to_be_sent_from(fd, family, peer, true) {
+    let (socket, id) = match to_be_sent_from(fd, family, (peer, Manner::USUAL), true) {
         Ok(found) => found,
         Err(done) => return Ok(done),
     };
-    rustix::net::connect(&socket, &SocketAddrUnix::new(stand_in(id, peer)?)?)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(stand_in(id, peer, Manner::USUAL)?)?)?;
     replace(fd, &socket, id)?;
     Ok(Done::Ok)
 }
@@ -311,7 +295,7 @@ type Sender = (OwnedFd, u64);
 fn to_be_sent_from(
     fd: BorrowedFd<'_>,
     family: Family,
-    peer: SocketAddrV4,
+    (peer, manner): (SocketAddrV4, Manner),
     only: bool,
 ) -> Result<Sender, Done> {
     // What Linux has bound already keeps its port.
@@ -323,7 +307,7 @@ fn to_be_sent_from(
         (reply, _) => return Err(Done::of(reply)),
     };
     carry(fd, id);
-    match Done::of(ask(&Request::Peer(id, peer, only))) {
+    match Done::of(ask(&Request::Peer(id, peer, manner, only))) {
         Done::Ok => Ok((socket, id)),
         failed => {
             let _ = ask(&Request::Forget(id));
@@ -353,19 +337,19 @@ pub(crate) fn way(
     fd: BorrowedFd<'_>,
     family: Family,
     ours: Option<&Name>,
-    peer: SocketAddrV4,
+    (peer, manner): (SocketAddrV4, Manner),
 ) -> Result<String, Done> {
     if let Some(name) = ours {
-        return match Done::of(ask(&Request::Peer(name.id, peer, false))) {
-            Done::Ok => stand_in(name.id, peer).map_err(|error| of(Err(error.into()))),
+        return match Done::of(ask(&Request::Peer(name.id, peer, manner, false))) {
+            Done::Ok => stand_in(name.id, peer, manner).map_err(|error| of(Err(error.into()))),
             Done::Outside => Err(of(outside(fd, Some(name)))),
             failed => Err(failed),
         };
     }
-    match to_be_sent_from(fd, family, peer, false) {
+    match to_be_sent_from(fd, family, (peer, manner), false) {
         Ok((socket, id)) => {
             let was_linux = may_send_as_ours(fd.as_raw_fd()).is_some_and(|port| port != 0);
-            let replaced = replace(fd, &socket, id).and_then(|()| Ok(stand_in(id, peer)?));
+            let replaced = replace(fd, &socket, id).and_then(|()| Ok(stand_in(id, peer, manner)?));
             if was_linux {
                 let _ = ask(&Request::Widen(id));
             }
@@ -393,42 +377,6 @@ fn number(fd: BorrowedFd<'_>, option: i32) -> Option<i32> {
     crate::socket_unsafe::option(fd.as_raw_fd(), libc::SOL_SOCKET, option)
 }
 
-/// What the program has set on an Internet socket that differs from the usual.
-fn set_on(fd: BorrowedFd<'_>) -> Vec<Setting> {
-    let differs = |&(level, option, usual): &(i32, i32, i32)| {
-        let value = option_octets(fd.as_raw_fd(), level, option)?;
-        let is_usual = value.get(..4)? == i32::to_ne_bytes(usual);
-        (!is_usual).then_some(Setting { level, option, value })
-    };
-    let mut settings: Vec<Setting> = CARRIED.iter().filter_map(differs).collect();
-    settings.extend(buffers(fd).map(|(option, octets)| Setting {
-        level: libc::SOL_SOCKET,
-        option,
-        value: octets.to_ne_bytes().into(),
-    }));
-    settings
-}
-
-/// Tells the relay of it.
-fn carry(fd: BorrowedFd<'_>, id: u64) {
-    let settings = set_on(fd);
-    if !settings.is_empty() {
-        // Whatever the stack has not the like of, Linux had taken.
-        let _ = ask(&Request::Set(id, settings));
-    }
-}
-
-/// The sizes of buffers that the program has set, as it has set them: Linux doubles the number for
-/// its own bookkeeping (socket(7)).
-fn buffers(fd: BorrowedFd<'_>) -> impl Iterator<Item = (i32, i32)> {
-    let set = number(fd, SO_BUF_LOCK).unwrap_or(0);
-    let sizes = [(1, libc::SO_SNDBUF), (2, libc::SO_RCVBUF)].map(|(bit, option)| {
-        let octets = number(fd, option).filter(|_| set & bit != 0)?;
-        Some((option, octets / 2))
-    });
-    sizes.into_iter().flatten()
-}
-
 /// Puts `new` in the place of `fd`, with what was set on it.
 fn replace(fd: BorrowedFd<'_>, new: &OwnedFd, id: u64) -> io::Result<()> {
     carry(fd, id);
@@ -440,25 +388,11 @@ fn put(fd: BorrowedFd<'_>, new: &OwnedFd) -> io::Result<()> {
     let status = rustix::fs::fcntl_getfl(fd)?;
     let descriptor = rustix::io::fcntl_getfd(fd)?;
     rustix::fs::fcntl_setfl(new, status)?;
-    for way in [Timeout::Recv, Timeout::Send] {
-        if let Ok(Some(time)) = sockopt::socket_timeout(fd, way) {
-            sockopt::set_socket_timeout(new, way, Some(time))?;
-        }
-    }
-    for option in COPIED {
-        copy_option(fd.as_raw_fd(), new.as_raw_fd(), option);
-    }
-    for (option, _) in buffers(fd) {
-        copy_option(fd.as_raw_fd(), new.as_raw_fd(), option);
-    }
+    carried::copy(fd, new.as_fd())?;
     let (from, to) = (fd.as_raw_fd(), new.as_raw_fd());
     let tells_unread = crate::socket_unsafe::option(from, libc::IPPROTO_TCP, TCP_INQ) == Some(1);
     if tells_unread || stream_unsafe::tells_unread(from) {
         stream_unsafe::set_tells_unread(to, true);
-    }
-    if number(fd, libc::SO_TIMESTAMPNS) == Some(1) {
-        // Off, it would take the other form of times off as well.
-        copy_option(from, to, libc::SO_TIMESTAMPNS);
     }
     if zerocopy_unsafe::is_on(from) {
         zerocopy_unsafe::set(to, true);

@@ -6,18 +6,20 @@
 //! Each is as safe as the C library's: the program keeps to the manual page that is named.
 
 use crate::ask::is_under_exec;
+use crate::controls_unsafe::{Asked, asked};
 use crate::next_unsafe;
 use crate::options_unsafe::{self, why};
 use crate::replace::{self, Done};
 use crate::socket_unsafe::{
-    address_of, borrow, errno, internet, may_be_ours, may_send_as_ours, ours, set_errno,
+    address_of, borrow, errno, internet, is_version_6, may_be_ours, may_send_as_ours, ours,
+    set_errno,
 };
 use crate::stream_unsafe::send_record;
 use crate::symbols_unsafe::{self, answer};
 use crate::zerocopy_unsafe;
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, sockaddr, socklen_t, ssize_t};
 use std::net::SocketAddrV4;
-use xk_request::{Family, Kind, Name};
+use xk_request::{Family, Kind, Manner, Name};
 
 /// The largest datagram's payload, in octets (RFC 768 on RFC 791).
 const DATAGRAM_OCTETS_MAX: usize = 65_507;
@@ -114,22 +116,43 @@ enum To {
     Connected,
     /// To the socket at this path; what is known of the program's own, and what the program has
     /// said.
-    Path(String, Option<Name>, Family, SocketAddrV4),
+    Path(String, Option<Name>, Family, (SocketAddrV4, Manner)),
     /// Nowhere, with this number.
     Nowhere(c_int),
 }
 
 /// # Safety
 /// `address` is null or points to `length` readable octets.
-unsafe fn destination(fd: c_int, address: *const sockaddr, length: socklen_t) -> To {
-    if address.is_null() || !is_under_exec() {
+unsafe fn destination(
+    fd: c_int,
+    address: *const sockaddr,
+    length: socklen_t,
+    manner: Manner,
+) -> To {
+    if address.is_null() && manner == Manner::USUAL || !is_under_exec() {
         return To::Said;
+    }
+    let named = ours(fd);
+    if address.is_null() {
+        return match named {
+            Some(name) => match (name.family, name.peer) {
+                (family, Some(peer)) => path(Some(name), family, (peer, manner)),
+                _ => To::Said,
+            },
+            None => To::Said,
+        };
     }
     // SAFETY: the caller says so.
     let Some((family, peer)) = (unsafe { internet(address, length) }) else {
-        return To::Said;
+        // SAFETY: the caller says so.
+        let is_6 = unsafe { is_version_6(address, length) };
+        return match named {
+            // It is of both, and this address of neither.
+            Some(Name { kind: Kind::Datagrams, .. }) if is_6 => To::Nowhere(libc::ENETUNREACH),
+            _ => To::Said,
+        };
     };
-    match ours(fd) {
+    match named {
         // TCP does not look at it.
         Some(Name { kind: Kind::Stream, .. }) => To::Connected,
         Some(name) if peer.port() == 0 => {
@@ -138,23 +161,29 @@ unsafe fn destination(fd: c_int, address: *const sockaddr, length: socklen_t) ->
         }
         Some(name) => {
             let peer = replace::definite(&name, peer);
-            match replace::stand_in(name.id, peer) {
-                Ok(path) => To::Path(path, Some(name), family, peer),
-                Err(error) => To::Nowhere(error.raw_os_error()),
-            }
+            path(Some(name), family, (peer, manner))
         }
         // Linux's own host.
         None if peer.ip().is_unspecified() => To::Said,
         None if replace::is_known_outside(*peer.ip()) => To::Said,
         None => match may_send_as_ours(fd) {
-            Some(_) => way(fd, family, None, peer),
+            Some(_) => way(fd, family, None, (peer, manner)),
             None => To::Said,
         },
     }
 }
 
+/// By the way that there is for a peer, if it has one already.
+fn path(ours: Option<Name>, family: Family, (peer, manner): (SocketAddrV4, Manner)) -> To {
+    let id = ours.as_ref().map_or(0, |name| name.id);
+    match replace::stand_in(id, peer, manner) {
+        Ok(path) => To::Path(path, ours, family, (peer, manner)),
+        Err(error) => To::Nowhere(error.raw_os_error()),
+    }
+}
+
 /// Asks the relay where to send to.
-fn way(fd: c_int, family: Family, ours: Option<&Name>, peer: SocketAddrV4) -> To {
+fn way(fd: c_int, family: Family, ours: Option<&Name>, peer: (SocketAddrV4, Manner)) -> To {
     let Some(place) = borrow(fd) else {
         return To::Nowhere(libc::EBADF);
     };
@@ -221,6 +250,8 @@ unsafe fn send_to(fd: c_int, message: &msghdr, flags: c_int, to: To) -> ssize_t 
             let said = (message.msg_name, message.msg_namelen);
             message.msg_name = (&raw mut address).cast();
             message.msg_namelen = length;
+            // They have been heeded, and mean nothing to the system's socket.
+            (message.msg_control, message.msg_controllen) = (std::ptr::null_mut(), 0);
             // SAFETY: the caller says so; the address is on this stack.
             let sent = unsafe { next_unsafe::sendmsg(fd, &raw const message, flags) };
             let is_new = sent < 0 && matches!(errno(), libc::ECONNREFUSED | libc::ENOENT);
@@ -261,7 +292,7 @@ unsafe extern "C" fn sendto(
     // The signal comes below, if it is to.
     let quiet = flags | libc::MSG_NOSIGNAL;
     // SAFETY: the program says that so many octets are readable.
-    let to_whom = unsafe { destination(fd, to, length) };
+    let to_whom = unsafe { destination(fd, to, length, Manner::USUAL) };
     let result = match to_whom {
         // SAFETY: what the program has handed over is handed on.
         To::Said if flags & libc::MSG_EOR == 0 => unsafe {
@@ -302,11 +333,76 @@ unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) ->
     if is_too_long(fd, unsafe { octets_of(theirs.msg_iov, theirs.msg_iovlen) }) {
         return answer(libc::EMSGSIZE) as ssize_t;
     }
-    // SAFETY: the program says that so many octets are readable.
-    let to = unsafe { destination(fd, theirs.msg_name.cast(), theirs.msg_namelen) };
+    let (name, length) = (theirs.msg_name.cast(), theirs.msg_namelen);
+    // A socket of another family may hand over descriptors.
+    if theirs.msg_controllen == 0 || internet_kind(fd) != Some(Kind::Datagrams) {
+        // SAFETY: the program says that so many octets are readable.
+        let to = unsafe { destination(fd, name, length, Manner::USUAL) };
+        // SAFETY: what the program has handed over is handed on.
+        let result = unsafe { send_to(fd, theirs, quiet, to) };
+        return revised_with_signal(fd, result, flags);
+    }
+    // SAFETY: the program says that its control messages are readable.
+    let asked = unsafe { asked(theirs) };
+    let manner = asked.map_or(Manner::USUAL, |asked| asked.manner);
+    // SAFETY: as above.
+    let to = unsafe { destination(fd, name, length, manner) };
+    let mut plain = *theirs;
+    // What it does not become the graph's for, Linux looks at by itself.
+    if ours(fd).is_some() {
+        let asked = match asked {
+            Ok(asked) => asked,
+            Err(error) => return answer(error.raw_os_error()) as ssize_t,
+        };
+        (plain.msg_control, plain.msg_controllen) = (std::ptr::null_mut(), 0);
+        if asked.segment > 0 {
+            // SAFETY: as above.
+            return unsafe { send_pieces(fd, &plain, quiet, asked) };
+        }
+    }
     // SAFETY: what the program has handed over is handed on.
-    let result = unsafe { send_to(fd, theirs, quiet, to) };
+    let result = unsafe { send_to(fd, &plain, quiet, to) };
     revised_with_signal(fd, result, flags)
+}
+
+/// Sends a message in pieces, each a datagram (`UDP_SEGMENT`, udp(7)).
+///
+/// # Safety
+/// `message` can be sent.
+unsafe fn send_pieces(fd: c_int, message: &msghdr, flags: c_int, asked: Asked) -> ssize_t {
+    let mut whole = Vec::new();
+    let slices = match message.msg_iov.is_null() {
+        true => &[][..],
+        // SAFETY: the caller says so.
+        false => unsafe { std::slice::from_raw_parts(message.msg_iov, message.msg_iovlen) },
+    };
+    for slice in slices.iter().filter(|slice| slice.iov_len > 0) {
+        // SAFETY: the caller says so.
+        whole.extend_from_slice(unsafe {
+            std::slice::from_raw_parts(slice.iov_base.cast::<u8>(), slice.iov_len)
+        });
+    }
+    let mut sent = 0;
+    for piece in whole.chunks(asked.segment) {
+        let (name, length) = (message.msg_name.cast(), message.msg_namelen);
+        // SAFETY: the caller says so.
+        let to = unsafe { destination(fd, name, length, asked.manner) };
+        let mut slice = iovec { iov_base: piece.as_ptr().cast_mut().cast(), iov_len: piece.len() };
+        let mut one = *message;
+        (one.msg_iov, one.msg_iovlen) = (&raw mut slice, 1);
+        // SAFETY: the slice is on this stack, and what it points to is there.
+        let result = revised(fd, unsafe { send_to(fd, &one, flags, to) });
+        if result < 0 {
+            return if sent == 0 { result } else { sent };
+        }
+        sent += result;
+    }
+    sent
+}
+
+/// What a socket carries that is of the graph, or may be.
+fn internet_kind(fd: c_int) -> Option<Kind> {
+    ours_or_may_be(fd).or_else(|| may_send_as_ours(fd).map(|_| Kind::Datagrams))
 }
 
 /// sendmmsg(2).

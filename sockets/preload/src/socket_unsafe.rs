@@ -96,6 +96,19 @@ pub(crate) unsafe fn is_unspecified(address: *const sockaddr, length: socklen_t)
     c_int::from(family) == libc::AF_UNSPEC
 }
 
+/// True for an address of version 6.
+///
+/// # Safety
+/// As for [`internet`].
+pub(crate) unsafe fn is_version_6(address: *const sockaddr, length: socklen_t) -> bool {
+    if address.is_null() || (length as usize) < size_of::<sockaddr_in6>() {
+        return false;
+    }
+    // SAFETY: as many octets as the family has are readable, as the caller says.
+    let family = unsafe { address.cast::<libc::sa_family_t>().read_unaligned() };
+    c_int::from(family) == libc::AF_INET6
+}
+
 /// Gives the program an address of its family, cut to the room it has, with the full length.
 ///
 /// # Safety
@@ -197,23 +210,30 @@ pub(crate) fn ours(fd: c_int) -> Option<Name> {
     }
 }
 
-/// What an Internet socket that may become one of ours carries: one that Linux has not bound yet.
+/// What an Internet socket that may become one of ours carries: one that Linux has not bound yet,
+/// and that is to have to do with version 4.
 pub(crate) fn may_be_ours(fd: c_int) -> Option<Kind> {
-    let (kind, local) = internet_socket(fd)?;
-    (local.port() == 0).then_some(kind)
+    unbound(fd).map(|(kind, _)| kind)
+}
+
+/// What such a socket carries, and of which family its addresses are.
+pub(crate) fn unbound(fd: c_int) -> Option<(Kind, Family)> {
+    let (kind, family, local) = internet_socket(fd)?;
+    (local.port() == 0).then_some((kind, family))
 }
 
 /// The port of a socket for datagrams that may become one of ours to be sent from; zero if Linux
 /// has not bound it yet, others only if it is for any host and has no peer.
 pub(crate) fn may_send_as_ours(fd: c_int) -> Option<u16> {
-    let (kind, local) = internet_socket(fd)?;
+    let (kind, _, local) = internet_socket(fd)?;
     let is_free = local.port() == 0 || local.ip().is_unspecified();
     (kind == Kind::Datagrams && is_free).then_some(local.port())
 }
 
-/// What an Internet socket of Linux's carries, and where it is bound.
-fn internet_socket(fd: c_int) -> Option<(Kind, SocketAddrV4)> {
-    crate::ask::ticket()?;
+/// What an Internet socket of Linux's carries, its family, and where it is bound; none if it cannot
+/// be the graph's: for version 6 alone, or bound to a device that the graph has not.
+fn internet_socket(fd: c_int) -> Option<(Kind, Family, SocketAddrV4)> {
+    let ticket = crate::ask::ticket()?;
     let socket = borrow(fd)?;
     let kind = match (sockopt::socket_type(socket), sockopt::socket_protocol(socket)) {
         (Ok(SocketType::STREAM), Ok(Some(ipproto::TCP))) => Kind::Stream,
@@ -222,8 +242,16 @@ fn internet_socket(fd: c_int) -> Option<(Kind, SocketAddrV4)> {
     };
     let bound = rustix::net::getsockname(socket).ok()?;
     // SAFETY: it is as long as it says.
-    let (_, local) = unsafe { internet(bound.as_ptr().cast(), bound.addr_len()) }?;
-    Some((kind, local))
+    let (family, local) = unsafe { internet(bound.as_ptr().cast(), bound.addr_len()) }?;
+    if family == Family::V6
+        && option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY).is_none_or(|alone| alone != 0)
+    {
+        return None;
+    }
+    let device = option_octets(fd, libc::SOL_SOCKET, libc::SO_BINDTODEVICE).unwrap_or_default();
+    let device = device.split(|octet| *octet == 0).next().unwrap_or_default();
+    let is_the_graphs = ticket.devices.iter().any(|name| name.as_bytes() == device);
+    (device.is_empty() || is_the_graphs).then_some((kind, family, local))
 }
 
 /// A place for an address that the system gives, of whatever form.
@@ -283,10 +311,10 @@ impl RawAddress {
     }
 }
 
-/// The octets that the system answers for an option, 64 at most.
+/// The octets that the system answers for an option, 512 at most.
 pub(crate) fn option_octets(fd: c_int, level: c_int, option: c_int) -> Option<Vec<u8>> {
     let _kept = KeptErrno::new();
-    let mut value = [0u8; 64];
+    let mut value = [0u8; 512];
     let mut length = value.len() as socklen_t;
     // SAFETY: both pointers are to this stack, and the length is that of the value.
     let result = unsafe {

@@ -3,11 +3,14 @@
 //! Each is as safe as the C library's: the program keeps to the manual page that is named.
 
 use crate::ask::{ask, is_under_exec};
+use crate::carried::inherit;
 use crate::next_unsafe;
 use crate::registrations_unsafe::note;
 use crate::replace::{self, Done};
+use crate::said;
 use crate::socket_unsafe::{
     KeptErrno, borrow, errno, give, internet, is_unspecified, may_be_ours, option, ours, set_errno,
+    unbound,
 };
 use crate::stream_unsafe::{set_tells_unread, tells_unread};
 use crate::zerocopy_unsafe;
@@ -21,6 +24,7 @@ static BEGIN: extern "C" fn() = {
     extern "C" fn begin() {
         let _kept = KeptErrno::new();
         let _ = is_under_exec();
+        said::begin();
         next_unsafe::find_all();
     }
     begin
@@ -45,8 +49,9 @@ pub(crate) fn plain(result: libc::c_long) -> c_int {
 unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
     // SAFETY: the program says so.
     let wanted = unsafe { internet(address, length) };
-    if let (Some((family, local)), Some(place), Some(kind)) = (wanted, borrow(fd), may_be_ours(fd))
-        && !is_version_6_alone(fd)
+    if let (Some((family, local)), Some(place), Some((kind, own))) =
+        (wanted, borrow(fd), unbound(fd))
+        && family == own
     {
         match replace::bind(place, kind, family, local) {
             Done::Outside => {}
@@ -58,16 +63,10 @@ unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, length: socklen_t
     plain(unsafe { libc::syscall(libc::SYS_bind, fd, address, length) })
 }
 
-/// A socket that is to have nothing to do with version 4 is Linux's.
-pub(crate) fn is_version_6_alone(fd: c_int) -> bool {
-    option(fd, libc::SOL_SOCKET, libc::SO_DOMAIN) == Some(libc::AF_INET6)
-        && option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) == Some(1)
-}
-
 /// listen(2).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
-    let is_unbound = || may_be_ours(fd) == Some(Kind::Stream) && !is_version_6_alone(fd);
+    let is_unbound = || may_be_ours(fd) == Some(Kind::Stream);
     let mut own = backlog;
     if let Some(place) = borrow(fd)
         && (ours(fd).is_some() || is_unbound())
@@ -111,19 +110,21 @@ pub(crate) unsafe extern "C" fn connect(
         (Some(name), None) if !dissolves && name.family == Family::V6 => {
             replace::connect_outside(place, &name)
         }
-        (Some(name), Some((family, peer))) => match name.kind {
-            Kind::Stream => replace::connect(place, family, Some(&name), peer),
-            Kind::Datagrams => {
-                let peer = replace::definite(&name, peer);
-                replace::connect_datagrams(place, family, Some(&name), peer)
+        (Some(name), Some((family, peer))) => {
+            let peer = replace::definite(&name, peer);
+            match name.kind {
+                Kind::Stream => replace::connect(place, family, Some(&name), peer),
+                Kind::Datagrams => replace::connect_datagrams(place, family, Some(&name), peer),
             }
-        },
-        (None, Some((family, peer))) => match may_be_ours(fd) {
-            Some(Kind::Stream) => replace::connect(place, family, None, peer),
-            // Linux's own host.
-            Some(Kind::Datagrams) if peer.ip().is_unspecified() => Done::Outside,
-            Some(Kind::Datagrams) => replace::connect_datagrams(place, family, None, peer),
-            None => Done::Outside,
+        }
+        // Linux's own host.
+        (None, Some((_, peer))) if peer.ip().is_unspecified() => Done::Outside,
+        (None, Some((family, peer))) => match unbound(fd) {
+            Some((Kind::Stream, own)) if own == family => {
+                replace::connect(place, family, None, peer)
+            }
+            Some((Kind::Datagrams, _)) => replace::connect_datagrams(place, family, None, peer),
+            _ => Done::Outside,
         },
         _ => Done::Outside,
     };
@@ -160,7 +161,11 @@ unsafe extern "C" fn accept4(
     if accepted >= 0
         && let Some(Name { family, peer: Some(peer), .. }) = ours(accepted)
     {
-        if peer.ip().is_loopback() && replace::unpacked(accepted, flags) {
+        let is_unpacked = peer.ip().is_loopback() && replace::unpacked(accepted, flags);
+        if let (Some(listener), Some(place)) = (borrow(fd), borrow(accepted)) {
+            inherit(listener, place);
+        }
+        if is_unpacked {
             let call = libc::SYS_getpeername;
             let _kept = KeptErrno::new();
             if !address.is_null() {
@@ -208,6 +213,9 @@ unsafe extern "C" fn getpeername(
     length: *mut socklen_t,
 ) -> c_int {
     match ours(fd) {
+        Some(Name { id, kind: Kind::Stream, .. }) if replace::connects(fd, id) => {
+            answer(libc::ENOTCONN)
+        }
         Some(Name { family, peer: Some(peer), .. }) => {
             // SAFETY: the program says that there is room.
             unsafe { give(family, peer, address, length) };
@@ -222,17 +230,37 @@ unsafe extern "C" fn getpeername(
 /// shutdown(2).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
-    // The system's sockets need no peer for it.
-    if let Some(name) = ours(fd).filter(|name| name.peer.is_none()) {
-        if option(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN) != Some(1) {
-            return answer(libc::ENOTCONN);
+    // SAFETY: these are numbers alone.
+    let system = || plain(unsafe { libc::syscall(libc::SYS_shutdown, fd, how) });
+    let ends_reading = matches!(how, libc::SHUT_RD | libc::SHUT_RDWR);
+    match ours(fd) {
+        Some(name) if name.peer.is_none() => {
+            if name.kind == Kind::Datagrams {
+                // Whatever waits for a datagram is woken up all the same, as on Linux.
+                if ends_reading {
+                    // SAFETY: these are numbers alone.
+                    unsafe { libc::syscall(libc::SYS_shutdown, fd, libc::SHUT_RD) };
+                }
+                return answer(libc::ENOTCONN);
+            }
+            // The system's sockets need no peer for it.
+            if option(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN) != Some(1) {
+                return answer(libc::ENOTCONN);
+            }
+            if ends_reading {
+                let _ = ask(&Request::Listen(name.id, None));
+                let result = system();
+                replace::turn_away(fd);
+                return result;
+            }
+            // A listener sends nothing, and goes on.
+            if how == libc::SHUT_WR { 0 } else { system() }
         }
-        if matches!(how, libc::SHUT_RD | libc::SHUT_RDWR) {
-            let _ = ask(&Request::Listen(name.id, None));
+        Some(name) if name.kind == Kind::Stream && replace::is_over(fd, name.id) => {
+            answer(libc::ENOTCONN)
         }
+        _ => system(),
     }
-    // SAFETY: what the program has handed over is handed on.
-    plain(unsafe { libc::syscall(libc::SYS_shutdown, fd, how) })
 }
 
 /// close(2).

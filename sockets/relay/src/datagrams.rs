@@ -8,16 +8,21 @@ use crate::folder::{Folder, SocketFile};
 use crate::options::{Options, doubled};
 use crate::outside::Outside;
 use crate::splice::{Next, SCRATCH, TURNS, blocks};
+use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
+    SocketType, sockopt,
+};
 use std::collections::HashMap;
-use std::io;
-use std::net::SocketAddrV4;
-use std::os::fd::OwnedFd;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use xk_net::{Sharing, Source, Stack, Thread, UdpSocket, WatchId};
-use xk_request::{Name, Setting, is_of_linux, stand_in};
+use xk_net::{Arrived, Sharing, Source, Stack, Thread, UdpSocket, WatchId};
+use xk_request::{Kind, LOOPBACK_6, Manner, Name, Setting, is_of_linux, stand_in};
 
 /// How many peers a socket has at once; the one that was silent longest makes room.
 const STAND_INS_MAX: usize = 256;
@@ -42,8 +47,14 @@ impl Drop for StandIn {
     }
 }
 
+/// A peer, and how what is for it goes.
+pub(crate) type Aim = (SocketAddrV4, Manner);
+
 /// How a stand-in gets a number in the relay, where it is watched.
-pub(crate) type Watch<'w> = &'w mut dyn FnMut(&OwnedFd, SocketAddrV4) -> io::Result<u64>;
+pub(crate) type Watch<'w> = &'w mut dyn FnMut(&OwnedFd, Aim) -> io::Result<u64>;
+
+/// How many different control messages are kept.
+const NOTES_MAX: usize = 16;
 
 /// A socket of the stack for datagrams, joined to one of the system.
 pub(crate) struct Datagrams {
@@ -55,12 +66,14 @@ pub(crate) struct Datagrams {
     watch: WatchId,
     /// The program hears this peer alone.
     only: Option<SocketAddrV4>,
-    peers: HashMap<SocketAddrV4, StandIn>,
+    peers: HashMap<Aim, StandIn>,
     uses: u64,
     /// What was taken from the stack and not yet given to the program.
-    down: Option<(SocketAddrV4, Vec<u8>)>,
+    down: Option<(Arrival, Vec<u8>)>,
     /// What was taken from the program and not yet given to the stack.
-    up: Option<(SocketAddrV4, Vec<u8>)>,
+    up: Option<(Aim, Vec<u8>)>,
+    /// Control messages, each in a file that comes along with what they are about.
+    notes: HashMap<Vec<u8>, OwnedFd>,
     /// Linux's side, if it is bound for any host, and its numbers in the relay.
     outside: Option<(Outside, Vec<u64>)>,
     error: Option<Errno>,
@@ -68,6 +81,15 @@ pub(crate) struct Datagrams {
     options: Options,
     /// Datagrams that neither side got.
     lost: Arc<AtomicU64>,
+}
+
+/// What is known of a datagram that has arrived.
+#[derive(Clone, Copy)]
+struct Arrival {
+    from: SocketAddrV4,
+    octets: usize,
+    is_outside: bool,
+    said: Option<Arrived>,
 }
 
 /// A socket of the system for datagrams.
@@ -102,6 +124,7 @@ impl Datagrams {
         lost: Arc<AtomicU64>,
         sharing: Sharing,
     ) -> Self {
+        let family = name.family;
         Self {
             socket,
             name,
@@ -113,10 +136,11 @@ impl Datagrams {
             uses: 0,
             down: None,
             up: None,
+            notes: HashMap::new(),
             outside: None,
             error: None,
             broadcast: false,
-            options: Options::of(sharing),
+            options: Options::new(Kind::Datagrams, family, sharing),
             lost,
         }
     }
@@ -159,9 +183,9 @@ impl Datagrams {
     }
 
     /// Whether datagrams for this peer are Linux's.
-    fn goes_outside(&self, peer: SocketAddrV4) -> bool {
-        let found = self.peers.get(&peer);
-        found.is_some_and(|found| found.is_outside)
+    fn goes_outside(&self, aim: Aim) -> bool {
+        let found = [aim, (aim.0, Manner::USUAL)].map(|aim| self.peers.get(&aim));
+        found.into_iter().flatten().any(|found| found.is_outside)
     }
 
     /// The port it is bound at.
@@ -179,8 +203,11 @@ impl Datagrams {
         if setting.level == libc::IPPROTO_TCP {
             return Err(Errno::NOPROTOOPT);
         }
-        let before = self.options.sharing;
+        let (before, told) = (self.options.sharing, self.options.tells());
         self.options.set(None, setting)?;
+        if self.options.tells() && !told {
+            self.socket.tell_arrivals().map_err(|error| number_of(&error))?;
+        }
         if self.options.sharing != before {
             let set = self.socket.set_sharing(self.options.sharing);
             return set.map_err(|error| number_of(&error));
@@ -224,7 +251,7 @@ impl Datagrams {
     pub(crate) fn peer(
         &mut self,
         stack: &Stack<Thread>,
-        peer: SocketAddrV4,
+        (peer, manner): Aim,
         only: bool,
         scratch: &mut [u8],
         watch: Watch<'_>,
@@ -241,11 +268,12 @@ impl Datagrams {
             self.renamed(self.socket.local_addr()?);
             gone.extend(self.peers.drain().map(|(_, peer)| peer.number));
             self.outside = None;
-            self.stand_in(peer, false, &mut gone, watch)?;
+            self.stand_in((peer, manner), false, &mut gone, watch)?;
             return Ok(gone);
         }
-        let mut is_outside = self.goes_outside(peer) || is_of_linux(*peer.ip());
-        if !self.peers.contains_key(&peer) && !peer.ip().is_broadcast() && !is_outside {
+        let mut is_outside = self.goes_outside((peer, manner)) || is_of_linux(*peer.ip());
+        let is_known = self.peers.contains_key(&(peer, Manner::USUAL));
+        if !is_known && !peer.ip().is_broadcast() && !is_outside {
             let reached = probe(stack, peer, self.broadcast);
             let no_way = |error: &io::Error| error.kind() == io::ErrorKind::NetworkUnreachable;
             is_outside = reached.as_ref().is_err_and(no_way);
@@ -257,7 +285,7 @@ impl Datagrams {
         if is_outside && !self.outside.as_ref().is_some_and(reaches) {
             return Err(Errno::NETUNREACH.into());
         }
-        self.stand_in(peer, is_outside, &mut gone, watch)?;
+        self.stand_in((peer, manner), is_outside, &mut gone, watch)?;
         Ok(gone)
     }
 
@@ -282,24 +310,25 @@ impl Datagrams {
     /// The stand-in for a peer, made if there is none yet.
     fn stand_in(
         &mut self,
-        peer: SocketAddrV4,
+        aim: Aim,
         is_outside: bool,
         gone: &mut Vec<u64>,
         watch: Watch<'_>,
     ) -> io::Result<()> {
+        let (peer, manner) = aim;
         let mut name = self.name.clone();
         name.peer = Some(peer);
         let name = name.to_string();
         self.uses += 1;
-        if let Some(kept) = self.peers.get_mut(&peer) {
+        if let Some(kept) = self.peers.get_mut(&aim) {
             if kept.name == name && kept.is_outside == is_outside {
                 kept.used = self.uses;
                 return Ok(());
             }
-            gone.extend(self.peers.remove(&peer).map(|old| old.number));
+            gone.extend(self.peers.remove(&aim).map(|old| old.number));
         }
         if self.peers.len() >= STAND_INS_MAX {
-            let free = self.peers.iter().filter(|(at, _)| self.only != Some(**at));
+            let free = self.peers.iter().filter(|(at, _)| self.only != Some(at.0));
             let oldest = free.min_by_key(|(_, kept)| kept.used).map(|(at, _)| *at);
             let oldest = oldest.and_then(|oldest| self.peers.remove(&oldest));
             gone.extend(oldest.map(|old| old.number));
@@ -311,7 +340,7 @@ impl Datagrams {
             Err(Errno::PERM) => {}
             connected => connected?,
         }
-        let file = stand_in(self.name.id, peer);
+        let file = stand_in(self.name.id, peer, manner);
         self.folder.show(&unix, &name, &file)?;
         let mut made = StandIn {
             unix,
@@ -322,15 +351,15 @@ impl Datagrams {
             is_outside,
             folder: Arc::clone(&self.folder),
         };
-        made.number = watch(&made.unix, peer)?;
-        self.peers.insert(peer, made);
+        made.number = watch(&made.unix, aim)?;
+        self.peers.insert(aim, made);
         Ok(())
     }
 
     /// Moves what can be moved in both directions.
     pub(crate) fn tend(
         &mut self,
-        from: Option<SocketAddrV4>,
+        from: Option<Aim>,
         scratch: &mut [u8],
         gone: &mut Vec<u64>,
         watch: Watch<'_>,
@@ -347,7 +376,7 @@ impl Datagrams {
     }
 
     fn tend_all(&mut self, scratch: &mut [u8]) -> Next {
-        let peers: Vec<SocketAddrV4> = self.peers.keys().copied().collect();
+        let peers: Vec<Aim> = self.peers.keys().copied().collect();
         let mut next = Next::Wait;
         for peer in peers {
             if self.tend_peer(peer, scratch) == Next::Again {
@@ -358,7 +387,7 @@ impl Datagrams {
     }
 
     /// Passes on what the program sends to a peer.
-    fn tend_peer(&mut self, peer: SocketAddrV4, scratch: &mut [u8]) -> Next {
+    fn tend_peer(&mut self, peer: Aim, scratch: &mut [u8]) -> Next {
         for _ in 0..TURNS {
             if let Some((to, datagram)) = self.up.take()
                 && self.send(to, &datagram).is_err()
@@ -386,13 +415,23 @@ impl Datagrams {
     }
 
     /// Sends a datagram; fails only if it is to be sent later.
-    fn send(&mut self, to: SocketAddrV4, datagram: &[u8]) -> Result<(), ()> {
+    fn send(&mut self, to: Aim, datagram: &[u8]) -> Result<(), ()> {
+        // A socket may have what it sends cut (`UDP_SEGMENT`).
+        let segment = self.options.segment().unwrap_or(usize::MAX);
+        for part in datagram.chunks(segment.max(1)) {
+            self.send_one(to, part)?;
+        }
+        if datagram.is_empty() { self.send_one(to, datagram) } else { Ok(()) }
+    }
+
+    fn send_one(&mut self, (to, manner): Aim, datagram: &[u8]) -> Result<(), ()> {
+        let sending = self.options.sending(manner);
+        let peer = (self.only != Some(to) || manner.from != Ipv4Addr::UNSPECIFIED).then_some(to);
         // An earlier error is told before anything is sent.
         for _ in 0..2 {
             let sent = match &self.outside {
-                Some((outside, _)) if self.goes_outside(to) => outside.send(datagram, to),
-                _ if self.only == Some(to) => self.socket.send(datagram),
-                _ => self.socket.send_to(datagram, to),
+                Some((outside, _)) if self.goes_outside((to, manner)) => outside.send(datagram, to),
+                _ => self.socket.send_as(datagram, peer.map(Into::into), sending),
             };
             match sent {
                 Ok(_) => return Ok(()),
@@ -404,13 +443,19 @@ impl Datagrams {
         Ok(())
     }
 
-    /// What has arrived next, in the graph or outside: its sender, octets, and whether outside.
-    fn next(&self, scratch: &mut [u8]) -> io::Result<(SocketAddrV4, usize, bool)> {
-        match (self.socket.recv_from(scratch), &self.outside) {
-            (Ok((octets, std::net::SocketAddr::V4(from))), _) => Ok((from, octets, false)),
+    /// What has arrived next, in the graph or outside.
+    fn next(&self, scratch: &mut [u8]) -> io::Result<Arrival> {
+        match (self.socket.recv_told(scratch), &self.outside) {
+            (Ok((octets, std::net::SocketAddr::V4(from), said)), _) => {
+                Ok(Arrival { from, octets, is_outside: false, said })
+            }
             (Ok(_), _) => Err(Errno::AFNOSUPPORT.into()),
             (Err(error), Some((outside, _))) if blocks(&error) => {
-                outside.receive(scratch).map(|(from, octets)| (from, octets, true))
+                let (from, octets) = outside.receive(scratch)?;
+                // Linux's loopback, as it has it by itself.
+                let to = if *from.ip() == LOOPBACK_6 { LOOPBACK_6 } else { Ipv4Addr::LOCALHOST };
+                let said = Some(Arrived { to: to.into(), hops: 64, class: 0 });
+                Ok(Arrival { from, octets, is_outside: true, said })
             }
             (Err(error), _) => Err(error),
         }
@@ -419,10 +464,10 @@ impl Datagrams {
     /// Passes on what has arrived for the program.
     fn tend_program(&mut self, scratch: &mut [u8], gone: &mut Vec<u64>, watch: Watch<'_>) -> Next {
         for _ in 0..TURNS {
-            let (from, octets, is_outside) = match self.down.take() {
-                Some((from, datagram)) => {
+            let arrival = match self.down.take() {
+                Some((arrival, datagram)) => {
                     scratch[..datagram.len()].copy_from_slice(&datagram);
-                    (from, datagram.len(), self.goes_outside(from))
+                    arrival
                 }
                 None => match self.next(scratch) {
                     Ok(next) => next,
@@ -434,20 +479,24 @@ impl Datagrams {
                     }
                 },
             };
-            if self.stand_in(from, is_outside, gone, &mut *watch).is_err() {
+            let Arrival { from, octets, is_outside, said } = arrival;
+            let aim = (from, Manner::USUAL);
+            if self.stand_in(aim, is_outside, gone, &mut *watch).is_err() {
                 // The program is gone, or has not taken its name yet; or there is no descriptor
                 // left.
                 self.lost.fetch_add(1, Ordering::Relaxed);
                 return if self.is_alive() { Next::Wait } else { Next::Over(None) };
             }
-            let Some(peer) = self.peers.get(&from) else {
+            self.note(said);
+            let note = said.map(|said| self.options.control(said, self.name.family));
+            let note = note.and_then(|note| self.notes.get(&note));
+            let Some(peer) = self.peers.get(&aim) else {
                 return Next::Wait;
             };
-            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            match rustix::net::send(&peer.unix, &scratch[..octets], flags) {
+            match give(&peer.unix, &scratch[..octets], note) {
                 Ok(_) => {}
                 Err(Errno::AGAIN | Errno::NOBUFS) => {
-                    self.down = Some((from, scratch[..octets].into()));
+                    self.down = Some((arrival, scratch[..octets].into()));
                     return Next::Wait;
                 }
                 // It has turned to another peer.
@@ -460,23 +509,58 @@ impl Datagrams {
                 // A stand-in that has lost the program is made again next time.
                 Err(_) => {
                     self.lost.fetch_add(1, Ordering::Relaxed);
-                    gone.extend(self.peers.remove(&from).map(|old| old.number));
+                    gone.extend(self.peers.remove(&aim).map(|old| old.number));
                 }
             }
         }
         Next::Again
     }
 
+    /// Has a file with the control messages that tell what a header said, if any are asked for.
+    fn note(&mut self, said: Option<Arrived>) {
+        let control = said.map(|said| self.options.control(said, self.name.family));
+        let Some(control) = control.filter(|control| !control.is_empty()) else {
+            return;
+        };
+        if self.notes.contains_key(&control) {
+            return;
+        }
+        if self.notes.len() >= NOTES_MAX {
+            self.notes.clear();
+        }
+        // Without a file the datagram goes without them.
+        let made = rustix::fs::memfd_create("note", MemfdFlags::CLOEXEC);
+        if let Ok(file) = made
+            && rustix::io::write(&file, &control).is_ok()
+        {
+            self.notes.insert(control, file);
+        }
+    }
+
     /// The network has reported something: a connected program hears of it by its next call.
     fn report(&mut self, error: &io::Error) {
         let number = number_of(error);
-        let Some(peer) = self.only.and_then(|only| self.peers.get(&only)) else {
+        let Some(peer) = self.only.and_then(|only| self.peers.get(&(only, Manner::USUAL))) else {
             return;
         };
         // If it cannot be told now, it is when it asks.
         let _ = alarm(peer, &self.place);
         self.error = Some(number);
     }
+}
+
+/// Sends a datagram to the program, with the file of its control messages.
+fn give(unix: &OwnedFd, datagram: &[u8], note: Option<&OwnedFd>) -> Result<usize, Errno> {
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    let Some(note) = note else {
+        return rustix::net::send(unix, datagram, flags);
+    };
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let files = [note.as_fd()];
+    // There is room for one.
+    control.push(SendAncillaryMessage::ScmRights(&files));
+    rustix::net::sendmsg(unix, &[IoSlice::new(datagram)], &mut control, flags)
 }
 
 /// Has the next call of the program's socket fail, which is connected to the stand-in. A socket for

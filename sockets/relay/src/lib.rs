@@ -10,6 +10,7 @@ mod datagrams;
 mod folder;
 mod info;
 mod listening;
+mod model_unsafe;
 mod options;
 mod outside;
 mod relay;
@@ -34,15 +35,17 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Begins to serve programs that have the [`ticket`](Self::ticket), with names in `folder`.
+    /// Begins to serve programs that have the [`ticket`](Self::ticket), with names in `folder`. The
+    /// graph has these `devices`, by the names that Linux has for them.
     ///
     /// # Errors
     /// If the system gives no descriptors or no thread.
-    pub fn start(stack: Stack<Thread>, folder: Folder) -> io::Result<Self> {
+    pub fn start(stack: Stack<Thread>, folder: Folder, devices: Vec<String>) -> io::Result<Self> {
         let ticket = Ticket {
             token: folder::random_word::<8>()?,
             user: rustix::process::geteuid().as_raw(),
             folder: folder.path().display().to_string(),
+            devices,
         };
         let bell = Arc::new(bell::Bell::new()?);
         let text = write(&ticket);

@@ -1,6 +1,7 @@
 //! A listener of the stack joined to a listening socket of the system, which a program has.
 
 use crate::folder::{Folder, SocketFile};
+use crate::model_unsafe;
 use crate::options::{Options, errno};
 use crate::outside;
 use crate::requests::answer;
@@ -12,8 +13,8 @@ use std::net::{
 };
 use std::os::fd::OwnedFd;
 use std::time::Duration;
-use xk_net::{Source, TcpListener, TcpStream, Thread, WatchId};
-use xk_request::{Family, Kind, Name, Reply, Setting};
+use xk_net::{Sharing, Source, TcpListener, TcpStream, Thread, WatchId};
+use xk_request::{Family, Kind, Name, Reply, Setting, backlogs};
 
 /// A listener of the stack joined to one of the system.
 pub(crate) struct Listening {
@@ -31,6 +32,10 @@ pub(crate) struct Listening {
     pub(crate) waiting: Option<(TcpStream<Thread>, SocketAddr)>,
     /// Those of the streams to come.
     pub(crate) options: Options,
+    /// How many peers may wait in the stack, and how many with the program's socket.
+    rooms: (u32, i32),
+    /// How many the program has been handed that it may not have accepted yet.
+    handed: i32,
 }
 
 /// What a bound socket is.
@@ -77,7 +82,9 @@ impl Listening {
             numbers: Vec::new(),
             waiting_outside: None,
             waiting: None,
-            options: Options::default(),
+            options: Options::new(Kind::Stream, family, Sharing::default()),
+            rooms: (1, 0),
+            handed: 0,
         }
     }
 
@@ -91,7 +98,7 @@ impl Listening {
         folder: &Folder,
         token: &str,
         id: u64,
-        backlog: Option<u32>,
+        backlog: Option<i32>,
     ) -> io::Result<Option<OwnedFd>> {
         let Some(backlog) = backlog else {
             if self.state == State::Listens {
@@ -105,11 +112,16 @@ impl Listening {
             }
             return Ok(None);
         };
-        self.listener.set_backlog(Some(backlog as usize))?;
+        self.rooms = backlogs(backlog);
+        self.handed = 0;
+        self.make_room()?;
         let was = std::mem::replace(&mut self.state, State::Listens);
         if was != State::Listens && self.local.ip().is_unspecified() {
             let sharing = self.options.sharing;
             self.outside = outside::listeners(self.family, self.local.port(), sharing);
+            for setting in self.options.raw() {
+                self.set_outside(&setting);
+            }
         }
         if was != State::Shut {
             return Ok(None);
@@ -127,6 +139,27 @@ impl Listening {
         Ok(Some(socket))
     }
 
+    /// Lets as many peers wait in the stack as the program has said in all, for they may come at
+    /// once; once the program's own socket may hold its share, as many as that leaves.
+    fn make_room(&self) -> io::Result<()> {
+        let (stack, own) = self.rooms;
+        // One more waits at each place.
+        let all = stack as usize + own as usize + 2;
+        let room = if self.handed > own { stack as usize } else { all };
+        self.listener.set_backlog(Some(room))
+    }
+
+    /// The program has had time to accept what it was handed, and none waits here.
+    pub(crate) fn find_room(&mut self) {
+        let (_, own) = self.rooms;
+        let was_full = self.handed > own;
+        self.handed = 0;
+        if was_full && self.state == State::Listens && self.waiting.is_none() {
+            // A stack that has ended has no peers either.
+            let _ = self.make_room();
+        }
+    }
+
     /// Sets an option of it, and of the streams to come.
     pub(crate) fn set(&mut self, setting: &Setting) -> Result<(), Errno> {
         let before = (self.options.sharing, self.options.segment_max());
@@ -141,6 +174,7 @@ impl Listening {
             let set = self.listener.set_receive_buffer(self.options.kept_max());
             set.map_err(|error| errno(&error))?;
         }
+        self.set_outside(setting);
         if self.options.segment_max() != before.1 {
             let set = self.listener.set_segment_max(self.options.segment_max());
             set.map_err(|error| errno(&error))?;
@@ -150,6 +184,14 @@ impl Listening {
             return set.map_err(|error| errno(&error));
         }
         Ok(())
+    }
+
+    /// Sets an option of Linux's listeners, whose streams have it then. What Linux does not take of
+    /// the relay it does without.
+    fn set_outside(&self, setting: &Setting) {
+        for listener in &self.outside {
+            let _ = model_unsafe::set(listener, setting);
+        }
     }
 
     /// The octets of an option's value.
@@ -242,7 +284,13 @@ impl Listening {
             return self.hand_outside(folder, token, id);
         };
         match self.join(folder, token, id, &next) {
-            Ok(unix) => Handed::Over(next.0, unix),
+            Ok(unix) => {
+                self.handed += 1;
+                if self.handed == self.rooms.1 + 1 {
+                    let _ = self.make_room();
+                }
+                Handed::Over(next.0, unix)
+            }
             Err(error) => {
                 let refused = error.raw_os_error() == Some(Errno::CONNREFUSED.raw_os_error());
                 self.waiting = Some(next);

@@ -3,13 +3,14 @@
 //! the like.
 
 use crate::info::tcp_info;
+use crate::model_unsafe;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::io;
-use std::ops::RangeInclusive;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
-use xk_net::{KeepAlive, Sharing, StreamSetting, TcpStream, Thread};
-use xk_request::Setting;
+use xk_net::{Arrived, KeepAlive, Sending, Sharing, StreamSetting, TcpStream, Thread};
+use xk_request::{Family, Kind, LOOPBACK_6, Manner, Setting};
 
 /// The congestion controls by the names that both sides know.
 const CONGESTION: [(&str, &str); 3] = [("cubic", "cubic"), ("reno", "newreno"), ("bbr", "bbr")];
@@ -17,9 +18,12 @@ const CONGESTION: [(&str, &str); 3] = [("cubic", "cubic"), ("reno", "newreno"), 
 const CONGESTION_NAME_OCTETS: usize = 16;
 
 /// What is set on one socket.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// Numbers that were set, by level and option.
+    /// Of which sockets Linux's options are.
+    kind: Kind,
+    family: Family,
+    /// What was set, by level and option, as Linux would tell it.
     set: HashMap<(i32, i32), i32>,
     /// Seconds, if it is on.
     linger: Option<i32>,
@@ -28,11 +32,21 @@ pub(crate) struct Options {
     pub(crate) sharing: Sharing,
 }
 
-/// The number that an option of IP is set to: those may have one octet (ip(7)).
-fn octet_or_number(value: &[u8]) -> Result<i32, Errno> {
+impl Default for Options {
+    fn default() -> Self {
+        Self::new(Kind::Stream, Family::V4, Sharing::default())
+    }
+}
+
+/// What is answered for an option that Linux has and the graph has not, and whose absence would be
+/// noticed.
+pub(crate) const MISSED: Errno = Errno::NOSYS;
+
+/// The number that an option is told to be at: a name by its first octets.
+fn number_of(value: &[u8]) -> i32 {
     match *value {
-        [octet] | [octet, _] | [octet, _, _] => Ok(octet.into()),
-        _ => number_at(value, 0),
+        [octet] => octet.into(),
+        _ => number_at(value, 0).unwrap_or(0),
     }
 }
 
@@ -45,50 +59,63 @@ const KEEPALIVE: (i32, i32) = (libc::SOL_SOCKET, libc::SO_KEEPALIVE);
 const RECEIVE_BUFFER: (i32, i32) = (libc::SOL_SOCKET, libc::SO_RCVBUF);
 const SEND_BUFFER: (i32, i32) = (libc::SOL_SOCKET, libc::SO_SNDBUF);
 const FAST_OPEN: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT);
+/// By which programs ask what headers said.
+const TOLD: [(i32, i32); 4] = [
+    (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
+    (libc::IPPROTO_IP, libc::IP_PKTINFO),
+    (libc::IPPROTO_IP, libc::IP_RECVTTL),
+    (libc::IPPROTO_IP, libc::IP_RECVTOS),
+];
+/// The interface that programs are told of: Linux's first, which there is always. The graph's are
+/// none of Linux's.
+const INTERFACE: i32 = 1;
+const WINDOW_CLAMP: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP);
 const SEGMENT_MAX: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_MAXSEG);
 const QUICK_ACKS: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_QUICKACK);
 const UNSENT_MAX: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
 
-/// What Linux has an option at from the beginning, and the numbers that it can be set to; `None`
-/// for what is no number, or not known.
-fn known((level, option): (i32, i32)) -> Option<(i32, RangeInclusive<i32>)> {
-    let any = i32::MIN..=i32::MAX;
-    Some(match level {
-        libc::SOL_SOCKET => match option {
-            libc::SO_KEEPALIVE | libc::SO_RCVBUF | libc::SO_SNDBUF => (0, any),
-            _ => return None,
-        },
-        libc::IPPROTO_TCP => match option {
-            libc::TCP_NODELAY | libc::TCP_CORK => (0, any),
-            libc::TCP_FASTOPEN => (0, 0..=i32::MAX),
-            libc::TCP_FASTOPEN_CONNECT => (0, 0..=1),
-            libc::TCP_KEEPIDLE => (7200, 1..=32_767),
-            libc::TCP_KEEPINTVL => (75, 1..=32_767),
-            libc::TCP_KEEPCNT => (9, 1..=127),
-            libc::TCP_USER_TIMEOUT => (0, 0..=i32::MAX),
-            // Without a connection it is what every host takes (RFC 9293, section 3.7.1).
-            libc::TCP_MAXSEG => (536, 88..=32_767),
-            // These and those of IP only advise: a stack that does not follow them still does what
-            // is asked.
-            libc::TCP_QUICKACK => (1, any),
-            libc::TCP_DEFER_ACCEPT
-            | libc::TCP_NOTSENT_LOWAT
-            | libc::TCP_THIN_LINEAR_TIMEOUTS
-            | libc::TCP_THIN_DUPACK => (0, any),
-            _ => return None,
-        },
-        libc::IPPROTO_IP => match option {
-            libc::IP_TOS | libc::IP_BIND_ADDRESS_NO_PORT => (0, any),
-            libc::IP_MTU_DISCOVER => (libc::IP_PMTUDISC_WANT, any),
-            _ => return None,
-        },
-        libc::IPPROTO_IPV6 => match option {
-            libc::IPV6_V6ONLY | libc::IPV6_TCLASS => (0, any),
-            libc::IPV6_MTU_DISCOVER => (libc::IPV6_PMTUDISC_WANT, any),
-            _ => return None,
-        },
-        _ => return None,
-    })
+/// Whether the absence of an option of Linux's would be noticed: what it asks for is not done here.
+/// All others are done, or change nothing, or only advise: they are taken, and told as they are.
+fn is_missed((level, option): (i32, i32), value: &[u8]) -> bool {
+    const IPV6_GROUPS: [i32; 2] = [libc::IPV6_ADD_MEMBERSHIP, libc::IPV6_DROP_MEMBERSHIP];
+    // Groups of either version, joined, left or narrowed (ip(7)).
+    let is_of_groups = match level {
+        libc::IPPROTO_IP => (libc::IP_ADD_MEMBERSHIP..=48).contains(&option),
+        libc::IPPROTO_IPV6 => IPV6_GROUPS.contains(&option) || (42..=48).contains(&option),
+        _ => false,
+    };
+    let is_on = value.iter().any(|octet| *octet != 0);
+    let is_missed = match level {
+        libc::IPPROTO_TCP => matches!(
+            option,
+            libc::TCP_MD5SIG
+                | libc::TCP_REPAIR
+                | libc::TCP_REPAIR_QUEUE
+                | libc::TCP_QUEUE_SEQ
+                | libc::TCP_REPAIR_OPTIONS
+                | libc::TCP_SAVE_SYN
+                | libc::TCP_ULP
+                | libc::TCP_MD5SIG_EXT
+                | libc::TCP_ZEROCOPY_RECEIVE
+                | libc::TCP_INQ
+                // A delay (`TCP_TX_DELAY`), and keys of TCP-AO.
+                | 37..=43
+        ),
+        libc::IPPROTO_UDP => matches!(option, libc::UDP_CORK | libc::UDP_ENCAP),
+        libc::IPPROTO_IP => matches!(
+            option,
+            libc::IP_OPTIONS
+                | libc::IP_IPSEC_POLICY
+                | libc::IP_XFRM_POLICY
+                | libc::IP_PASSSEC
+                | libc::IP_ORIGDSTADDR
+                | libc::IP_MINTTL
+                | libc::IP_CHECKSUM
+                | libc::IP_RECVFRAGSIZE
+        ),
+        _ => false,
+    };
+    is_of_groups || is_missed && is_on
 }
 
 /// What the error of a layer below is called.
@@ -97,15 +124,24 @@ pub(crate) fn errno(error: &io::Error) -> Errno {
 }
 
 impl Options {
-    /// Those of a socket that was bound so.
-    pub(crate) fn of(sharing: Sharing) -> Self {
-        Self { sharing, ..Self::default() }
+    /// Those of a new socket that is bound so.
+    pub(crate) fn new(kind: Kind, family: Family, sharing: Sharing) -> Self {
+        let set = HashMap::new();
+        Self { kind, family, set, linger: None, congestion: None, sharing }
+    }
+
+    /// What Linux makes of the value of an option.
+    fn taken(&self, setting: &Setting) -> Result<i32, Errno> {
+        let model = model_unsafe::fresh(self.kind, self.family)?;
+        model_unsafe::set(&model, setting)?;
+        Ok(number_of(&model_unsafe::get(&model, setting.level, setting.option)?))
     }
 
     /// Sets one, on the stream, too, if there is one.
     ///
     /// # Errors
-    /// `EINVAL` for a value out of bounds, `ENOPROTOOPT` for what is not known.
+    /// Linux's, for a value out of bounds or what is not known; [`MISSED`] for what Linux has and
+    /// the graph has not.
     pub(crate) fn set(
         &mut self,
         stream: Option<&TcpStream<Thread>>,
@@ -115,30 +151,34 @@ impl Options {
         if option == (libc::IPPROTO_TCP, libc::TCP_CONGESTION) {
             return self.set_congestion(stream, value);
         }
-        let number = match setting.level {
-            libc::IPPROTO_IP => octet_or_number(value)?,
-            _ => number_at(value, 0)?,
-        };
+        if is_missed(option, value) {
+            return Err(MISSED);
+        }
         match option {
             (libc::SOL_SOCKET, libc::SO_LINGER) => {
-                let seconds = number_at(value, 4)?;
-                self.linger = (number != 0).then_some(seconds);
+                let (is_on, seconds) = (number_at(value, 0)? != 0, number_at(value, 4)?);
+                self.linger = is_on.then_some(seconds);
                 return self.apply_linger(stream);
             }
-            (libc::SOL_SOCKET, libc::SO_REUSEADDR) => self.sharing.address = number != 0,
-            (libc::SOL_SOCKET, libc::SO_REUSEPORT) => self.sharing.port = number != 0,
+            (libc::SOL_SOCKET, libc::SO_REUSEADDR) => {
+                self.sharing.address = number_at(value, 0)? != 0
+            }
+            (libc::SOL_SOCKET, libc::SO_REUSEPORT) => self.sharing.port = number_at(value, 0)? != 0,
             // Datagrams' affair.
             (libc::SOL_SOCKET, libc::SO_BROADCAST) => {}
+            // All sockets here are bound.
+            (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => return Err(Errno::INVAL),
             // Zero takes it back.
-            SEGMENT_MAX if number == 0 => {
+            SEGMENT_MAX if number_at(value, 0)? == 0 => {
                 self.set.remove(&SEGMENT_MAX);
                 return self.apply(stream, SEGMENT_MAX);
             }
+            (libc::SOL_SOCKET, _) => {
+                self.set.insert(option, number_at(value, 0)?);
+                return self.apply(stream, option);
+            }
             _ => {
-                let (_, range) = known(option).ok_or(Errno::NOPROTOOPT)?;
-                if !range.contains(&number) {
-                    return Err(Errno::INVAL);
-                }
+                let number = self.taken(setting)?;
                 self.set.insert(option, number);
                 return self.apply(stream, option);
             }
@@ -148,8 +188,13 @@ impl Options {
 
     /// The number that an option is set to, or that it has by itself.
     fn number(&self, option: (i32, i32)) -> i32 {
-        let usual = || known(option).map_or(0, |(usual, _)| usual);
-        self.set.get(&option).copied().unwrap_or_else(usual)
+        let usual = || {
+            let model = model_unsafe::fresh(self.kind, self.family).ok()?;
+            let (level, option) = option;
+            model_unsafe::get(&model, level, option).ok().map(|value| number_of(&value))
+        };
+        let set = self.set.get(&option).copied();
+        set.or_else(|| usual().filter(|_| option.0 != libc::SOL_SOCKET)).unwrap_or(0)
     }
 
     /// What the stack is told of an option, if it has the like.
@@ -166,7 +211,7 @@ impl Options {
                 };
                 StreamSetting::KeepAlive((self.number(KEEPALIVE) != 0).then_some(times))
             }
-            RECEIVE_BUFFER => StreamSetting::ReceiveBuffer(doubled(number)),
+            RECEIVE_BUFFER | WINDOW_CLAMP => StreamSetting::ReceiveBuffer(self.receive_buffer()?),
             SEND_BUFFER => StreamSetting::SendBuffer(doubled(number)),
             SEGMENT_MAX => StreamSetting::SegmentMax(self.segment_max()),
             QUICK_ACKS => StreamSetting::QuickAcks(number != 0),
@@ -183,6 +228,105 @@ impl Options {
         })
     }
 
+    /// Octets of the receive buffer, if the program bounds it: by its own size or by the window
+    /// that may be told at most.
+    fn receive_buffer(&self) -> Option<u32> {
+        let set = |option| self.set.get(&option).copied();
+        let own = set(RECEIVE_BUFFER).map(doubled);
+        let window = set(WINDOW_CLAMP).filter(|octets| *octets > 0).map(i32::cast_unsigned);
+        own.into_iter().chain(window).min()
+    }
+
+    /// What a datagram's header is asked for: in its own manner, else as it was set.
+    pub(crate) fn sending(&self, manner: Manner) -> Sending {
+        let set = |option| self.set.get(&(libc::IPPROTO_IP, option)).map(|number| *number as u8);
+        let hops = if manner.hops == 0 { set(libc::IP_TTL).unwrap_or(0) } else { manner.hops };
+        let class = manner.class.or_else(|| set(libc::IP_TOS));
+        let from = (!manner.from.is_unspecified()).then(|| manner.from.into());
+        Sending { from: from.unwrap_or_default(), hops, class }
+    }
+
+    /// Octets of the pieces that each datagram is sent in, if it is.
+    pub(crate) fn segment(&self) -> Option<usize> {
+        let set = self.set.get(&(libc::IPPROTO_UDP, libc::UDP_SEGMENT));
+        set.and_then(|octets| usize::try_from(*octets).ok()).filter(|octets| *octets > 0)
+    }
+
+    /// Whether control messages are to tell what headers said.
+    pub(crate) fn tells(&self) -> bool {
+        TOLD.iter().any(|option| self.is_on(*option))
+    }
+
+    fn is_on(&self, option: (i32, i32)) -> bool {
+        self.set.get(&option).is_some_and(|number| *number != 0)
+    }
+
+    /// The control messages that tell what a header said, as far as they are asked for, in the form
+    /// that Linux gives them (cmsg(3)).
+    pub(crate) fn control(&self, said: Arrived, family: Family) -> Vec<u8> {
+        let mut all = Vec::new();
+        let mut put = |level: i32, kind: i32, data: &[u8]| {
+            let length = 2 * size_of::<usize>() + data.len();
+            all.extend_from_slice(&length.to_ne_bytes());
+            all.extend_from_slice(&level.to_ne_bytes());
+            all.extend_from_slice(&kind.to_ne_bytes());
+            all.extend_from_slice(data);
+            all.resize(all.len().next_multiple_of(size_of::<usize>()), 0);
+        };
+        let (host, six) = match IpAddr::from(said.to) {
+            IpAddr::V4(LOOPBACK_6) => (LOOPBACK_6, Ipv6Addr::LOCALHOST),
+            IpAddr::V4(host) => (host, host.to_ipv6_mapped()),
+            IpAddr::V6(six) => (Ipv4Addr::UNSPECIFIED, six),
+        };
+        let [six_info, info, hops, class] = TOLD.map(|option| self.is_on(option));
+        if six_info && family == Family::V6 {
+            let data = [&six.octets()[..], &INTERFACE.to_ne_bytes()].concat();
+            put(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &data);
+        }
+        if info && host != LOOPBACK_6 {
+            let data = [INTERFACE.to_ne_bytes(), host.octets(), host.octets()].concat();
+            put(libc::IPPROTO_IP, libc::IP_PKTINFO, &data);
+        }
+        if hops {
+            put(libc::IPPROTO_IP, libc::IP_TTL, &i32::from(said.hops).to_ne_bytes());
+        }
+        if class {
+            put(libc::IPPROTO_IP, libc::IP_TOS, &[said.class]);
+        }
+        all
+    }
+
+    /// Octets of the send buffer as the program has said them, if it has.
+    pub(crate) fn send_buffer(&self) -> Option<usize> {
+        self.set.get(&SEND_BUFFER).and_then(|octets| usize::try_from(*octets).ok())
+    }
+
+    /// How long a connection may be in the making, if the program says how often its first segment
+    /// is repeated (`TCP_SYNCNT`): each time it waits twice as long, from a second on (RFC 6298).
+    pub(crate) fn connect_limit(&self) -> Option<Duration> {
+        let repeats = self.set.get(&(libc::IPPROTO_TCP, libc::TCP_SYNCNT))?;
+        let waits = u32::try_from(*repeats).ok()?.min(30) + 1;
+        Some(Duration::from_secs((1u64 << waits) - 1))
+    }
+
+    /// All that was set, as Linux's own sockets take it.
+    pub(crate) fn raw(&self) -> Vec<Setting> {
+        let setting =
+            |(level, option), value: &[u8]| Setting { level, option, value: value.into() };
+        let numbers =
+            self.set.iter().map(|(option, number)| setting(*option, &number.to_ne_bytes()));
+        let mut all: Vec<Setting> = numbers.collect();
+        if let Some(seconds) = self.linger {
+            let value = [1, seconds].map(i32::to_ne_bytes).concat();
+            all.push(setting((libc::SOL_SOCKET, libc::SO_LINGER), &value));
+        }
+        if let Some(at) = self.congestion {
+            let name = CONGESTION[at].0.as_bytes();
+            all.push(setting((libc::IPPROTO_TCP, libc::TCP_CONGESTION), name));
+        }
+        all
+    }
+
     /// The number of an option of TCP, none of which is negative.
     fn tcp(&self, option: i32) -> u32 {
         u32::try_from(self.number((libc::IPPROTO_TCP, option))).unwrap_or(0)
@@ -195,13 +339,14 @@ impl Options {
         };
         let applied = apply(stream, |stream| stream.set(setting));
         // Linux takes any size of a buffer, and what it can of it.
-        if matches!(option, RECEIVE_BUFFER | SEND_BUFFER) { Ok(()) } else { applied }
+        if matches!(option, RECEIVE_BUFFER | SEND_BUFFER | WINDOW_CLAMP) { Ok(()) } else { applied }
     }
 
     /// What the first segment of a stream announces.
     pub(crate) fn before(&self) -> Vec<StreamSetting> {
         let is_set = |option: &(i32, i32)| self.set.contains_key(option);
-        let announced = [SEGMENT_MAX, RECEIVE_BUFFER, FAST_OPEN].into_iter().filter(is_set);
+        let announced = [SEGMENT_MAX, RECEIVE_BUFFER, WINDOW_CLAMP, FAST_OPEN];
+        let announced = announced.into_iter().filter(is_set);
         announced.filter_map(|option| self.of_stream(option)).collect()
     }
 
@@ -300,7 +445,6 @@ impl Options {
                 return Ok(name);
             }
             (libc::SOL_SOCKET, libc::SO_REUSEPORT) => i32::from(self.sharing.port),
-            (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => 64,
             SEGMENT_MAX => {
                 let info = stream.map(TcpStream::info).and_then(Result::ok);
                 info.map_or(self.number(SEGMENT_MAX), |info| info.segment as i32)
@@ -310,11 +454,13 @@ impl Options {
                 let set = || self.number(QUICK_ACKS) != 0;
                 i32::from(info.map_or_else(set, |info| info.detail.quick_acks))
             }
-            (libc::IPPROTO_TCP, libc::TCP_NODELAY | libc::TCP_CORK) => {
-                i32::from(self.number((level, option)) != 0)
+            option if self.set.contains_key(&option) => self.number(option),
+            (libc::SOL_SOCKET, _) => 0,
+            option if is_missed(option, &[1]) => return Err(Errno::NOPROTOOPT),
+            _ => {
+                let model = model_unsafe::fresh(self.kind, self.family)?;
+                return model_unsafe::get(&model, level, option);
             }
-            option if known(option).is_some() => self.number(option),
-            _ => return Err(Errno::NOPROTOOPT),
         };
         Ok(number.to_ne_bytes().into())
     }
@@ -378,7 +524,7 @@ mod tests {
             (libc::TCP_KEEPCNT, &200i32.to_ne_bytes(), Errno::INVAL),
             (libc::TCP_NODELAY, &[1], Errno::INVAL),
             (libc::TCP_CONGESTION, b"none", Errno::NOENT),
-            (libc::TCP_ULP, b"tls\0", Errno::NOPROTOOPT),
+            (libc::TCP_ULP, b"tls\0", MISSED),
         ] {
             assert_eq!(options.set(None, &setting(tcp, option, value)), Err(why));
         }

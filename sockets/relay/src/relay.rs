@@ -1,7 +1,7 @@
 //! The relay's loop.
 
 use crate::bell::Bell;
-use crate::datagrams::Datagrams;
+use crate::datagrams::{Aim, Datagrams};
 use crate::folder::Folder;
 use crate::listening::{Handed, Listening};
 use crate::options::Options;
@@ -13,7 +13,6 @@ use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::net::SocketAddrV4;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -53,7 +52,7 @@ pub(crate) enum Thing {
     Splice(Box<Splice>),
     Datagrams(Box<Datagrams>),
     /// For which peer of which socket for datagrams.
-    StandIn(u64, SocketAddrV4),
+    StandIn(u64, Aim),
     /// Linux's side of which bound socket.
     Outside(u64),
 }
@@ -83,6 +82,8 @@ pub(crate) struct Inner {
     pub(crate) again: VecDeque<u64>,
     /// Listeners whose programs had no room.
     later: Vec<u64>,
+    /// Streams in the making whose programs give them up at some time.
+    pub(crate) connecting: Vec<(u64, Instant)>,
     /// Why streams are over, for requests that come later.
     pub(crate) epitaphs: VecDeque<(u64, i32)>,
     /// Datagrams that neither side got.
@@ -117,6 +118,7 @@ impl Inner {
             bound: VecDeque::new(),
             again: VecDeque::new(),
             later: Vec::new(),
+            connecting: Vec::new(),
             epitaphs: VecDeque::new(),
             lost: Arc::default(),
             looked: Instant::now(),
@@ -166,6 +168,7 @@ impl Inner {
                 self.looked = Instant::now();
                 self.look();
                 self.dismiss();
+                self.give_up();
             }
         }
     }
@@ -317,19 +320,14 @@ impl Inner {
     }
 
     /// A number for the stand-in of a peer, which is listened to from now on.
-    pub(crate) fn stands_in(
-        &mut self,
-        of: u64,
-        unix: &OwnedFd,
-        peer: SocketAddrV4,
-    ) -> io::Result<u64> {
+    pub(crate) fn stands_in(&mut self, of: u64, unix: &OwnedFd, peer: Aim) -> io::Result<u64> {
         let number = self.number();
         self.listen_to(unix, number)?;
         self.things.insert(number, Thing::StandIn(of, peer));
         Ok(number)
     }
 
-    fn tend_datagrams(&mut self, id: u64, from: Option<SocketAddrV4>) {
+    fn tend_datagrams(&mut self, id: u64, from: Option<Aim>) {
         let mut gone = Vec::new();
         let next = self.with_datagrams(id, |inner, datagrams, scratch| {
             let watch = &mut |unix: &OwnedFd, peer| inner.stands_in(id, unix, peer);
@@ -425,6 +423,22 @@ impl Inner {
         }
     }
 
+    /// Gives up connections that are in the making for too long.
+    fn give_up(&mut self) {
+        let now = Instant::now();
+        for (id, until) in std::mem::take(&mut self.connecting) {
+            match self.things.get(&id) {
+                Some(Thing::Splice(splice)) if !splice.connected && now < until => {
+                    self.connecting.push((id, until));
+                }
+                Some(Thing::Splice(splice)) if !splice.connected => {
+                    self.bury(id, Some(libc::ETIMEDOUT));
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// Whether a bound socket is still any program's.
     fn is_alive(&self, id: u64) -> bool {
         match self.things.get(&id) {
@@ -442,6 +456,9 @@ impl Inner {
                 return;
             };
             self.look_at(id);
+            if let Some(Thing::Listening(listening)) = self.things.get_mut(&id) {
+                listening.find_room();
+            }
             if self.things.contains_key(&id) {
                 self.bound.push_back(id);
             }

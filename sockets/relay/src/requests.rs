@@ -1,8 +1,8 @@
 //! What programs ask, and what they are answered.
 
-use crate::datagrams::Datagrams;
+use crate::datagrams::{Aim, Datagrams};
 use crate::listening::{Listening, State};
-use crate::options::Options;
+use crate::options::{MISSED, Options};
 use crate::relay::{Inner, Thing};
 use crate::splice::{Connecting, stuff};
 use rustix::io::Errno;
@@ -15,6 +15,7 @@ use std::mem::MaybeUninit;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Instant;
 use xk_net::{Sharing, Source, TcpListener, TcpStream, Thread, UdpSocket};
 use xk_request::{
     Family, Kind, LOOPBACK_6, Name, Reply, Request, Setting, TEXT_OCTETS_MAX, is_of_linux, read,
@@ -60,7 +61,7 @@ impl Inner {
             }
             Request::Status(id) => Reply::Errno(self.status(id)),
             Request::Again(id) => Reply::Errno(self.again(id)),
-            Request::Peer(id, peer, only) => self.peer(id, peer, only),
+            Request::Peer(id, peer, manner, only) => self.peer(id, (peer, manner), only),
             Request::Alone(id) => {
                 let done =
                     self.with_datagrams(id, |_, datagrams, scratch| datagrams.alone(scratch));
@@ -79,7 +80,10 @@ impl Inner {
                 self.look_at(id);
                 Reply::Errno(0)
             }
-            Request::Set(id, settings) => Reply::Errno(self.set(id, &settings)),
+            Request::Set(id, settings) => match self.set(id, &settings) {
+                Err(MISSED) => Reply::Outside,
+                set => Reply::Errno(set.err().map_or(0, Errno::raw_os_error)),
+            },
             Request::Get(id, level, option) => self.get(id, level, option),
             Request::Unacknowledged(id) => self.unacknowledged(id),
         };
@@ -127,7 +131,7 @@ impl Inner {
         }
     }
 
-    fn listen(&mut self, id: u64, backlog: Option<u32>) -> Answer {
+    fn listen(&mut self, id: u64, backlog: Option<i32>) -> Answer {
         let Some(Thing::Listening(mut listening)) = self.things.remove(&id) else {
             return (failed(Errno::INVAL), None);
         };
@@ -157,7 +161,7 @@ impl Inner {
         let (socket, place) = self.folder.place(SocketType::STREAM, &name)?;
         let watch = listener.watch(self.bell.teller(id));
         let mut listening = Listening::new(listener, local, family, place, watch);
-        listening.options = Options::of(sharing);
+        listening.options = Options::new(Kind::Stream, family, sharing);
         self.bound.push_back(id);
         self.things.insert(id, Thing::Listening(Box::new(listening)));
         Ok((id, socket))
@@ -191,7 +195,8 @@ impl Inner {
         peer: SocketAddrV4,
         waits: bool,
     ) {
-        let (mut local, mut options) = (None, Options::default());
+        let mut options = Options::new(Kind::Stream, family, Sharing::default());
+        let mut local = None;
         if let Some(Thing::Listening(listening)) = bound.and_then(|id| self.things.get(&id)) {
             if listening.state == State::Listens {
                 return answer(&asker, &failed(Errno::ISCONN), None);
@@ -208,7 +213,7 @@ impl Inner {
         if is_of_linux(*peer.ip()) && for_any {
             return answer(&asker, &Reply::Outside, None);
         }
-        if *peer.ip() == LOOPBACK_6 {
+        if *peer.ip() == LOOPBACK_6 || peer.ip().is_broadcast() || peer.ip().is_multicast() {
             return answer(&asker, &failed(Errno::NETUNREACH), None);
         }
         if let Some(id) = bound {
@@ -246,18 +251,32 @@ impl Inner {
         let flags = SocketFlags::CLOEXEC;
         let (unix, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
         self.folder.name(&theirs, &name)?;
+        if let Some(octets) = options.send_buffer() {
+            // The program's end has it in any case, and is stuffed accordingly.
+            let _ = rustix::net::sockopt::set_socket_send_buffer_size(&theirs, octets);
+        }
         let connecting = match waits {
             true => Connecting::Awaited(asker.try_clone()?),
             false => Connecting::Stuffed(stuff(&theirs)?),
         };
+        if let Some(limit) = options.connect_limit() {
+            self.connecting.push((id, Instant::now() + limit));
+        }
         self.keep(id, stream, unix, Some(connecting), options)?;
         answer(asker, &Reply::Made(id), Some(&theirs));
         Ok(())
     }
 
-    fn peer(&mut self, id: u64, peer: SocketAddrV4, only: bool) -> Reply {
-        if is_of_linux(*peer.ip()) && only {
+    fn peer(&mut self, id: u64, peer: Aim, only: bool) -> Reply {
+        if is_of_linux(*peer.0.ip()) && only {
             return Reply::Outside;
+        }
+        let from = peer.1.from;
+        if !from.is_unspecified()
+            && !is_of_linux(from)
+            && UdpSocket::bind(&self.stack, SocketAddrV4::new(from, 0)).is_err()
+        {
+            return failed(Errno::NETUNREACH);
         }
         let stack = self.stack.clone();
         let found = self.with_datagrams(id, |inner, datagrams, scratch| {
@@ -330,21 +349,19 @@ impl Inner {
         why.map_or(Errno::NOTCONN.raw_os_error(), |(_, why)| why)
     }
 
-    /// Sets options up to the first that is not taken; answers with its number.
-    fn set(&mut self, id: u64, settings: &[Setting]) -> i32 {
-        for setting in settings {
-            let set = match self.things.get_mut(&id) {
-                Some(Thing::Splice(splice)) => splice.set(setting),
-                Some(Thing::Listening(listening)) => listening.set(setting),
-                Some(Thing::Datagrams(datagrams)) => datagrams.set(setting),
-                // Whatever it is, it has no effect any more.
-                _ => Ok(()),
-            };
-            if let Err(error) = set {
-                return error.raw_os_error();
-            }
-        }
-        0
+    /// Sets options.
+    ///
+    /// # Errors
+    /// Why the first was not taken of those that were not.
+    fn set(&mut self, id: u64, settings: &[Setting]) -> Result<(), Errno> {
+        let set = |setting| match self.things.get_mut(&id) {
+            Some(Thing::Splice(splice)) => splice.set(setting),
+            Some(Thing::Listening(listening)) => listening.set(setting),
+            Some(Thing::Datagrams(datagrams)) => datagrams.set(setting),
+            // Whatever it is, it has no effect any more.
+            _ => Ok(()),
+        };
+        settings.iter().map(set).fold(Ok(()), Result::and)
     }
 
     /// See [`Request::Unacknowledged`].

@@ -148,7 +148,13 @@ impl Splice {
         let down = self.tend_program(scratch);
         let up = self.tend_peer(scratch);
         match (down, up) {
-            (Next::Over(why), _) | (_, Next::Over(why)) => Next::Over(why),
+            (Next::Over(why), _) | (_, Next::Over(why)) => Next::Over(why.map(|number| {
+                // Behind the peer's end there is nothing to write to, as Linux has it.
+                match number {
+                    libc::ECONNRESET if self.to_program.ended => libc::EPIPE,
+                    number => number,
+                }
+            })),
             _ if self.to_program.told && self.to_peer.told => Next::Over(None),
             (Next::Again, _) | (_, Next::Again) => Next::Again,
             _ => Next::Wait,
@@ -306,16 +312,12 @@ fn bound(unix: &OwnedFd, options: &Options) {
     }
 }
 
-/// Fills the program's end until it is not ready to be written any more, for an edge-triggered
-/// epoll, too; answers with how many octets.
+/// Fills the program's end until nothing can be written to it any more; answers with how many
+/// octets.
 pub(crate) fn stuff(socket: &OwnedFd) -> io::Result<usize> {
     let stuffing = [0; 32 << 10];
     let mut octets = 0;
     while octets < STUFFING_MAX {
-        let mut polled = [PollFd::new(socket, PollFlags::OUT)];
-        if rustix::event::poll(&mut polled, Some(&Timespec::default()))? == 0 {
-            break;
-        }
         match rustix::net::send(socket, &stuffing, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             Ok(sent) => octets += sent,
             Err(Errno::AGAIN) => break,

@@ -52,6 +52,9 @@ pub struct Ticket {
     pub user: u32,
     /// The directory of its sockets.
     pub folder: String,
+    /// The graph's devices by the names that Linux has for them: a socket bound to another
+    /// (`SO_BINDTODEVICE`) is Linux's.
+    pub devices: Vec<String>,
 }
 
 impl Ticket {
@@ -60,9 +63,9 @@ impl Ticket {
         format!("{}/{DOOR}", self.folder)
     }
 
-    /// Where the socket for datagrams `id` sends what is for `peer`.
-    pub fn stand_in(&self, id: u64, peer: SocketAddrV4) -> String {
-        format!("{}/{}", self.folder, stand_in(id, peer))
+    /// Where the socket for datagrams `id` sends what is for `peer` and goes in this manner.
+    pub fn stand_in(&self, id: u64, peer: SocketAddrV4, manner: Manner) -> String {
+        format!("{}/{}", self.folder, stand_in(id, peer, manner))
     }
 }
 
@@ -82,9 +85,35 @@ pub fn backlogs(backlog: i32) -> (u32, i32) {
 /// The file of the socket for requests.
 pub const DOOR: &str = "door";
 
-/// The file of the stand-in of `peer` for the socket for datagrams `id`.
-pub fn stand_in(id: u64, peer: SocketAddrV4) -> String {
-    format!("{id}-{peer}")
+/// How a datagram goes, if its sender has said so with it (`IP_PKTINFO`, `IP_TTL`, `IP_TOS`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Manner {
+    /// The host that it comes from; unspecified for the usual one.
+    pub from: Ipv4Addr,
+    /// How many hops it may go; zero for as many as the socket says.
+    pub hops: u8,
+    /// Its class of traffic, if not the socket's.
+    pub class: Option<u8>,
+}
+
+impl Manner {
+    /// As the socket has it.
+    pub const USUAL: Self = Self { from: Ipv4Addr::UNSPECIFIED, hops: 0, class: None };
+}
+
+/// The file of the stand-in of `peer` for the socket for datagrams `id`: of another one for each
+/// manner.
+pub fn stand_in(id: u64, peer: SocketAddrV4, manner: Manner) -> String {
+    let (host, port) = (peer.ip().to_bits(), peer.port());
+    let file = format!("{id:x}-{host:08x}{port:04x}");
+    let Manner { from, hops, class } = manner;
+    match manner == Manner::USUAL {
+        true => file,
+        false => {
+            let class = class.map_or(0x100, u16::from);
+            format!("{file}{:08x}{hops:02x}{class:03x}", from.to_bits())
+        }
+    }
 }
 
 /// What a socket carries.
@@ -144,18 +173,19 @@ pub enum Request {
     /// false, the socket is not ready to be written until then. With what is set on it, for its
     /// first segment announces some of that.
     Connect(Family, Option<u64>, SocketAddrV4, bool, Vec<Setting>),
-    /// Listen at a bound socket, for so many peers; no longer if that is none. [`Reply::Made`] if
-    /// another socket is to take the place of one that listened before, or [`Reply::Errno`].
-    Listen(u64, Option<u32>),
+    /// Listen at a bound socket, for so many peers as listen(2) says; no longer if that is none.
+    /// [`Reply::Made`] if another socket is to take the place of one that listened before, or
+    /// [`Reply::Errno`].
+    Listen(u64, Option<i32>),
     /// How a stream stands: [`Reply::Errno`], zero if it is connected and `EINPROGRESS` if it is in
     /// the making; told once. Of one for datagrams: what the network has reported.
     Status(u64),
     /// What a further connect of a stream is answered ([`Reply::Errno`]); `ENOTCONN` if it is over
     /// and was said to be.
     Again(u64),
-    /// Stand for a peer of a socket for datagrams; if true, from now on for no other
-    /// ([`Reply::Errno`]).
-    Peer(u64, SocketAddrV4, bool),
+    /// Stand for a peer of a socket for datagrams that go in this manner; if true, from now on for
+    /// no other ([`Reply::Errno`]).
+    Peer(u64, SocketAddrV4, Manner, bool),
     /// Hear everybody's datagrams again.
     Alone(u64),
     /// Have a socket for datagrams that is bound for any host of the graph hear those of Linux as
@@ -165,7 +195,8 @@ pub enum Request {
     Forget(u64),
     /// Look whether any process still has a socket: a program has closed it ([`Reply::Errno`]).
     Look(u64),
-    /// Set options, in order, up to the first that is not taken.
+    /// Set options, in order; answered for the first that is not taken, with [`Reply::Outside`] if
+    /// it is one that Linux has and the graph has not.
     Set(u64, Vec<Setting>),
     /// The value of an option ([`Reply::Value`]).
     Get(u64, i32, i32),
@@ -282,7 +313,8 @@ mod tests {
             Request::Listen(3, Some(511)),
             Request::Listen(3, None),
             Request::Again(3),
-            Request::Peer(9, at, true),
+            Request::Peer(9, at, Manner::USUAL, true),
+            Request::Peer(9, at, Manner { from: *at.ip(), hops: 9, class: Some(0) }, false),
             Request::Alone(9),
             Request::Widen(9),
             Request::Forget(9),
@@ -321,8 +353,10 @@ mod tests {
             token: "0123456789abcdef".into(),
             user: 1000,
             folder: format!("/{}", "f".repeat(FOLDER_OCTETS_MAX - 1)),
+            devices: vec!["eth0".into()],
         };
-        let longest = ticket.stand_in(u64::MAX, longest);
+        let manner = Manner { from: *longest.ip(), hops: 255, class: None };
+        let longest = ticket.stand_in(u64::MAX, longest, manner);
         assert!(longest.len() <= PATH_OCTETS_MAX, "{longest}");
         assert_eq!(read(write(&ticket).as_bytes()), Ok(ticket));
     }

@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn relay() -> (Stack<Thread>, Relay) {
     let stack = Setup::from_text(ALONE, xk_catalog::PROTOCOLS).thread().unwrap();
-    let relay = Relay::start(stack.clone(), Folder::make().unwrap()).unwrap();
+    let relay = Relay::start(stack.clone(), Folder::make().unwrap(), Vec::new()).unwrap();
     (stack, relay)
 }
 
