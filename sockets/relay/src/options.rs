@@ -96,6 +96,8 @@ fn is_missed((level, option): (i32, i32), value: &[u8]) -> bool {
                 | libc::TCP_SAVE_SYN
                 | libc::TCP_ULP
                 | libc::TCP_MD5SIG_EXT
+                // Keys of Fast Open, and none (`TCP_FASTOPEN_KEY`, `TCP_FASTOPEN_NO_COOKIE`).
+                | 33..=34
                 | libc::TCP_ZEROCOPY_RECEIVE
                 | libc::TCP_INQ
                 // A delay (`TCP_TX_DELAY`), and keys of TCP-AO.

@@ -142,9 +142,11 @@ macro_rules! needs_exec {
     };
 }
 
-// Behind the macro, which it uses.
+// Behind the macro, which they use.
+mod behaviours;
 mod door;
 
+pub(crate) use behaviours::behaviours_are_those_of_linux;
 pub(crate) use door::frameworks_serve_programs_at_a_door;
 
 fn script(name: &str) -> String {

@@ -207,6 +207,7 @@ const COMPANY: &[Test] = tests! {
     fastopen::linux_opens over Tap Veth;
     fastopen::linux_answers over Tap Veth;
     exec::sockets_are_those_of_linux over Veth;
+    exec::behaviours_are_those_of_linux over Veth;
     exec::signals_are_those_of_linux over Veth;
     exec::http_clients_fetch over Veth;
     exec::a_http_server_serves over Veth;
