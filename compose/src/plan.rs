@@ -21,6 +21,7 @@ pub struct CheckedGraph {
     pub(crate) plans: Vec<HostPlan>,
     pub(crate) links: Vec<Params>,
     /// The lines of `faults`, by their kinds.
+    #[cfg_attr(not(feature = "simulate"), expect(dead_code, reason = "no simulation"))]
     pub(crate) faults: Vec<(&'static str, Params)>,
     /// The lines of `sweep`, by their kinds.
     pub(crate) sweep: Vec<(&'static str, Params)>,
