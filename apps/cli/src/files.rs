@@ -20,12 +20,24 @@ pub(crate) fn send(socket: impl AsFd, tag: u8, file: &OwnedFd) -> io::Result<()>
     Ok(())
 }
 
-/// Takes one, and its octet.
+/// Takes one, and its octet; waits for it.
 pub(crate) fn take(socket: impl AsFd) -> io::Result<(u8, OwnedFd)> {
+    take_by(socket, RecvFlags::empty())
+}
+
+/// As [`take`], of what is there.
+///
+/// # Errors
+/// [`io::ErrorKind::WouldBlock`] if nothing is.
+pub(crate) fn take_now(socket: impl AsFd) -> io::Result<(u8, OwnedFd)> {
+    take_by(socket, RecvFlags::DONTWAIT)
+}
+
+fn take_by(socket: impl AsFd, flags: RecvFlags) -> io::Result<(u8, OwnedFd)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut octet = [0];
-    let flags = RecvFlags::CMSG_CLOEXEC;
+    let flags = flags | RecvFlags::CMSG_CLOEXEC;
     rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut octet)], &mut control, flags)?;
     let files = control.drain().filter_map(|part| match part {
         RecvAncillaryMessage::ScmRights(files) => Some(files),

@@ -166,7 +166,8 @@ fn receive(
     let bell = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
     let (rung, rings, arrivals) = (Arc::clone(&bell), bell.try_clone()?, visits.try_clone()?);
     let take = move || -> io::Result<()> {
-        let (tag, file) = crate::files::take(&visits)?;
+        // A shepherd that has waited since it was told may find that another has taken it.
+        let (tag, file) = crate::files::take_now(&visits)?;
         if tag == super::CLIENT {
             return clients.take(BufReader::new(UnixStream::from(file)), Arc::default());
         }
