@@ -250,7 +250,8 @@ impl Faults {
             What::Partition(..) | What::Link(..) => return Ok(self.begin(world, at, lasts)),
         };
         self.crashing.extend(names.into_iter().rev().map(|name| (at, name, lasts)));
-        Ok(None)
+        let first = self.crashing.pop();
+        Ok(first.and_then(|crash| self.take_down(world, crash)))
     }
 
     /// Takes down what is up.

@@ -121,7 +121,8 @@ fn rows_of_something_else_are_not_added_to() {
     let header = at.join("rows/sweep.json");
     let other = std::fs::read_to_string(&header).expect("a header");
     let (before, rest) = other.split_once("\"binary_hash\": \"").expect("a program");
-    std::fs::write(&header, format!("{before}\"binary_hash\": \"f{}", &rest[1..])).expect("a file");
+    std::fs::write(&header, format!("{before}\"binary_hash\": \"other{}", &rest[1..]))
+        .expect("a file");
     let text = run("lan.delay=1ms,2ms", 1);
     assert!(text.contains("another program") && text.contains("--out"), "{text}");
 }

@@ -88,6 +88,7 @@ fn what_the_check_lets_pass_is_built_and_starts() {
                         "needs `local` on",
                         "needs the parameter",
                         "cannot do with its `to`",
+                        "does not say whom it asks",
                         "stands on too few protocols",
                     ];
                     if !is_reason.iter().any(|words| text.contains(words)) {
