@@ -415,7 +415,7 @@ fn step_new_protocol(world: &World) -> io::Result<Outcome> {
 
 /// The models, and what their copies are called.
 const COPIES: [(new_protocol::Model, &str); 2] =
-    [(new_protocol::MESSAGES, "demo"), (new_protocol::CALLS, "calldemo")];
+    [(new_protocol::MESSAGES, "sample"), (new_protocol::CALLS, "callsample")];
 
 fn in_copy(world: &World, copy: &Path) -> io::Result<Outcome> {
     if copy.exists() {
@@ -439,7 +439,7 @@ fn in_copy(world: &World, copy: &Path) -> io::Result<Outcome> {
     }
     // Only what is new is judged here; the step `tidy` has listed the rest.
     let untidy = tidy::check(copy)?;
-    let touched = ["protocols/demo/", "protocols/calldemo/", "catalog/", "Cargo.toml"];
+    let touched = ["protocols/sample/", "protocols/callsample/", "catalog/", "Cargo.toml"];
     let mut untidy = untidy.iter().filter(|v| touched.iter().any(|path| v.path.starts_with(path)));
     if let Some(violation) = untidy.next() {
         println!("{violation}");
@@ -448,7 +448,8 @@ fn in_copy(world: &World, copy: &Path) -> io::Result<Outcome> {
     let mut counts = Counts::default();
     // The new ones whole; of the catalog what looks at its list, not what runs its protocols on one
     // another.
-    for tested in [&["-p", "xk-demo", "-p", "xk-calldemo"][..], &["-p", "xk-catalog", "--lib"]] {
+    for tested in [&["-p", "xk-sample", "-p", "xk-callsample"][..], &["-p", "xk-catalog", "--lib"]]
+    {
         let mut command = world.tests();
         // What others wrote is built already, where the other steps have it.
         command
