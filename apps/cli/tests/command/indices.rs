@@ -138,7 +138,8 @@ fn streams_between_libraries_are_found_by_index() {
                 "index" => {
                     let (there, _) = found(folder.path(), 2);
                     assert!(by_index > 100 && there > 100, "{name}: {by_index} and {there}");
-                    assert!(by_headers < 20, "{name}: {by_headers} by their headers");
+                    // Those before the offer arrives: windows of them, on a busy machine.
+                    assert!(by_headers < by_index / 20, "{name}: {by_headers} by their headers");
                 }
                 _ => assert!(by_index == 0 && by_headers > 100, "{name}: {by_index}"),
             }
