@@ -56,6 +56,6 @@ pub use plan::{CheckedGraph, HostPlan, Place};
 pub use setup::{HostSetup, OpenHost};
 #[cfg(feature = "simulate")]
 pub use simulate::{
-    Cuts, Event, Faults, SimulationConfig, domain_name, rebuild_host, restart, simulate,
-    start_world,
+    CaptureError, Captures, Cuts, Event, Faults, SimulationConfig, domain_name, rebuild_host,
+    restart, simulate, start_world,
 };

@@ -1,8 +1,10 @@
 //! A whole graph as hosts of a simulated network.
 
+mod captures;
 mod domains;
 mod faults;
 
+pub use captures::{CaptureError, Captures};
 pub use domains::{Cuts, domain_name, restart};
 pub use faults::{Event, Faults};
 

@@ -3,7 +3,7 @@
 use xk_core::control::{ListSessions, Report};
 use xk_core::{Kernel, ProtocolRef};
 
-/// How many sessions of one protocol are looked at.
+/// Bounds the sessions of one protocol that are looked at.
 const SESSIONS_MAX: usize = 1 << 16;
 
 /// Returns the sessions that a protocol lists, which may be those of the protocol below.

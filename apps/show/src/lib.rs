@@ -4,7 +4,6 @@
 //! The program `xk-demo` is `xk demo` by itself, with the few protocols that its graph names: it is
 //! built in a fraction of the time that `xk` takes, and shows the same.
 
-pub mod captures;
 pub mod demo;
 pub mod failure;
 pub mod figures;

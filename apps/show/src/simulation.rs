@@ -1,6 +1,5 @@
 //! A graph as a simulated network: run it, and tell what happened.
 
-use crate::captures::Captures;
 use crate::failure::Failure;
 use crate::figures;
 use crate::output::{grouped, heading};
@@ -9,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
-use xk_compose::{CheckedGraph, Event, Faults, SimulationConfig};
+use xk_compose::{CaptureError, Captures, CheckedGraph, Event, Faults, SimulationConfig};
 use xk_core::control::Report;
 use xk_core::{ProtocolRef, Time};
 use xk_run::interrupt_unsafe;
@@ -33,6 +32,11 @@ pub struct Simulation<'g> {
     happened: Vec<(Time, Event)>,
 }
 
+/// Says that a capture could not be written.
+fn unwritten(error: CaptureError) -> Failure {
+    Failure::new(error.to_string())
+}
+
 /// What an anchor has to tell at the end.
 struct Told {
     who: String,
@@ -46,7 +50,8 @@ impl<'g> Simulation<'g> {
         let mut world = xk_compose::simulate(graph, config)?;
         let captures = match pcap {
             Some(folder) => {
-                let captures = Rc::new(Captures::new(folder, world.network())?);
+                let captures = Captures::new(folder, world.network());
+                let captures = Rc::new(captures.map_err(unwritten)?);
                 world.network().set_tap(Some(Rc::clone(&captures) as Rc<_>));
                 Some(captures)
             }
@@ -81,12 +86,12 @@ impl<'g> Simulation<'g> {
         }
     }
 
-    /// What goes wrong, for adding to it.
+    /// The faults, for adding to them.
     pub fn faults_mut(&mut self) -> &mut Faults {
         &mut self.faults
     }
 
-    /// What goes wrong.
+    /// The faults.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
@@ -143,7 +148,8 @@ impl<'g> Simulation<'g> {
 
     /// Writes captures out, and names their files.
     pub fn finish(&self) -> Result<Vec<PathBuf>, Failure> {
-        self.captures.as_ref().map_or(Ok(Vec::new()), |captures| captures.finish())
+        let captures = self.captures.as_ref();
+        captures.map_or(Ok(Vec::new()), |captures| captures.finish().map_err(unwritten))
     }
 
     /// A line for each host: what it sent and received on its wires, what it dropped, how far its

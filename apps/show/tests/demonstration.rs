@@ -6,7 +6,7 @@ use xk_core::graph::Catalog;
 use xk_show::demo::{GRAPH, PROTOCOLS};
 use xk_show::simulation::Simulation;
 
-/// What is shown with the protocols of a catalog: the drawings, the table of hosts, the summary,
+/// Returns all that a catalog's protocols show: the drawings, the table of hosts, the summary,
 /// and the captures.
 fn shown(catalog: &Catalog) -> ([String; 4], Vec<Vec<u8>>) {
     let graph = check(GRAPH, "internet.kdl", catalog).unwrap_or_else(|m| panic!("{m}"));

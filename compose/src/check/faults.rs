@@ -35,7 +35,7 @@ const DELAY: ParamSpec = optional("delay", MOMENT, "from the last bit sent to th
 const JITTER: ParamSpec = optional("jitter", MOMENT, "the most that a frame comes later at random");
 const RATE: ParamSpec = optional("rate", ParamKind::Rate, "bits per second");
 
-/// What a link may be changed in.
+/// The parameters of a link that a fault may change.
 #[cfg(feature = "simulate")]
 pub(crate) const CHANGES: &[ParamSpec] = &[LOSS, DUPLICATE, REORDER, CORRUPT, DELAY, JITTER, RATE];
 
@@ -165,7 +165,7 @@ fn text_of(value: &xk_lang::Spanned<xk_lang::Value>) -> Option<&str> {
     }
 }
 
-/// That a domain which a fault names is there.
+/// Checks that a domain which a fault names is there.
 fn domain(graph: &Graph, name: &str, span: Span, diagnostics: &mut Diagnostics) {
     let Some((host, domain)) = name.split_once('/') else { return };
     let Some(host) = graph.host(host).filter(|_| !domain.is_empty()) else { return };
@@ -177,7 +177,7 @@ fn domain(graph: &Graph, name: &str, span: Span, diagnostics: &mut Diagnostics) 
     }
 }
 
-/// That a fault has one kind of moments.
+/// Checks that a fault has one kind of moments.
 fn moments(line: &ParamBlock, diagnostics: &mut Diagnostics) {
     let given = ["at", "every"].map(|name| line.param(name).is_some());
     let what = match given {

@@ -59,7 +59,7 @@ pub fn check_text(
     }
 }
 
-/// What the file says; only one without errors is a graph.
+/// Reads the file; only one without errors is a graph.
 fn read(source: &str, file: &str, catalog: &Catalog) -> CheckedGraph {
     let (mut graph, mut diagnostics) = parse(file, source);
     subsystems::join(&mut graph, catalog, &mut diagnostics);

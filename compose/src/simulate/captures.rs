@@ -1,14 +1,14 @@
-//! What crosses simulated links, as pcapng files: one per link.
+//! Frames that cross simulated links, as pcapng files: one per link.
 
-use crate::failure::Failure;
 use std::cell::RefCell;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use xk_pcap::{Frame, Interface, InterfaceId, LinkType, Writer};
 use xk_sim::{Network, Sighting, Tap};
 
-/// How many slices of a frame are written without another allocation.
+/// Slices of a frame that are written without another allocation.
 const PARTS: usize = 16;
 
 struct Capture {
@@ -17,39 +17,65 @@ struct Capture {
     interface: InterfaceId,
 }
 
+/// A capture that could not be made or written.
+#[derive(Debug)]
+pub struct CaptureError {
+    /// The file, or the folder of all.
+    pub path: PathBuf,
+    /// The system's reason.
+    pub error: io::Error,
+}
+
+impl fmt::Display for CaptureError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot write {}: {}", self.path.display(), self.error)
+    }
+}
+
+impl std::error::Error for CaptureError {}
+
 /// Writes every frame of a network to its link's file.
 pub struct Captures {
     /// By the number of the link.
     files: RefCell<Vec<Capture>>,
     /// The first failure; nothing is written after it.
-    failed: RefCell<Option<(PathBuf, io::Error)>>,
+    failed: RefCell<Option<CaptureError>>,
 }
 
 impl Captures {
-    /// Files for all links of `network` in the folder `folder`, which is made if need be.
-    pub fn new(folder: &Path, network: &Network) -> Result<Self, Failure> {
-        std::fs::create_dir_all(folder)
-            .map_err(|error| Failure::file("cannot make the folder", folder, error))?;
+    /// Makes files for all links of `network` in the folder `folder`, which is made if need be.
+    ///
+    /// # Errors
+    /// [`CaptureError`]: the first that cannot be made.
+    pub fn new(folder: &Path, network: &Network) -> Result<Self, CaptureError> {
+        let at = |path: &Path| {
+            let path = path.to_owned();
+            move |error| CaptureError { path, error }
+        };
+        std::fs::create_dir_all(folder).map_err(at(folder))?;
         let mut files = Vec::new();
         for (name, _) in network.links() {
             let path = folder.join(format!("{}.pcapng", file_name(&name)));
-            let capture =
-                open(&path, &name).map_err(|error| Failure::file("cannot write", &path, error))?;
-            files.push(capture);
+            files.push(open(&path, &name).map_err(at(&path))?);
         }
         Ok(Self { files: RefCell::new(files), failed: RefCell::default() })
     }
 
     /// Writes out what is held back, and names the files.
-    pub fn finish(&self) -> Result<Vec<PathBuf>, Failure> {
-        if let Some((path, error)) = &*self.failed.borrow() {
-            return Err(Failure::file("cannot write", path, error));
+    ///
+    /// # Errors
+    /// [`CaptureError`]: the first that could not be written, then or before.
+    pub fn finish(&self) -> Result<Vec<PathBuf>, CaptureError> {
+        if let Some(failed) = self.failed.take() {
+            return Err(failed);
         }
         let mut paths = Vec::new();
         for capture in self.files.borrow_mut().iter_mut() {
-            let failed = |error| Failure::file("cannot write", &capture.path, error);
-            capture.writer.flush().map_err(failed)?;
-            paths.push(capture.path.clone());
+            let path = capture.path.clone();
+            match capture.writer.flush() {
+                Ok(()) => paths.push(path),
+                Err(error) => return Err(CaptureError { path, error }),
+            }
         }
         Ok(paths)
     }
@@ -83,7 +109,8 @@ impl Tap for Captures {
         };
         let frame = Frame { comment: &comment, ..Frame::new(sighting.time.as_ns(), parts) };
         if let Err(error) = capture.writer.write(capture.interface, &frame) {
-            *self.failed.borrow_mut() = Some((capture.path.clone(), error));
+            let path = capture.path.clone();
+            *self.failed.borrow_mut() = Some(CaptureError { path, error });
         }
     }
 }

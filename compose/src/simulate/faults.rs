@@ -25,15 +25,15 @@ const AGAIN: Duration = Duration::from_millis(1);
 pub enum Event {
     /// A host or a domain crashed.
     Crashed(String),
-    /// It was started again.
+    /// A host or a domain was started again.
     Restarted(String),
     /// Another fault began: its line in a graph file.
     Began(String),
-    /// It was over.
+    /// A fault that is no crash was over: its line.
     Ended(String),
 }
 
-/// What a fault is.
+/// The kinds of faults.
 #[derive(Clone, Debug)]
 enum What {
     /// One of these crashes.
@@ -49,16 +49,16 @@ enum What {
 /// A fault with its moments.
 struct Fault {
     what: What,
-    /// What it is counted by.
+    /// The name that it is counted by.
     label: String,
     chance: Random,
     /// When it begins next; [`Time::MAX`] for never again.
     next: Time,
     /// The mean from one beginning to the next; `None` if there is one alone.
     every: Option<Duration>,
-    /// How long it lasts, at most if it is drawn; `None` to the end of the run.
+    /// The time that it lasts, the most of it if it is drawn; `None` to the end of the run.
     lasts: Option<Duration>,
-    /// How often it had an effect, up to the last one that is over.
+    /// Counts its effects, up to the last one that is over.
     fired: u64,
 }
 
@@ -79,7 +79,7 @@ impl Fault {
 
 /// Something that is to end.
 enum End {
-    /// What has crashed comes back.
+    /// A crashed host or domain comes back.
     Crash(String),
     /// The fault at this place of the list is over: its line, and its effect before it began.
     Other(usize, String, u64),
@@ -90,9 +90,9 @@ enum End {
 pub struct Faults {
     list: Vec<Fault>,
     ends: Vec<(Time, End)>,
-    /// What is to crash at once: the fault's place, names, how long each is away.
+    /// Crashes that are due: the fault's place, the name, the time away.
     crashing: Vec<(usize, String, Option<Duration>)>,
-    /// What changed links were like at first.
+    /// The first configuration of each link that was changed.
     links: BTreeMap<String, LinkConfig>,
     /// Lines of a graph file that say what has begun.
     begun: Vec<String>,
@@ -101,7 +101,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Those that the graph's `faults` say; all chance comes from the seed.
+    /// Reads the graph's `faults`; all chance comes from the seed.
     pub fn of(graph: &CheckedGraph, seed: u64) -> Self {
         let mut all = Self::default();
         for (kind, params) in &graph.faults {
@@ -193,7 +193,7 @@ impl Faults {
         self.is_over = true;
     }
 
-    /// How often each fault had an effect: crashes, frames that a partition held back, frames that
+    /// Counts the effects of each fault: crashes, frames that a partition held back, frames that
     /// a link lost, doubled, reordered or damaged while it was worse; times that a link was only
     /// slower.
     pub fn fired(&self, world: &World) -> BTreeMap<String, u64> {
@@ -210,7 +210,7 @@ impl Faults {
         all
     }
 
-    /// What has begun so far, as lines of `faults` that say the same without chance.
+    /// The faults that have begun, as lines of `faults` that say the same without chance.
     pub fn begun(&self) -> &[String] {
         &self.begun
     }
@@ -375,7 +375,7 @@ fn line(kind: &str, what: &str, now: Time, (name, lasts): (&str, Option<Duration
     text
 }
 
-/// What a fault is counted by.
+/// Names a fault in counts.
 fn label(kind: &str, params: &Params) -> String {
     let text = |name| params.text(name).unwrap_or_default();
     let what = match kind {
@@ -385,7 +385,7 @@ fn label(kind: &str, params: &Params) -> String {
     format!("{kind} {}", what.trim()).trim_end().to_owned()
 }
 
-/// How often faults of this kind have had an effect so far, whichever of them.
+/// Counts the effects that faults of this kind have had so far, whichever of them.
 fn effect(world: &World, what: &What) -> u64 {
     let network = world.network();
     match what {
@@ -445,7 +445,7 @@ fn partition(world: &World, between: &[String], and: &[String], parts: bool) {
     }
 }
 
-/// What chance may choose from: domains of the hosts that have several, if there are any, or else
+/// Lists the names that chance may choose from: domains of the hosts that have several, or else
 /// hosts.
 fn choices(graph: &CheckedGraph) -> Vec<String> {
     let hosts = graph.graph.expand();

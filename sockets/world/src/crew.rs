@@ -20,13 +20,13 @@ pub(crate) const LEADER: u32 = 0;
 const PROGRAMS: u32 = 1 << 31;
 /// After how long on this machine a thread that does not wait is told of.
 const LATE: futex::Timespec = futex::Timespec { tv_sec: 10, tv_nsec: 0 };
-/// How much virtual time it takes to wait for others, if there are none: what asks again and again
+/// The virtual time that a wait for others takes, if there are none: what asks again and again
 /// whether something has come lets time go on.
 const OTHERS_NS: u64 = 1000;
-/// How long on this machine the leader waits for threads outside of the world, at most.
+/// Bounds the time on this machine that the leader waits for threads outside of the world.
 const OUTSIDE: Duration = Duration::from_secs(1);
 
-/// What an asynchronous program did that only time ends.
+/// The mistake of an asynchronous program that waits for what only time brings.
 const BLOCKED: &str = "waits in asynchronous code for what only time brings, such as \
     `std::thread::sleep` or a thread that sleeps: time does not pass meanwhile; await \
     `tokio::time::sleep` or `spawn_blocking` instead, or be a blocking program and call \
@@ -54,7 +54,7 @@ impl Turn {
     }
 }
 
-/// What a thread waits for.
+/// The event that a thread waits for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum For {
     /// The word at an address is another than this one, or it is woken there.
@@ -69,7 +69,7 @@ pub(crate) enum For {
     Time,
 }
 
-/// How a wait has ended.
+/// The ways in which a wait ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Woken {
     Told,
@@ -111,7 +111,7 @@ struct State {
     paused: BTreeSet<usize>,
     /// By how many nanoseconds a host's clock is ahead, and how often it was looked at since.
     skews: BTreeMap<usize, (i64, u64)>,
-    /// What a program did that the world cannot do, and on which host.
+    /// The host of a program that did what the world cannot do, and what that was.
     mistake: Option<(Option<usize>, String)>,
 }
 
@@ -128,7 +128,7 @@ pub(crate) struct Crew {
     state: Mutex<State>,
 }
 
-/// What this thread is to a world.
+/// The part of this thread in a world.
 struct Role {
     crew: Arc<Crew>,
     place: u32,
@@ -483,7 +483,7 @@ impl Crew {
         })
     }
 
-    /// How often the clocks were looked at that are not the world's.
+    /// Counts the looks at clocks that are not the world's.
     pub(crate) fn looks(&self) -> Vec<(usize, u64)> {
         self.state().skews.iter().map(|(host, (_, looks))| (*host, *looks)).collect()
     }

@@ -1,4 +1,4 @@
-//! What goes wrong in a world: by the test, or by a program that runs in it.
+//! Faults of a world: by the test, or by a program that runs in it.
 
 use crate::world::{State, World};
 use crate::{Result, system_unsafe};
@@ -10,12 +10,12 @@ use xk_compose::restart;
 use xk_net::SimHost;
 use xk_sim::{HostId, LinkConfig};
 
-/// How far a host's clock is from the world's.
+/// The distance of a host's clock from the world's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Skew {
-    /// It shows more.
+    /// A clock that shows more.
     Ahead(Duration),
-    /// It shows less.
+    /// A clock that shows less.
     Behind(Duration),
 }
 
@@ -37,15 +37,15 @@ impl Faults {
     }
 }
 
-/// How often each fault has fired, by its name.
+/// Counts of each fault, by its name.
 pub(crate) type Counts = BTreeMap<String, u64>;
 
 thread_local! {
-    /// Those of the worlds that have ended on this thread.
+    /// The counts of the worlds that have ended on this thread.
     static COUNTS: RefCell<Counts> = const { RefCell::new(Counts::new()) };
 }
 
-/// How often the faults of this thread's worlds have fired, of those that have ended since this
+/// Takes the counts of the faults of this thread's worlds, of those that have ended since this
 /// was last asked.
 pub(crate) fn take_counts() -> Counts {
     COUNTS.take()
@@ -72,7 +72,7 @@ impl World {
         self.faults.clone()
     }
 
-    /// How often each fault has fired that this world has had, by its name: chances of links,
+    /// Counts each fault that this world has had, by its name: chances of links,
     /// partitions by the deliveries they prevent, pauses by what they hold up, resets by the
     /// streams they break, skews by the looks at that clock.
     pub fn fired(&self) -> BTreeMap<String, u64> {

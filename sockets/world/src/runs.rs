@@ -15,7 +15,7 @@ use xk_core::Time;
 /// Says to a process what it is to run: see [`Order`].
 const ORDER: &str = "XK_WORLD_RUN";
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
     Ended(Outcome, Counts),
@@ -23,7 +23,7 @@ pub(crate) enum Report {
 }
 
 thread_local! {
-    /// How often each place has called on this thread.
+    /// Counts the calls of each place on this thread.
     static CALLS: RefCell<BTreeMap<String, u32>> = const { RefCell::new(BTreeMap::new()) };
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn count(place: &str) -> String {
     })
 }
 
-/// What this process is to run.
+/// The run that this process is to do.
 pub(crate) struct Order {
     pub(crate) call: String,
     pub(crate) seed: u64,

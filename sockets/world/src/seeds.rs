@@ -91,7 +91,7 @@ impl Call {
         alone.unwrap_or_else(|| captures.map(|capture| run(seed, capture, test)))
     }
 
-    /// How often faults have fired.
+    /// Counts of the faults.
     ///
     /// # Panics
     /// If the runs have failed, or differ: once `capture` has captured them.
@@ -121,7 +121,7 @@ impl Call {
         panic!("XK_SEED={seed}: {why}\n  again: {}{captured}", self.command(seed));
     }
 
-    /// What is typed to run a seed again.
+    /// Returns the command that runs a seed again.
     fn command(&self, seed: u64) -> String {
         let package = std::env::var("CARGO_PKG_NAME").ok();
         let package = package.map_or_else(String::new, |name| format!(" -p {name}"));

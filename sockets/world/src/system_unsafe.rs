@@ -1,4 +1,4 @@
-//! What the C library says of time, chance, names and events, on the threads of a world.
+//! The C library's answers on time, chance, names and events, on the threads of a world.
 //!
 //! The symbols of a program come before those of the C library. On every other thread they make the
 //! system call, or call what they stand before.
@@ -125,7 +125,7 @@ pub(crate) fn note_skews() {
     HAVE_SKEWS.store(true, Ordering::Relaxed);
 }
 
-/// What the clock of this thread's host shows, in nanoseconds since 1970.
+/// Returns the time that this thread's host shows, in nanoseconds since 1970.
 fn skewed(ns: u64) -> u64 {
     let ns = ns + BEGIN_NS;
     if !HAVE_SKEWS.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! What the C library does about threads, on those of a world: they begin, wait, sleep and end in
+//! The C library's functions for threads, on those of a world: they begin, wait, sleep and end in
 //! the order and at the time of the world.
 
 use crate::crew::{Crew, For, LEADER, Woken, role};
@@ -148,7 +148,7 @@ pub(crate) fn has_events(descriptor: i32) -> bool {
 
 type Start = extern "C" fn(*mut c_void) -> *mut c_void;
 
-/// What a new thread is handed.
+/// The hand-over to a new thread.
 struct Begin {
     start: Start,
     argument: *mut c_void,

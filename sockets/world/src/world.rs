@@ -1,7 +1,7 @@
 //! Hosts with programs, and the time that they share.
 
 use crate::faults::{Counts, Faults};
-use crate::outcome::{Both, Captures, Outcome};
+use crate::outcome::{Both, Outcome, captures};
 use crate::runtime::{Runtime, Task};
 use crate::system_unsafe::{Entered, HOST};
 use crate::threads_unsafe::{abandon_parked, end_parked, forget_parked};
@@ -68,7 +68,7 @@ pub(crate) struct Seat {
     wake: Option<Time>,
     pub(crate) programs: Vec<Program>,
     pub(crate) is_paused: bool,
-    /// It would have had a turn while it was paused.
+    /// True if it would have had a turn while it was paused.
     pub(crate) owes_turn: bool,
 }
 
@@ -99,7 +99,7 @@ pub struct World {
     digest: Rc<Digest>,
     with_octets: bool,
     pub(crate) faults: Faults,
-    /// How often faults have fired that nothing else counts.
+    /// Counts of the faults that nothing else counts.
     pub(crate) counts: Counts,
     /// The chances that each link has had.
     pub(crate) had_chances: Vec<[Option<&'static str>; 5]>,
@@ -179,7 +179,7 @@ impl World {
             }
         }
         let digest = Rc::new(Digest::with_octets());
-        let tap: Rc<dyn Tap> = match Captures::wanted(world.network())? {
+        let tap: Rc<dyn Tap> = match captures(world.network())? {
             Some(captures) => Rc::new(Both(Rc::clone(&digest), captures)),
             None => Rc::clone(&digest) as _,
         };
@@ -473,7 +473,7 @@ impl World {
         Ok(true)
     }
 
-    /// What a program did that a world cannot do ends the run.
+    /// Ends the run if a program did what a world cannot do.
     fn take_mistake(&self) -> Result {
         let Some((host, what)) = self.thread.crew().take_mistake() else { return Ok(()) };
         let seat = host.and_then(|at| self.seats.get(at));

@@ -279,7 +279,7 @@ fn programs_inject_faults() {
     }
 }
 
-/// What [`xk_world::seeds`] says when it fails.
+/// Returns the words of [`xk_world::seeds`] when it fails.
 fn fails(test: impl Fn(u64) -> Result<Outcome> + Sync) -> String {
     let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         xk_world::seeds(3..5, test);
@@ -337,7 +337,7 @@ fn a_panic_says_how_to_run_it_again() {
     says_how_to_run_it_again("a_panic_says_how_to_run_it_again", true);
 }
 
-/// What a process remembers is what the run itself has left there.
+/// A process remembers nothing but what the run itself has left there.
 #[test]
 fn each_run_begins_with_nothing_remembered() {
     static RUNS: AtomicU64 = AtomicU64::new(0);

@@ -128,7 +128,7 @@ fn programs_share_locks_and_conditions_of_std() {
     });
 }
 
-/// What threads send comes to programs that wait for it at one time, to two as well.
+/// Messages of threads come to programs that wait for them at one time, to two as well.
 #[test]
 fn programs_wait_for_channels_of_threads() {
     xk_world::seeds(0..2, |seed| {

@@ -242,7 +242,7 @@ fn threads_go_with_their_host() {
     });
 }
 
-/// What a program says that does what no world can.
+/// Returns the error of a program that does what no world can.
 fn fails(program: impl AsyncFn() -> Result + Copy + 'static) -> String {
     let mut world = World::lan(7, &["one", "other"], "").unwrap();
     world.client("one", move |_| async move { program().await }).unwrap();
