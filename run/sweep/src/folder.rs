@@ -10,14 +10,14 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// What the sweep is of.
+/// The file that says which sweep the rows are of.
 const HEADER: &str = "sweep.json";
 /// The runs that have ended, in the order in which they did.
 const ROWS: &str = "runs.jsonl";
 /// The longest line that is read, in octets.
 const LINE_OCTETS_MAX: u64 = 1 << 22;
 
-/// What all rows of a folder have in common.
+/// The facts that all rows of a folder have in common.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     /// Which runs there are.
@@ -56,7 +56,7 @@ pub enum FolderError {
 }
 
 impl FolderError {
-    /// What to do about it.
+    /// Names the remedy.
     pub fn help(&self) -> &'static str {
         match self {
             Self::Io(..) => {
@@ -206,7 +206,7 @@ impl Folder {
         &self.path
     }
 
-    /// What all rows have in common.
+    /// The facts that all rows have in common.
     pub fn header(&self) -> &Header {
         &self.header
     }
@@ -216,7 +216,7 @@ impl Folder {
         self.places.get(number as usize).is_some_and(Option::is_some)
     }
 
-    /// How many runs have ended.
+    /// Counts the runs that have ended.
     pub fn len(&self) -> usize {
         self.places.iter().flatten().count()
     }

@@ -15,23 +15,23 @@ const SAID_OCTETS_MAX: usize = 1 << 14;
 /// The most octets of an answer.
 const ANSWER_OCTETS_MAX: usize = 1 << 22;
 
-/// How a child ended.
+/// The ways in which a child ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// It has answered.
+pub(crate) enum Ended {
+    /// With an answer.
     Answered,
     /// With this exit status, and without an answer.
     Status(i32),
     /// By this signal.
     Signal(i32),
-    /// It was killed, for its time was over.
+    /// Killed, for its time was over.
     Late,
 }
 
-/// What became of a child.
+/// A child that has ended.
 pub(crate) struct Child {
     pub(crate) ended: Ended,
-    /// What it has answered.
+    /// The octets that it has answered.
     pub(crate) answer: Vec<u8>,
     /// The beginning of what it said on its standard error.
     pub(crate) said: Vec<u8>,
@@ -151,7 +151,7 @@ fn ended(status: Option<WaitStatus>, has_answered: bool) -> Ended {
     }
 }
 
-/// What comes out of a pipe.
+/// The octets that come out of a pipe.
 struct Stream {
     /// `None` once its end has come.
     from: Option<File>,

@@ -24,6 +24,5 @@ pub mod worker;
 
 pub use figures::figure;
 pub use folder::{Folder, FolderError, Header};
-pub use fork_unsafe::Ended;
 pub use plan::{Axis, Draw, Job, Plan, Scale, parse_seeds};
 pub use row::{Row, Verdict};

@@ -5,7 +5,7 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 use std::hash::Hasher;
 use std::ops::Range;
 
-/// How values lie between two ends.
+/// The spread of values between two ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scale {
@@ -75,11 +75,11 @@ pub struct Draw {
     pub from: f64,
     /// The greatest value.
     pub to: f64,
-    /// How values are spread.
+    /// The spread of the values.
     pub scale: Scale,
     /// Whether only whole numbers do.
     pub is_whole: bool,
-    /// What stands behind the number, such as `ms`.
+    /// The unit behind the number, such as `ms`.
     pub unit: String,
 }
 
@@ -112,9 +112,9 @@ pub struct Job {
 /// Which runs there are, and what each is made of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// What is run: the text of a graph, or a test's name. The plan does not read it.
+    /// The text of a graph, or a test's name. The plan does not read it.
     pub what: String,
-    /// What else a run depends on, in words of the command line.
+    /// Other options that a run depends on, in words of the command line.
     pub options: Vec<String>,
     /// Parameters with their values; every combination is run.
     pub axes: Vec<Axis>,
@@ -125,7 +125,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// How many combinations of values there are.
+    /// Counts the combinations of values.
     pub fn combinations(&self) -> u64 {
         self.axes.iter().fold(1, |all, axis| all.saturating_mul(axis.values.len() as u64))
     }
@@ -135,7 +135,7 @@ impl Plan {
         self.seeds.0..self.seeds.1
     }
 
-    /// How many runs there are.
+    /// Counts the runs.
     pub fn runs(&self) -> u64 {
         self.combinations().saturating_mul(self.seeds.1.saturating_sub(self.seeds.0))
     }

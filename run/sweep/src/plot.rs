@@ -21,7 +21,7 @@ const PALE: RGBColor = RGBColor(226, 226, 226);
 /// Colours that are told apart by all eyes (Okabe and Ito 2008), dark ones first.
 const COLOURS: [u32; 7] = [0x0072b2, 0xd55e00, 0x009e73, 0xcc79a7, 0xe69f00, 0x56b4e9, 0x444444];
 
-/// What is drawn.
+/// The columns of a drawing.
 #[derive(Clone, Debug)]
 pub struct Plot {
     /// The parameter or figure along.
@@ -76,7 +76,7 @@ impl From<FolderError> for PlotError {
     }
 }
 
-/// What is drawn at one place: quartiles of all runs there.
+/// A place of a line: quartiles of all runs there.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Point {
     x: f64,
@@ -84,10 +84,10 @@ struct Point {
     runs: usize,
 }
 
-/// Points by the value of the parameter `by`.
-type Lines = BTreeMap<String, Vec<Point>>;
+/// The lines by the values of the parameter `by`, in the order of the plan.
+type Lines = Vec<(String, Vec<Point>)>;
 
-/// What the points are made of.
+/// The figures of a drawing.
 struct Data {
     lines: Lines,
     /// The values along that are no numbers, in the order of the plan.
@@ -147,7 +147,7 @@ fn data(folder: &Folder, plot: &Plot) -> Result<Data, PlotError> {
         Some(value) => Some(*value),
         None => figure(row.set.get(name)?),
     };
-    let mut found: BTreeMap<(usize, String), BTreeMap<u64, Vec<f64>>> = BTreeMap::new();
+    let mut found: BTreeMap<(usize, String), Vec<(f64, f64)>> = BTreeMap::new();
     for row in folder.rows() {
         let row = row?;
         let along = match words.is_empty() {
@@ -166,27 +166,25 @@ fn data(folder: &Folder, plot: &Plot) -> Result<Data, PlotError> {
         // In the order of the plan.
         let of = plan.axes.iter().find(|axis| Some(&axis.name) == by.as_ref());
         let at = of.and_then(|axis| axis.values.iter().position(|value| *value == line));
-        // Numbers that are not negative lie in the order of their bits; others are turned round.
-        let bits = along.to_bits();
-        let key = if along.is_sign_negative() { !bits } else { bits | 1 << 63 };
-        found.entry((at.unwrap_or(usize::MAX), line)).or_default().entry(key).or_default().push(up);
+        found.entry((at.unwrap_or(usize::MAX), line)).or_default().push((along, up));
     }
     if found.is_empty() {
         return Err(PlotError::Empty);
     } else if found.len() > LINES_MAX {
         return Err(PlotError::Lines(found.len()));
     }
-    let point = |(key, mut values): (u64, Vec<f64>)| {
-        values.sort_by(f64::total_cmp);
-        let bits = if key >> 63 == 1 { key & !(1 << 63) } else { !key };
-        let quartiles = [0.25, 0.5, 0.75].map(|part| quantile(&values, part));
-        Point { x: f64::from_bits(bits), quartiles, runs: values.len() }
-    };
-    let lines = found.into_iter().map(|((at, name), places)| {
-        // A number in front keeps the order.
-        (format!("{at:020} {name}"), places.into_iter().map(point).collect())
+    let lines = found.into_iter().map(|((_, name), mut runs)| {
+        runs.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1)));
+        (name, runs.chunk_by(|one, other| one.0 == other.0).map(point).collect())
     });
     Ok(Data { lines: lines.collect(), words, names: [x, y] })
+}
+
+/// The point of runs at one place, the figures sorted.
+fn point(runs: &[(f64, f64)]) -> Point {
+    let sorted: Vec<f64> = runs.iter().map(|(_, up)| *up).collect();
+    let quartiles = [0.25, 0.5, 0.75].map(|part| quantile(&sorted, part));
+    Point { x: runs[0].0, quartiles, runs: runs.len() }
 }
 
 /// The value that this part of sorted ones does not exceed, between the two next to it.
@@ -200,7 +198,7 @@ fn draw(to: &mut String, data: &Data, plot: &Plot) -> Result<(), Box<dyn std::er
     let area = SVGBackend::with_string(to, SIZE).into_drawing_area();
     area.fill(&WHITE)?;
     let (field, legend) = area.split_horizontally(SIZE.0 as i32 - LEGEND);
-    let points = || data.lines.values().flatten();
+    let points = || data.lines.iter().flat_map(|(_, line)| line);
     let ends = |values: &mut dyn Iterator<Item = f64>| {
         values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), x| (low.min(x), high.max(x)))
     };
@@ -262,8 +260,7 @@ fn draw(to: &mut String, data: &Data, plot: &Plot) -> Result<(), Box<dyn std::er
         if plot.by.is_some() {
             let ends = vec![(4, height), (24, height)];
             legend.draw(&PathElement::new(ends, colour.stroke_width(3)))?;
-            let name = name.split_once(' ').map_or("", |(_, name)| name);
-            legend.draw(&Text::new(name.to_owned(), (30, height), ink.clone()))?;
+            legend.draw(&Text::new(name.clone(), (30, height), ink.clone()))?;
         }
     }
     let (least, most) = {
@@ -334,10 +331,10 @@ mod tests {
         let (_at, folder) = folder("lan.loss=5%,0%");
         let data = data(&folder, &plot("lan.loss", "client.rtt_p50", "n")).unwrap();
         assert_eq!(data.names[1], "client.probe.rtt_p50");
-        let names: Vec<_> = data.lines.keys().map(|name| name.split(' ').nth(1).unwrap()).collect();
+        let names: Vec<&str> = data.lines.iter().map(|(name, _)| &**name).collect();
         assert_eq!(names, ["1", "10"]);
         let point = |x| Point { x, quartiles: [1.0, 2.0, 3.0], runs: 5 };
-        assert!(data.lines.values().all(|line| *line == [point(0.0), point(0.05)]));
+        assert!(data.lines.iter().all(|(_, line)| *line == [point(0.0), point(0.05)]));
         assert!(svg(&folder, &plot("loss", "rtt_p50", "n")).unwrap().contains("lan.loss"));
     }
 

@@ -17,14 +17,14 @@ const BATCH: Duration = Duration::from_secs(1);
 const BATCH_MAX: usize = 4096;
 /// One run in so many is done twice.
 const CANARY_EVERY: u64 = 100;
-/// How often a worker may die over one run.
+/// Workers that may die over one run.
 const DEATHS_MAX: u32 = 2;
 /// From one look at the watcher to the next.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How runs are done.
+/// The way in which runs are done.
 pub struct Pool<'a> {
-    /// How many processes there are.
+    /// The number of processes.
     pub jobs: usize,
     /// The real time that a run may take.
     pub limit: Duration,
@@ -34,18 +34,18 @@ pub struct Pool<'a> {
     pub command: &'a dyn Fn() -> Command,
 }
 
-/// How far a sweep is.
+/// The progress of a sweep.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
     /// Runs of the plan.
     pub runs: u64,
-    /// Those that have ended, of earlier commands too.
+    /// Runs that have ended, of earlier commands too.
     pub ended: u64,
-    /// Those that this command did.
+    /// Runs that this command did.
     pub done: u64,
-    /// Those of them that failed.
+    /// Runs of this command that failed.
     pub failed: u64,
-    /// Those of them whose budget ran out.
+    /// Runs of this command whose budget ran out.
     pub exhausted: u64,
     /// The real time since the beginning.
     pub took: Duration,
@@ -108,7 +108,7 @@ pub fn run(
     ended.map(|()| sweep.progress)
 }
 
-/// What a reader of a worker's output tells.
+/// The words of a reader of a worker's output.
 enum Told {
     Ready,
     Done(Box<Done>),
@@ -119,7 +119,7 @@ enum Told {
 struct Worker {
     process: Child,
     input: Option<ChildStdin>,
-    /// What it has been handed and has not answered, in order.
+    /// Runs that it has been handed and has not answered, in order.
     batch: VecDeque<u64>,
     is_ready: bool,
     /// Counts its incarnations, so that words of one that has gone are not taken for the next's.
@@ -194,11 +194,11 @@ struct Sweep<'a> {
     to: Sender<(usize, u64, Told)>,
     /// The place in the order of doing that is looked at next.
     next: u64,
-    /// What is to be done again: a canary, or what a dead worker had not done.
+    /// Runs that are to be done again: canaries, and those of a dead worker.
     again: VecDeque<u64>,
     /// The first rows of canaries, by number.
     canaries: BTreeMap<u64, Row>,
-    /// How often a worker died over a run.
+    /// Counts the workers that died over a run.
     deaths: BTreeMap<u64, u32>,
     batch: usize,
     lives: u64,
@@ -316,6 +316,11 @@ impl<'a> Sweep<'a> {
             }
             None => row,
         };
+        self.keep(row)
+    }
+
+    /// Adds a row to the folder.
+    fn keep(&mut self, row: Row) -> Result<Option<Row>, PoolError> {
         self.folder.add(&row)?;
         self.progress.ended += 1;
         self.progress.done += 1;
@@ -342,32 +347,23 @@ impl<'a> Sweep<'a> {
             let status = status.unwrap_or_else(|error| error.to_string());
             return Err(PoolError::Worker(why.unwrap_or(status)));
         }
-        let mut row = None;
+        self.workers[at] = self.start(at)?;
         let over = batch.front().copied();
         self.again.extend(batch);
-        if let Some(number) = over {
-            let deaths = self.deaths.entry(number).or_default();
-            *deaths += 1;
-            if *deaths >= DEATHS_MAX {
-                self.again.retain(|other| *other != number);
-                self.canaries.remove(&number);
-                let job = self.folder.header().plan.job(number);
-                let why = format!("{deaths} worker processes died over it");
-                row = Some(Row::silent(&job, Verdict::Failed, why));
-            }
+        let Some(number) = over else { return Ok(None) };
+        let deaths = self.deaths.entry(number).or_default();
+        *deaths += 1;
+        if *deaths < DEATHS_MAX {
+            return Ok(None);
         }
-        self.workers[at] = self.start(at)?;
-        match row.zip(over) {
-            Some((row, number)) => {
-                // It is no canary: it has no row to be compared with.
-                self.canaries.insert(number, row.clone());
-                self.take(number, row)
-            }
-            None => Ok(None),
-        }
+        self.again.retain(|other| *other != number);
+        self.canaries.remove(&number);
+        let job = self.folder.header().plan.job(number);
+        let why = format!("{deaths} worker processes died over it");
+        self.keep(Row::silent(&job, Verdict::Failed, why))
     }
 
-    /// What a worker is handed next: one seed after the other, each in all combinations, so that
+    /// Draws the next batch: one seed after the other, each in all combinations, so that
     /// little of each is known early.
     fn draw(&mut self) -> VecDeque<u64> {
         let plan = &self.folder.header().plan;
@@ -396,7 +392,7 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// What two runs of one seed differ in.
+/// Says what two runs of one seed differ in.
 fn differ(one: &Row, other: &Row) -> String {
     let figure = one.figures.iter().find(|(name, value)| other.figures.get(*name) != Some(*value));
     let what = match figure {

@@ -1,9 +1,9 @@
-//! What came of one run, as a line of JSON.
+//! The outcome of one run, as a line of JSON.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How a run ended.
+/// The ways in which a run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -26,14 +26,14 @@ impl Verdict {
     }
 }
 
-/// What came of one run. Two runs of one [`Job`](crate::Job) have equal rows.
+/// The outcome of one run. Two runs of one [`Job`](crate::Job) have equal rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The parameters, by name.
     pub set: BTreeMap<String, String>,
     /// The seed.
     pub seed: u64,
-    /// How it ended.
+    /// The way in which it ended.
     pub verdict: Verdict,
     /// Why, unless it is clean; one line.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -44,13 +44,13 @@ pub struct Row {
     /// A fold of what happened: the same for the same run.
     #[serde(default)]
     pub digest: String,
-    /// How often each fault of the plan has happened.
+    /// Counts of each fault of the plan.
     #[serde(default)]
     pub faults: BTreeMap<String, u64>,
     /// Everything that was measured, by name: `HOST.NODE.LINE` of a report, for example.
     #[serde(default)]
     pub figures: BTreeMap<String, f64>,
-    /// What went wrong by chance, as lines that say it without; for making a run small.
+    /// The faults that chance has chosen, as lines that say them without; for making a run small.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<String>,
     /// The command that does this run again.

@@ -100,7 +100,7 @@ impl Column {
         }
     }
 
-    /// How Parquet keeps it.
+    /// Returns the type by which Parquet keeps it.
     fn kind(&self) -> (Physical, Repetition, ConvertedType) {
         match self {
             Self::Parameter(_, true) | Self::Figure(_) | Self::Ended => {
@@ -114,12 +114,12 @@ impl Column {
     }
 }
 
-/// What all rows together say.
+/// The totals of all rows.
 #[derive(Debug, Default)]
 pub struct Summary {
     /// Rows by verdict: clean, exhausted, failed.
     pub verdicts: [u64; 3],
-    /// How often each fault has happened in all runs.
+    /// Counts of each fault in all runs.
     pub faults: BTreeMap<String, u64>,
     /// The first failed and exhausted rows in the order of the table.
     pub worst: Vec<Row>,
@@ -146,10 +146,10 @@ pub fn write(folder: &Folder) -> Result<Summary, TableError> {
         for (name, count) in &row.faults {
             *summary.faults.entry(name.clone()).or_default() += count;
         }
-        for name in
-            row.figures.keys().filter(|name| !figures.contains(*name)).cloned().collect::<Vec<_>>()
-        {
-            figures.insert(name);
+        for name in row.figures.keys() {
+            if !figures.contains(name) {
+                figures.insert(name.clone());
+            }
         }
         let no_numbers = row.set.iter().filter(|(_, value)| figure(value).is_none());
         texts.extend(no_numbers.map(|(name, _)| name.clone()));

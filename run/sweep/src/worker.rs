@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, BufRead, Write};
 use std::time::{Duration, Instant};
 
-/// What a worker is told first.
+/// The first line to a worker.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Task {
     pub(crate) plan: Plan,
@@ -16,7 +16,7 @@ pub(crate) struct Task {
     pub(crate) limit_ms: u64,
 }
 
-/// What a worker says of a run that has ended.
+/// A worker's line on a run that has ended.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Done {
     pub(crate) number: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Done {
     pub(crate) row: Row,
 }
 
-/// What runs with these parameters need.
+/// The preparation of runs with these parameters.
 struct Prepared<P> {
     set: Vec<(String, String)>,
     made: Result<P, String>,
@@ -119,7 +119,7 @@ fn row_of(job: &Job, limit: Duration, child: &Child) -> Row {
     }
 }
 
-/// What a panic said: its place and its message, in one line.
+/// Returns the place and the message of a panic, in one line.
 fn panic_of(said: &str) -> Option<String> {
     let from = said.find("panicked at ")?;
     let mut lines = said[from + "panicked at ".len()..].lines();

@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     ])
 }
 
-/// What a run of this name does.
+/// Does a run of this name.
 fn work(what: &str, job: &Job) -> Row {
     let mut row = Row::silent(job, Verdict::Clean, "");
     row.digest = format!("{:x}", job.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
