@@ -80,7 +80,7 @@ impl Built {
     }
 }
 
-/// How often a program that takes long is told of.
+/// The time between two words on a program that takes long.
 const TOLD_EVERY: Duration = Duration::from_secs(5);
 
 /// Runs a program that prints numbers, for no longer than `patience`.

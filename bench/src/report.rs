@@ -202,7 +202,7 @@ fn measure(name: &str, cases: &mut [Case], options: &Options) -> Vec<Found> {
     found
 }
 
-/// How often a log that is no terminal is told what is being done.
+/// The time between two words to a log that is no terminal.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 
 /// Shows what is being done: on a terminal at once, elsewhere now and then.

@@ -5,7 +5,7 @@
 //! measures is on the other, on its library or with all of its protocols in itself.
 
 use super::member::opens_to;
-use super::organisation::{DISCARD_PORT, ECHO_PORT, PATIENCE, each, member, start};
+use super::organisation::{DISCARD_PORT, ECHO_PORT, PATIENCE, each, member, sample, start};
 use crate::case::{Sample, Trouble};
 use crate::child::{self, Running, command};
 use crate::folder;
@@ -38,7 +38,7 @@ pub(super) const ENDS: [(&str, Ends); 3] = [
     ("xk, library by index", Ends::ByIndex),
 ];
 
-/// What the program does, and what is found.
+/// The work of the program, and the figure that comes of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// Writes to `echo`: the mean microseconds until all of it is back.
@@ -65,12 +65,8 @@ pub(super) fn measure(
     let _ = chown(folder.path(), Some(NOBODY), Some(NOBODY));
     std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
     let (count, folder) = (count.max(1.0) as usize, folder.path().display());
-    let found =
-        child::ask_alone("indexed", &format!("{ends:?} {work:?} {octets} {count} {folder}"));
-    let found = found?;
-    let of = |at| found.get(at).copied();
-    let value = of(0).ok_or_else(|| Trouble::Failed("it answered nothing".into()))?;
-    Ok(Sample { value, p50: of(1), p99: of(2), also: Vec::new() })
+    let words = format!("{ends:?} {work:?} {octets} {count} {folder}");
+    sample(&child::ask_alone("indexed", &words)?)
 }
 
 /// The text of a host, of which there are two.

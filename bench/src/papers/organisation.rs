@@ -92,7 +92,14 @@ pub(super) fn measure(
     count: f64,
     mode: Mode,
 ) -> Result<Sample, Trouble> {
-    let found = measure_all(graph, peer, octets, count, mode)?;
+    sample(&measure_all(graph, peer, octets, count, mode)?)
+}
+
+/// Makes a sample of a mean and, if they are there, of what half and 99 of 100 did not exceed.
+///
+/// # Errors
+/// [`Trouble::Failed`] if there are no figures.
+pub(super) fn sample(found: &[f64]) -> Result<Sample, Trouble> {
     let of = |at| found.get(at).copied();
     let value = of(0).ok_or_else(|| Trouble::Failed("it answered nothing".into()))?;
     Ok(Sample { value, p50: of(1), p99: of(2), also: Vec::new() })

@@ -93,11 +93,11 @@ fn turmoil(plan: Plan) -> Result<(bool, Duration)> {
     Ok((finished, sim.elapsed()))
 }
 
-/// How often the hosts of turmoil-net have a turn, as in its own fixtures.
+/// The time between two turns of a host of turmoil-net, as in its own fixtures.
 const TICK: Duration = Duration::from_millis(1);
 /// Turns until it sends again what is not acknowledged: four round trips.
 const TICKS_BEFORE_RETRANSMISSION: u32 = 40;
-/// How often it does, as on Linux.
+/// The most retransmissions, as on Linux.
 const RETRANSMISSIONS_MAX: u32 = 15;
 
 /// A program of a host of turmoil-net: each of its turns begins by saying whose it is.
