@@ -7,7 +7,7 @@ use std::time::Duration;
 use xk_compose::CheckedGraph;
 use xk_lang::{HostInstance, SOURCE_OCTETS_MAX, nearest};
 
-/// How far apart crashes lie at least on average.
+/// The least average time between crashes.
 const APART_MIN: Duration = Duration::from_millis(1);
 /// How many hosts an error names.
 const HOSTS_NAMED: usize = 12;
@@ -63,7 +63,7 @@ pub(crate) fn setting(text: &str) -> Result<(String, String), String> {
     Ok((path.into(), value.into()))
 }
 
-/// How far apart crashes lie on average.
+/// Reads the average time between crashes.
 pub(crate) fn apart(text: &str) -> Result<Duration, String> {
     let apart = duration(text)?;
     if apart < APART_MIN { Err(format!("at least {APART_MIN:?}")) } else { Ok(apart) }

@@ -72,7 +72,7 @@ fn sections(topic: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// What the language's page says of a part of a graph file, and the parameters of links.
+/// Returns the language's page on a part of a graph file, and the parameters of links.
 fn part(topic: &str, titles: &[&str], catalog: &Catalog) -> String {
     let mut text = String::new();
     for title in titles {

@@ -147,7 +147,7 @@ impl Attribute for DontFragment {
     }
 }
 
-/// What the sender of a message asks of the headers that it gets, as programs do with the control
+/// The fields that the sender of a message asks for in its headers, as programs do with the control
 /// messages and options of their sockets. A transport that serves all peers at one port takes the
 /// host from it, and the network layer the rest and takes it off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -176,8 +176,8 @@ impl Attribute for Sending {
     }
 }
 
-/// What the header of a message that has arrived said. Set by the network layer for the protocol
-/// that has asked for it ([`TellArrivals`](crate::control::TellArrivals)).
+/// The fields of the header of a message that has arrived. Set by the network layer for the
+/// protocol that has asked for it ([`TellArrivals`](crate::control::TellArrivals)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrived {
     /// The host that it was sent to: ours, a broadcast or a group.

@@ -217,13 +217,13 @@ pub enum StreamSetting {
     /// Acknowledge what arrives at once, until it is answered as a rule; or leave acknowledgements
     /// to answers.
     QuickAcks(bool),
-    /// Of a stream that is to be opened: send the first octets with the SYN where the peer has
-    /// given a cookie for that, and ask for one (RFC 7413). The stream says that it is connected
+    /// Asks a stream that is to be opened to send the first octets with the SYN where the peer has
+    /// given a cookie for that, and to ask for one (RFC 7413). The stream says that it is connected
     /// at once then; the SYN waits a moment for octets to carry.
     FastOpen(bool),
-    /// Of a protocol or a listener: how many peers of a port may have octets here before their
-    /// handshake is done (RFC 7413); a peer may send them again on another connection, so what
-    /// they ask for must bear that.
+    /// Bounds, for a protocol or a listener, the peers of a port that may have octets here before
+    /// their handshake is done (RFC 7413); a peer may send them again on another connection, so
+    /// what they ask for must bear that.
     FastOpenMax(u32),
 }
 
@@ -285,16 +285,16 @@ pub struct StreamUse {
 }
 question!(StreamUse { rank }, "stream-use", Ask);
 
-/// How the ends of a stream tell each other of packets that routers have marked in place of
-/// dropping them.
+/// The ways in which the ends of a stream tell each other of packets that routers have marked in
+/// place of dropping them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StreamEcn {
     /// Not at all.
     #[default]
     No,
-    /// That there were some, once in a round trip (RFC 3168).
+    /// Once in a round trip, that there were some (RFC 3168).
     Classic,
-    /// How many there were (RFC 9768).
+    /// By their number (RFC 9768).
     Accurate,
 }
 
@@ -336,7 +336,7 @@ pub struct StreamInfo {
     pub acknowledged: u64,
     /// Octets delivered above since the beginning.
     pub delivered: u64,
-    /// How the two tell each other of packets that routers have marked.
+    /// The way in which the two tell each other of packets that routers have marked.
     pub ecn: StreamEcn,
     /// Marked packets that came here, and those of ours that the peer has told of; only under
     /// [`StreamEcn::Accurate`].
@@ -345,11 +345,11 @@ pub struct StreamInfo {
     pub marked_sent: u64,
     /// Octets of a SYN were taken, by either side (RFC 7413).
     pub fast_open: bool,
-    /// What only a few transports know.
+    /// Facts that only a few transports know.
     pub detail: StreamDetail,
 }
 
-/// What a sender is about, in the order of Linux's numbers (`TCP_CA_Open` and on).
+/// The states of a sender, in the order of Linux's numbers (`TCP_CA_Open` and on).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StreamRecovery {
     /// Nothing is amiss.
@@ -359,7 +359,7 @@ pub enum StreamRecovery {
     Disorder,
     /// The window was reduced because a router has marked packets.
     Reduced,
-    /// What is lost is sent again.
+    /// Lost segments are sent again.
     Recovery,
     /// A retransmission timer has expired.
     Loss,
@@ -375,10 +375,10 @@ fields!(
     }
 );
 
-/// How a stream stands, in detail: what [`StreamInfo`] has for programs that ask for `TCP_INFO`.
+/// The state of a stream in detail, for programs that ask for `TCP_INFO`; part of [`StreamInfo`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StreamDetail {
-    /// What the sender is about.
+    /// The sender's state.
     pub recovery: StreamRecovery,
     /// Retransmission timers expired since the last progress.
     pub timeouts: u32,
@@ -386,11 +386,11 @@ pub struct StreamDetail {
     pub probes: u32,
     /// Segments outstanding.
     pub outstanding: u32,
-    /// Of these, acknowledged selectively.
+    /// Segments of these that were acknowledged selectively.
     pub sacked: u32,
-    /// Of these, believed lost and not sent again yet.
+    /// Segments of these that are believed lost and were not sent again yet.
     pub lost: u32,
-    /// Of these, sent again and in flight.
+    /// Segments of these that were sent again and are in flight.
     pub resent: u32,
     /// Time since octets were sent last; a SYN counts.
     pub since_sent: Duration,

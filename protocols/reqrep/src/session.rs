@@ -33,7 +33,7 @@ pub static REPEATED: Reason = Reason::new("repeated request", Class::NotMine);
 /// As many calls wait as may.
 pub static TOO_MANY_CALLS: Reason = Reason::new("too many calls", Class::Exhausted);
 
-/// How often it is said at most that replies are held back.
+/// The least time between two notices that replies are held back.
 const NOTICES_EVERY: Duration = Duration::from_secs(60);
 
 /// One conversation.

@@ -15,23 +15,23 @@ use xk_core::map::MapStats;
 use xk_core::{Kernel, Secret, Time};
 use xk_kit::Cache;
 
-/// How long one period lasts. A cookie is good in its own and the next (RFC 7413, section 4.1.2).
+/// The length of a period. A cookie is good in its own and the next (RFC 7413, section 4.1.2).
 const PERIOD_MS: u64 = 12 * 3600 * 1000;
-/// How long a request that a reset has ended counts as pending: a peer whose address another has
-/// forged ends them as fast as they come (RFC 7413, section 5.1).
+/// The time that a request counts as pending which a reset has ended: a peer whose address another
+/// has forged ends them as fast as they come (RFC 7413, section 5.1).
 const RESET_COUNTS: Duration = Duration::from_secs(60);
-/// Of how many peers' ports something is known.
+/// Bounds the peers' ports of which something is known.
 const PEERS_MAX: usize = 4096;
-/// How long no Fast Open goes to a peer's port that took no notice of one, or where what carries it
-/// got lost; doubled each time in a row.
+/// The time without Fast Opens for a peer's port that took no notice of one, or where what carries
+/// it got lost; doubled each time in a row.
 const AVOIDED: Duration = Duration::from_secs(60);
-/// How long none goes at all, once nothing more passed on a connection that began with one: that is
+/// The time without any, once nothing more passed on a connection that began with one: that is
 /// what stands in front of this host; doubled each time in a row.
 const OFF: Duration = Duration::from_secs(3600);
-/// How often that is doubled at most.
+/// Bounds the doublings of both.
 const DOUBLED_MAX: u32 = 6;
 
-/// What no Fast Open goes through.
+/// A path that no Fast Open goes through for a while.
 #[derive(Clone, Copy, Default)]
 struct Avoided {
     times: u32,
@@ -48,7 +48,7 @@ impl Avoided {
     }
 }
 
-/// What is known of a port of a peer.
+/// The facts known of a port of a peer.
 #[derive(Clone, Copy, Default)]
 struct Peer {
     cookie: Option<Cookie>,
@@ -60,7 +60,7 @@ struct Peer {
 /// Fast Opens of peers at one port.
 #[derive(Default)]
 struct Queue {
-    /// How many handshakes are not done.
+    /// Handshakes that are not done.
     pending: usize,
     /// Until when those count that a reset has ended.
     resets: VecDeque<Time>,
@@ -76,7 +76,7 @@ pub(crate) struct Judged {
 
 /// All of it.
 pub(crate) struct FastOpens {
-    /// How many may be pending at a port of which the protocol above says nothing.
+    /// Bounds those pending at a port of which the protocol above says nothing.
     pub(crate) pending_max: Cell<u32>,
     queues: RefCell<BTreeMap<u16, Queue>>,
     peers: Cache<PendingKey, Peer>,
@@ -144,7 +144,7 @@ impl FastOpens {
         (!is_avoided).then(|| peer.cookie.map(|cookie| (cookie, peer.segment)))
     }
 
-    /// What a connection of this side has found out.
+    /// Learns from a connection of this side.
     pub(crate) fn learn(&self, key: PendingKey, report: Report, now: Time) {
         let mut peer = self.peers.touch(&key).unwrap_or_default();
         match report {
@@ -200,14 +200,14 @@ impl TcpSession {
         }
     }
 
-    /// It is no longer pending, perhaps because of a reset.
+    /// Counts it no longer as pending, perhaps because of a reset.
     pub(crate) fn leave_fast(&self, cx: &Kernel, is_reset: bool) {
         if self.is_fast_pending.take() {
             self.table.fast.leave(self.key.1 as u16, is_reset, cx.now());
         }
     }
 
-    /// What stands for the peer's port.
+    /// Returns the key of the peer's port.
     fn peer(&self) -> PendingKey {
         (self.link.hosts, ports(0, self.peer_port()))
     }

@@ -88,7 +88,7 @@ impl Blocks {
     }
 }
 
-/// What a Fast Open option holds: a server's cookie, or nothing, by which a client asks for one
+/// The content of a Fast Open option: a server's cookie, or nothing, by which a client asks for one
 /// (RFC 7413, section 4.1.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cookie {

@@ -83,7 +83,7 @@ pub(crate) struct TcpSession {
     pub(crate) is_finished: Cell<bool>,
     /// Octets handed to a protocol in another address space that may still push as many.
     unsettled: Cell<usize>,
-    /// It counts among the peers that have data here before their handshake is done.
+    /// True while it counts among the peers that have data here before their handshake is done.
     pub(crate) is_fast_pending: Cell<bool>,
     /// The connection's state while another place fetches it; here it has stopped.
     pub(crate) given: RefCell<Option<Vec<u8>>>,

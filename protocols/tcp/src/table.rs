@@ -217,7 +217,7 @@ impl Table {
         own.unwrap_or_else(|| Rc::clone(&self.settings.borrow()))
     }
 
-    /// How a session is to behave whose peer finds so much room.
+    /// Returns the settings of a session whose peer finds so much room.
     pub(crate) fn settings_within(&self, room: &StreamRoom) -> Rc<Settings> {
         let mut settings = Rc::clone(&self.settings.borrow());
         let (segment, buffer) = (room.segment_max.max(SEGMENT_MIN), room.receive_buffer);

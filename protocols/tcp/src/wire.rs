@@ -43,7 +43,7 @@ impl Flags {
     pub const ACK: Flags = Flags(0x10);
     /// The urgent pointer counts.
     pub const URG: Flags = Flags(0x20);
-    /// Of three flags the highest, which tell of marks (RFC 9768).
+    /// The highest of the three flags that tell of marks (RFC 9768).
     pub const AE: Flags = Flags(0x100);
     /// Congestion was seen on the way (RFC 3168).
     pub const ECE: Flags = Flags(0x40);

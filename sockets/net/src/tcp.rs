@@ -128,8 +128,8 @@ impl<D: Driver> TcpStream<D> {
         Ok(self.0.linger.get())
     }
 
-    /// What was written so far ends a record (`MSG_EOR`): no segment carries octets of before and
-    /// behind, and the peer is pushed to take what it has.
+    /// Ends a record behind what was written so far (`MSG_EOR`): no segment carries octets of
+    /// before and behind, and the peer is pushed to take what it has.
     ///
     /// # Errors
     /// If the stack has ended.
@@ -322,7 +322,7 @@ impl<D: Driver> TcpListener<D> {
         Ok(self.0.driver.set(&self.0.socket, setting)?)
     }
 
-    /// Of what peers send that connect from now on no more octets are kept than so many
+    /// Bounds the octets that are kept of what peers send that connect from now on
     /// (`SO_RCVBUF`), from the first window on.
     ///
     /// # Errors

@@ -92,7 +92,7 @@ const COPIED: [i32; 14] = [
     libc::SO_BUSY_POLL,
     libc::SO_DEBUG,
 ];
-/// Of those the ones that accepted streams have from their listener (tcp(7)).
+/// The options among those that accepted streams have from their listener (tcp(7)).
 const INHERITED: [i32; 6] = [
     libc::SO_KEEPALIVE,
     libc::SO_LINGER,
@@ -113,7 +113,7 @@ fn number(fd: i32, (level, option): (i32, i32)) -> Option<i32> {
     octets.first_chunk().map(|octets| i32::from_ne_bytes(*octets))
 }
 
-/// What Linux has the options at from the beginning, by kind and family: [`UNASKED`] before it was
+/// Linux's first values of the options, by kind and family: [`UNASKED`] before it was
 /// asked. Two threads, or a signal's handler, may ask at a time, and are told the same.
 static USUAL: [[AtomicI64; CARRIED.len()]; 4] =
     [const { [const { AtomicI64::new(UNASKED) }; CARRIED.len()] }; 4];
@@ -121,8 +121,8 @@ const UNASKED: i64 = i64::MIN;
 /// An option that is not known of the kind.
 const UNKNOWN: i64 = i64::MAX;
 
-/// What sockets like this one have the options at. Which congestion control is the usual one, say,
-/// is a matter of the system's.
+/// Returns the values that a new socket like this one has. Which congestion control is the usual
+/// one, say, is a matter of the system's.
 fn usual(fd: BorrowedFd<'_>) -> Option<&'static [AtomicI64]> {
     let domain = option(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_DOMAIN)?;
     let kind = sockopt::socket_type(fd).ok()?;
@@ -139,7 +139,8 @@ fn usual(fd: BorrowedFd<'_>) -> Option<&'static [AtomicI64]> {
     Some(place)
 }
 
-/// What the program has set on an Internet socket that differs from the usual.
+/// Returns the options that the program has set on an Internet socket, where they differ from the
+/// usual.
 pub(crate) fn set_on(fd: BorrowedFd<'_>) -> Vec<Setting> {
     let mut settings = Vec::new();
     for (at, &(level, option)) in usual(fd).into_iter().flatten().zip(&CARRIED) {

@@ -15,7 +15,7 @@ const STEP: usize = size_of::<usize>();
 /// Octets of what the relay tells at most.
 const NOTE_OCTETS_MAX: usize = 256;
 
-/// What the control messages of a datagram ask for.
+/// The wishes of a datagram's control messages.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked {
     pub(crate) manner: Manner,
@@ -35,7 +35,7 @@ fn each(mut rest: &[u8]) -> impl Iterator<Item = (c_int, c_int, &[u8], &[u8])> {
     })
 }
 
-/// What a program asks with a message.
+/// Reads a program's wishes from a message.
 ///
 /// # Errors
 /// `EINVAL` for what Linux does not take.

@@ -128,7 +128,8 @@ unsafe fn give_octets(octets: &[u8], value: *mut c_void, length: *mut socklen_t)
     0
 }
 
-/// How long the running system's `tcp_info` is: programs built for it may ask for no less.
+/// Returns the length of the running system's `tcp_info`: programs built for it may ask for no
+/// less.
 fn information_octets() -> usize {
     static OCTETS: AtomicUsize = AtomicUsize::new(0);
     let known = OCTETS.load(Ordering::Relaxed);

@@ -92,6 +92,17 @@ unsafe fn tell_found(file: *const c_char) {
     }
 }
 
+/// Says so of the program at a path.
+///
+/// # Safety
+/// `path` ends with a zero octet.
+unsafe fn tell_at(path: *const c_char) {
+    if !path.is_null() && is_under_exec() {
+        // SAFETY: the caller says so.
+        tell(unsafe { CStr::from_ptr(path) });
+    }
+}
+
 /// execve(2).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execve(
@@ -99,10 +110,8 @@ unsafe extern "C" fn execve(
     arguments: *const *const c_char,
     environment: *const *const c_char,
 ) -> c_int {
-    if !path.is_null() && is_under_exec() {
-        // SAFETY: the program says that it ends with a zero octet.
-        tell(unsafe { CStr::from_ptr(path) });
-    }
+    // SAFETY: the program says that it ends with a zero octet.
+    unsafe { tell_at(path) };
     // SAFETY: what the program has handed over is handed on.
     unsafe { next_unsafe::execve(path, arguments, environment) }
 }
@@ -126,10 +135,8 @@ unsafe extern "C" fn posix_spawn(
     arguments: *const *mut c_char,
     environment: *const *mut c_char,
 ) -> c_int {
-    if !path.is_null() && is_under_exec() {
-        // SAFETY: the program says that it ends with a zero octet.
-        tell(unsafe { CStr::from_ptr(path) });
-    }
+    // SAFETY: the program says that it ends with a zero octet.
+    unsafe { tell_at(path) };
     // SAFETY: what the program has handed over is handed on.
     unsafe { next_unsafe::posix_spawn(pid, path, actions, attributes, arguments, environment) }
 }

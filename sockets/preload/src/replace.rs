@@ -104,7 +104,7 @@ pub(crate) fn is_shut(fd: i32) -> bool {
     polled(fd, PollFlags::empty()).contains(PollFlags::HUP)
 }
 
-/// What the system says of a socket at once.
+/// Returns the events that the system tells of a socket at once.
 fn polled(fd: i32, events: PollFlags) -> PollFlags {
     let Some(place) = borrow(fd) else {
         return PollFlags::empty();

@@ -1,4 +1,4 @@
-//! What a program's user is told on standard error: that something is not done here, once.
+//! Words to a program's user on standard error: that something is not done here, once.
 
 use crate::socket_unsafe::{KeptErrno, borrow};
 use rustix::fs::fstat;

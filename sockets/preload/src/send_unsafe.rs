@@ -400,7 +400,7 @@ unsafe fn send_pieces(fd: c_int, message: &msghdr, flags: c_int, asked: Asked) -
     sent
 }
 
-/// What a socket carries that is of the graph, or may be.
+/// Returns the kind of a socket that is of the graph, or may be.
 fn internet_kind(fd: c_int) -> Option<Kind> {
     ours_or_may_be(fd).or_else(|| may_send_as_ours(fd).map(|_| Kind::Datagrams))
 }

@@ -210,13 +210,13 @@ pub(crate) fn ours(fd: c_int) -> Option<Name> {
     }
 }
 
-/// What an Internet socket that may become one of ours carries: one that Linux has not bound yet,
-/// and that is to have to do with version 4.
+/// Returns the kind of an Internet socket that may become one of ours: one that Linux has not bound
+/// yet, and that is to have to do with version 4.
 pub(crate) fn may_be_ours(fd: c_int) -> Option<Kind> {
     unbound(fd).map(|(kind, _)| kind)
 }
 
-/// What such a socket carries, and of which family its addresses are.
+/// Returns the kind of such a socket, and the family of its addresses.
 pub(crate) fn unbound(fd: c_int) -> Option<(Kind, Family)> {
     let (kind, family, local) = internet_socket(fd)?;
     (local.port() == 0).then_some((kind, family))
@@ -230,8 +230,8 @@ pub(crate) fn may_send_as_ours(fd: c_int) -> Option<u16> {
     (kind == Kind::Datagrams && is_free).then_some(local.port())
 }
 
-/// What an Internet socket of Linux's carries, its family, and where it is bound; none if it cannot
-/// be the graph's: for version 6 alone, or bound to a device that the graph has not.
+/// Returns the kind of an Internet socket of Linux's, its family, and where it is bound; none if it
+/// cannot be the graph's: for version 6 alone, or bound to a device that the graph has not.
 fn internet_socket(fd: c_int) -> Option<(Kind, Family, SocketAddrV4)> {
     let ticket = crate::ask::ticket()?;
     let socket = borrow(fd)?;

@@ -1,6 +1,6 @@
-//! What streams have that the system's sockets in their place have not: how many octets are unread
-//! is told with what is read (`TCP_INQ`), how many the peer has not acknowledged (`SIOCOUTQ`), and
-//! where records end (`MSG_EOR`).
+//! Features of streams that the system's sockets in their place have not: how many octets are
+//! unread is told with what is read (`TCP_INQ`), how many the peer has not acknowledged
+//! (`SIOCOUTQ`), and where records end (`MSG_EOR`).
 
 use crate::ask::{ask, is_under_exec};
 use crate::next_unsafe;
@@ -64,7 +64,7 @@ pub(crate) struct Controls {
 }
 
 impl Controls {
-    /// That of a message.
+    /// Returns the control messages' place in a message.
     pub(crate) fn of(message: &msghdr) -> Self {
         Self { at: message.msg_control, room: message.msg_controllen }
     }
@@ -102,7 +102,7 @@ impl Controls {
     }
 }
 
-/// How many octets a read finds; the peer's end counts for one.
+/// Counts the octets that a read finds; the peer's end counts for one.
 fn unread(fd: c_int) -> c_int {
     let _kept = KeptErrno::new();
     let mut octets: c_int = 0;

@@ -20,7 +20,7 @@ use xk_request::{Family, Kind, Name};
 /// ours it says that `SO_ZEROCOPY` is on, to all processes that have the socket.
 const MARK: c_int = 43;
 
-/// What completions come from, and that the octets were copied (`linux/errqueue.h`).
+/// The origin of completions, and the word that octets were copied (`linux/errqueue.h`).
 const ORIGIN: u8 = 5;
 const COPIED: u8 = 1;
 
@@ -31,7 +31,7 @@ const SOCKETS_MAX: usize = 256;
 struct Completions {
     /// The socket's number and one more; 0 for none.
     of: AtomicU64,
-    /// How many there have been, and how many of them the program has heard of.
+    /// Counts them, and those of them that the program has heard of.
     sent: AtomicU32,
     told: AtomicU32,
 }
@@ -278,7 +278,7 @@ unsafe extern "C" fn epoll_pwait(
     count as c_int
 }
 
-/// What a set of epoll(7) tells of the streams in it at which completions wait.
+/// Lists the marks of the streams in a set of epoll(7) at which completions wait.
 fn waiting_in(set: c_int) -> Vec<u64> {
     if !any_waits() {
         return Vec::new();

@@ -53,7 +53,7 @@ pub(crate) type Aim = (SocketAddrV4, Manner);
 /// How a stand-in gets a number in the relay, where it is watched.
 pub(crate) type Watch<'w> = &'w mut dyn FnMut(&OwnedFd, Aim) -> io::Result<u64>;
 
-/// How many different control messages are kept.
+/// Bounds the different control messages that are kept.
 const NOTES_MAX: usize = 16;
 
 /// A socket of the stack for datagrams, joined to one of the system.
@@ -83,7 +83,7 @@ pub(crate) struct Datagrams {
     lost: Arc<AtomicU64>,
 }
 
-/// What is known of a datagram that has arrived.
+/// A datagram that has arrived, without its octets.
 #[derive(Clone, Copy)]
 struct Arrival {
     from: SocketAddrV4,
@@ -443,7 +443,7 @@ impl Datagrams {
         Ok(())
     }
 
-    /// What has arrived next, in the graph or outside.
+    /// Takes the next datagram, in the graph or outside.
     fn next(&self, scratch: &mut [u8]) -> io::Result<Arrival> {
         match (self.socket.recv_told(scratch), &self.outside) {
             (Ok((octets, std::net::SocketAddr::V4(from), said)), _) => {

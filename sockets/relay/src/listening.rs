@@ -32,9 +32,9 @@ pub(crate) struct Listening {
     pub(crate) waiting: Option<(TcpStream<Thread>, SocketAddr)>,
     /// Those of the streams to come.
     pub(crate) options: Options,
-    /// How many peers may wait in the stack, and how many with the program's socket.
+    /// Bounds the peers that wait in the stack, and those with the program's socket.
     rooms: (u32, i32),
-    /// How many the program has been handed that it may not have accepted yet.
+    /// Peers that the program has been handed and may not have accepted yet.
     handed: i32,
 }
 

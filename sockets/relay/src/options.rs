@@ -20,10 +20,10 @@ const CONGESTION_NAME_OCTETS: usize = 16;
 /// What is set on one socket.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// Of which sockets Linux's options are.
+    /// The kind of socket whose options of Linux's these are.
     kind: Kind,
     family: Family,
-    /// What was set, by level and option, as Linux would tell it.
+    /// The values that were set, by level and option, as Linux would tell them.
     set: HashMap<(i32, i32), i32>,
     /// Seconds, if it is on.
     linger: Option<i32>,
@@ -38,7 +38,7 @@ impl Default for Options {
     }
 }
 
-/// What is answered for an option that Linux has and the graph has not, and whose absence would be
+/// The answer for an option that Linux has and the graph has not, and whose absence would be
 /// noticed.
 pub(crate) const MISSED: Errno = Errno::NOSYS;
 
@@ -126,13 +126,13 @@ pub(crate) fn errno(error: &io::Error) -> Errno {
 }
 
 impl Options {
-    /// Those of a new socket that is bound so.
+    /// Makes the options of a new socket that is bound so.
     pub(crate) fn new(kind: Kind, family: Family, sharing: Sharing) -> Self {
         let set = HashMap::new();
         Self { kind, family, set, linger: None, congestion: None, sharing }
     }
 
-    /// What Linux makes of the value of an option.
+    /// Returns what Linux makes of the value of an option.
     fn taken(&self, setting: &Setting) -> Result<i32, Errno> {
         let model = model_unsafe::fresh(self.kind, self.family)?;
         model_unsafe::set(&model, setting)?;
@@ -239,7 +239,7 @@ impl Options {
         own.into_iter().chain(window).min()
     }
 
-    /// What a datagram's header is asked for: in its own manner, else as it was set.
+    /// Returns the fields that a datagram asks for: in its own manner, else as it was set.
     pub(crate) fn sending(&self, manner: Manner) -> Sending {
         let set = |option| self.set.get(&(libc::IPPROTO_IP, option)).map(|number| *number as u8);
         let hops = if manner.hops == 0 { set(libc::IP_TTL).unwrap_or(0) } else { manner.hops };
@@ -303,8 +303,9 @@ impl Options {
         self.set.get(&SEND_BUFFER).and_then(|octets| usize::try_from(*octets).ok())
     }
 
-    /// How long a connection may be in the making, if the program says how often its first segment
-    /// is repeated (`TCP_SYNCNT`): each time it waits twice as long, from a second on (RFC 6298).
+    /// Bounds the time that a connection is in the making, if the program says how often its first
+    /// segment is repeated (`TCP_SYNCNT`): each time it waits twice as long, from a second on (RFC
+    /// 6298).
     pub(crate) fn connect_limit(&self) -> Option<Duration> {
         let repeats = self.set.get(&(libc::IPPROTO_TCP, libc::TCP_SYNCNT))?;
         let waits = u32::try_from(*repeats).ok()?.min(30) + 1;
@@ -373,7 +374,7 @@ impl Options {
         }
     }
 
-    /// How many peers of a listener may have octets here before their handshake is done, if it was
+    /// Returns the bound of peers that have octets here before their handshake is done, if it was
     /// set.
     pub(crate) fn fast_open_max(&self) -> Option<u32> {
         let set = self.set.get(&(libc::IPPROTO_TCP, libc::TCP_FASTOPEN));

@@ -175,8 +175,9 @@ print('said')
     assert_eq!(said, "said\n");
 }
 
-/// What Linux takes is taken and told the same, before bind and behind it, unless its absence would
-/// be noticed: such an option is refused once the socket is the graph's, and that is said once.
+/// Options that Linux takes are taken and told the same, before bind and behind it, unless their
+/// absence would be noticed: such an option is refused once the socket is the graph's, and that is
+/// said once.
 #[test]
 fn an_option_is_taken_unless_it_would_be_missed() {
     needs_program!("python3");
@@ -225,7 +226,7 @@ print('taken')
     assert_eq!(said, "taken\n");
 }
 
-/// What a header says and is asked for goes through control messages in both directions, and a
+/// Fields of headers are told and asked for by control messages in both directions, and a
 /// socket with two addresses answers from the one that it was asked at.
 #[test]
 fn control_messages_of_datagrams_are_those_of_linux() {

@@ -85,12 +85,12 @@ pub fn backlogs(backlog: i32) -> (u32, i32) {
 /// The file of the socket for requests.
 pub const DOOR: &str = "door";
 
-/// How a datagram goes, if its sender has said so with it (`IP_PKTINFO`, `IP_TTL`, `IP_TOS`).
+/// The fields that a sender asks for with a datagram (`IP_PKTINFO`, `IP_TTL`, `IP_TOS`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Manner {
     /// The host that it comes from; unspecified for the usual one.
     pub from: Ipv4Addr,
-    /// How many hops it may go; zero for as many as the socket says.
+    /// The hops that it may go; zero for as many as the socket says.
     pub hops: u8,
     /// Its class of traffic, if not the socket's.
     pub class: Option<u8>,
@@ -200,8 +200,8 @@ pub enum Request {
     Set(u64, Vec<Setting>),
     /// The value of an option ([`Reply::Value`]).
     Get(u64, i32, i32),
-    /// How many octets the peer of a stream has not acknowledged, and how many of them were not
-    /// sent yet: two numbers ([`Reply::Value`]).
+    /// Asks for the octets that the peer of a stream has not acknowledged, and those of them that
+    /// were not sent yet: two numbers ([`Reply::Value`]).
     Unacknowledged(u64),
 }
 

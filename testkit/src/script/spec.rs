@@ -149,8 +149,8 @@ pub enum Act {
     Listen,
     /// It takes the enable back.
     Unlisten,
-    /// It has room for one peer more, which is told of segments with at most so many octets and may
-    /// send so many, or has not.
+    /// The listener has room for one peer more, which is told of segments with at most so many
+    /// octets and may send so many, or has not.
     Room(Option<(u16, u32)>),
     /// It opens a connection.
     Connect,
@@ -160,7 +160,7 @@ pub enum Act {
     Read(u64),
     /// It says that it has consumed so many octets.
     Consume(u32),
-    /// What it has pushed ends a record.
+    /// The data pushed so far end a record.
     EndRecord,
     /// It ends its direction.
     Shutdown,

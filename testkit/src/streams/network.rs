@@ -51,7 +51,7 @@ impl Network {
         parted || self.plan.death.is_some_and(after)
     }
 
-    /// What a box on the way makes of a packet; `None` if it goes no further.
+    /// Passes a packet through a box on the way; `None` if it goes no further.
     fn meddle(&self, from: usize, mut data: Vec<u8>) -> Option<Vec<u8>> {
         let (Some(middlebox), Some(&[offset, flags])) = (self.plan.middlebox, data.get(12..14))
         else {

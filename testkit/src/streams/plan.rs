@@ -34,7 +34,7 @@ pub(super) struct EndPlan {
     pub(super) ending: Ending,
 }
 
-/// What a box in the network does to SYNs that are not as most are.
+/// The treatment that a box in the network gives to SYNs that are not as most are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Middlebox {
     /// Lets none with data pass.

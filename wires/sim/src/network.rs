@@ -239,13 +239,13 @@ impl Network {
         [(one, other), (other, one)].iter().filter_map(|pair| cuts.remove(pair)).sum()
     }
 
-    /// How many deliveries between two hosts are prevented so far by what is not repaired.
+    /// Counts the deliveries between two hosts that are prevented so far by what is not repaired.
     pub fn prevented(&self, one: HostId, other: HostId) -> u64 {
         let cuts = &self.state.borrow().cuts;
         [(one, other), (other, one)].iter().filter_map(|pair| cuts.get(pair)).sum()
     }
 
-    /// What a link is like now.
+    /// Returns the configuration of a link as it is now.
     pub fn config(&self, link: LinkId) -> Option<LinkConfig> {
         self.state.borrow().links.get(link.0 as usize).map(|link| link.config.clone())
     }

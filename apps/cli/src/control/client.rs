@@ -18,7 +18,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// How long an answer may take: that of a host in domains waits for each of them.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// How long a graph may take to say which it is, where that is only told.
+/// Bounds the time a graph has to say which it is, where that is only told.
 const NAME_WITHIN: Duration = Duration::from_secs(1);
 
 /// Which running graph is meant.

@@ -31,7 +31,7 @@ pub(crate) struct Args {
     run: RunArgs,
 }
 
-/// What a sweep is made of; the file's `sweep` says what is not given.
+/// The parts of a sweep; the file's `sweep` says those that are not given.
 #[derive(clap::Args)]
 struct RunArgs {
     /// Seeds: 0..1000 without the end, 0..=999 with it, or one [default: the file's, or 0..100]
@@ -110,7 +110,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// What is wrong with a folder, and what to do about it.
+/// Says why a folder cannot be used, and the remedy.
 fn failed(error: FolderError) -> Failure {
     Failure::new(error.to_string()).help(error.help())
 }

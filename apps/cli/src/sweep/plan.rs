@@ -1,4 +1,4 @@
-//! What a sweep runs: a file's `sweep`, and what the command line says in its place.
+//! The plan of a sweep: a file's `sweep`, and what the command line says in its place.
 
 use super::RunArgs;
 use crate::failure::Failure;
@@ -96,7 +96,7 @@ pub(super) fn until(plan: &Plan) -> Duration {
     option(plan, UNTIL_OPTION).unwrap_or(UNTIL)
 }
 
-/// How far apart crashes lie that no file says.
+/// Returns the average time between crashes that the command line asks for.
 pub(super) fn crash_every(plan: &Plan) -> Option<Duration> {
     option(plan, CRASH_OPTION)
 }

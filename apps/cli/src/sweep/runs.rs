@@ -143,7 +143,7 @@ pub(super) fn tell(folder: &Folder) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How far it is, for a person: a bar, or a line now and then.
+/// The progress, for a person: a bar, or a line now and then.
 struct Shown {
     bar: Option<ProgressBar>,
     line: Instant,

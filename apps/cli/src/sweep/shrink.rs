@@ -32,7 +32,7 @@ pub(super) struct Args {
 struct Failing {
     seed: u64,
     limit: Duration,
-    /// What its failure is known by.
+    /// The reason of the failure, without its numbers.
     sign: String,
     verdict: Verdict,
     tries: u32,
@@ -121,7 +121,7 @@ fn sign(why: &str) -> String {
     why.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
 
-/// How many hosts and nodes a text has.
+/// Counts the hosts and nodes of a text.
 fn size(text: &str) -> (usize, usize) {
     let (graph, _) = xk_lang::parse("", text);
     let hosts = graph.expand();

@@ -33,7 +33,7 @@ struct Prepared {
     replay: String,
 }
 
-/// What a run depends on besides its graph.
+/// The options of a run besides its graph.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Options {
     pub(super) until: Duration,

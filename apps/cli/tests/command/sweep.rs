@@ -40,7 +40,7 @@ fn said(output: &Output) -> String {
     format!("{out}{error}")
 }
 
-/// What a command says that ends with this code.
+/// Returns the output of a command that ends with this code.
 fn told(at: &Path, words: &[&str], code: i32) -> String {
     let output = xk(at, words);
     assert_eq!(output.status.code(), Some(code), "{words:?}: {}", said(&output));

@@ -192,8 +192,8 @@ fn a_shorthand_takes_the_place_of_the_credential_until_it_is_too_old() {
     net.finish();
 }
 
-/// How many of forty calls with replies of 8,000 octets are answered without being asked again, and
-/// how many replies were held back.
+/// Counts the calls, of forty with replies of 8,000 octets, that are answered without a repetition,
+/// and the replies that were held back.
 fn long_replies(seed: u64, build: &crate::onc::net::Build) -> (usize, u64) {
     let net = Net::new(seed, build);
     net.server.results.replace(Some(vec![7; 8000]));
@@ -211,7 +211,7 @@ fn long_replies(seed: u64, build: &crate::onc::net::Build) -> (usize, u64) {
     (answered, held)
 }
 
-/// What comes back is what was sent to that host: its long replies are no danger to another's.
+/// A shorthand comes back from the host that it was sent to: its long replies harm no other host.
 #[test]
 fn a_client_that_uses_a_shorthand_has_proved_itself() {
     assert_eq!(long_replies(12, &short), (40, 0));

@@ -1,4 +1,4 @@
-//! What a sender asks of a header is on the wire, and what headers said is told the protocol that
+//! A sender's wishes for a header are on the wire, and headers' fields are told the protocol that
 //! has asked.
 
 use crate::common::*;

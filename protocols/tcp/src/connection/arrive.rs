@@ -30,7 +30,7 @@ pub static NOT_READ: Reason = Reason::new("data after close", Class::NoPort);
 
 /// How many challenges a connection sends in a second (RFC 5961, section 7).
 const CHALLENGES_MAX: u32 = 10;
-/// How many segments are acknowledged at once at the beginning, and behind a pause: while the
+/// The segments that are acknowledged at once at the beginning, and behind a pause: while the
 /// peer's window is small each of its acknowledgements counts.
 pub(super) const QUICK_ACKS: u8 = 16;
 /// No retransmission timeout is shorter than this pause, in nanoseconds; saves the longer look.

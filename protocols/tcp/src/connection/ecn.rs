@@ -17,7 +17,7 @@ const MARKS_TOLD: u8 = 2;
 /// The field counts modulo so many.
 const FIELD_VALUES: u32 = 8;
 
-/// How marks are fed back.
+/// The ways in which marks are fed back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) enum Mode {
     /// Not at all.
@@ -29,12 +29,12 @@ pub(super) enum Mode {
     Accurate,
 }
 
-/// What a SYN says of ECN: its three flags, and what was on its own packet.
+/// The offer of a SYN: its three flags, and the mark on its own packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct EcnOffer {
     /// AE, CWR and ECE as one number.
     flags: u8,
-    /// It answers a SYN.
+    /// True for a SYN that answers another.
     is_answer: bool,
     /// The two bits of the network's header.
     pub(crate) mark: u8,
@@ -54,7 +54,7 @@ fn flags(number: u32) -> Flags {
     bit(4, Flags::AE) | bit(2, Flags::CWR) | bit(1, Flags::ECE)
 }
 
-/// How the flags of a SYN,ACK, or of its acknowledgement, tell what was on the packet that they
+/// Encodes, for a SYN,ACK or its acknowledgement, the mark of the packet that they
 /// answer (RFC 9768, tables 2 and 3).
 fn told(mark: u8) -> u32 {
     [0b010, 0b011, 0b100, 0b110][usize::from(mark & 3)]
@@ -69,7 +69,7 @@ impl EcnOffer {
         Self { flags: number(header.flags), is_answer, mark: 0 }
     }
 
-    /// What a SYN of this side asks for.
+    /// Returns the flags of a SYN of this side.
     pub(super) fn asking(settings: &Settings) -> Flags {
         match (settings.accurate_ecn, settings.ecn) {
             (true, _) => flags(0b111),
@@ -78,7 +78,7 @@ impl EcnOffer {
         }
     }
 
-    /// What is agreed on with a peer whose SYN asks for this. Combinations that mean nothing yet
+    /// Agrees with a peer whose SYN asks for this. Combinations that mean nothing yet
     /// ask for accurate feedback (RFC 9768, section 3.1.3).
     pub(super) fn accepted(self, settings: &Settings) -> Mode {
         match self.flags {
@@ -100,7 +100,7 @@ impl EcnOffer {
         }
     }
 
-    /// What is agreed on with a peer whose SYN,ACK says this.
+    /// Agrees with a peer whose SYN,ACK says this.
     fn agreed(self, settings: &Settings) -> Mode {
         match self.flags {
             0 => Mode::No,
@@ -128,11 +128,11 @@ pub(super) struct Accurate {
     received: u32,
     /// Marked packets of ours, as far as the peer has told.
     sent: u32,
-    /// Of those that came, how many the peer has not been told at least.
+    /// Counts the marks that the peer has not been told, of those that came, at least.
     untold: u8,
     /// The last packet that came was marked.
     was_marked: bool,
-    /// What the acknowledgement of the peer's SYN,ACK tells of that, until one went.
+    /// The mark that the acknowledgement of the peer's SYN,ACK tells, until one went.
     syn_told: Option<u8>,
     /// Nothing was heard since the handshake.
     is_first: bool,
@@ -158,7 +158,7 @@ impl Accurate {
         flags(self.received % FIELD_VALUES)
     }
 
-    /// How many more packets of ours were marked, by the field of an acknowledgement of so many
+    /// Counts the newly marked packets of ours, by the field of an acknowledgement of so many
     /// segments: as many as fit it, if acknowledgements between may have been lost (RFC 9768,
     /// section 3.2.2.5.2).
     fn newly(&mut self, field: u32, segments: u32) -> u32 {
@@ -211,7 +211,7 @@ impl Connection {
         }
     }
 
-    /// What the network's header of a segment with so many octets of data said.
+    /// Takes the mark of the network's header of a segment with so many octets of data.
     pub(super) fn take_mark(&mut self, flags: Flags, is_marked: bool, octets: usize) {
         let packets = self.runs.packets(octets as u32);
         let Some(accurate) = self.accurate.as_mut() else {
@@ -281,7 +281,7 @@ impl Connection {
         }
     }
 
-    /// How marks are fed back.
+    /// The ways in which marks are fed back.
     pub(super) fn ecn_kind(&self) -> StreamEcn {
         match (&self.accurate, self.ecn) {
             (Some(_), _) => StreamEcn::Accurate,

@@ -17,7 +17,7 @@ use xk_core::control::{Field, Reader, Writer};
 use xk_core::{Message, Time, fields};
 use xk_kit::net::stream::StreamError;
 
-/// How long a SYN waits for data to carry. Some protocols wait for the peer's octets first.
+/// Bounds the wait of a SYN for data to carry. Some protocols wait for the peer's octets first.
 const PATIENCE: Duration = Duration::from_millis(40);
 /// Octets of the largest segment that a SYN fills: larger ones confuse what is on the way (RFC
 /// 7413, section 4.1.3).
@@ -31,11 +31,11 @@ const HOLE_TIMEOUTS: u32 = 2;
 pub enum Report {
     /// The peer gave a cookie, and takes so many octets in a segment.
     Given(Cookie, u16),
-    /// It took what the SYN carried, and takes so many octets in a segment.
+    /// The peer took the SYN's data, and takes so many octets in a segment.
     Taken(u16),
-    /// It took no notice.
+    /// The peer took no notice.
     Refused,
-    /// What carries an option or data gets lost, or is answered by an error.
+    /// A SYN with an option or data gets lost, or is answered by an error.
     Lost,
     /// Nothing more passes, once data went with the SYN.
     Hole,
@@ -54,7 +54,7 @@ fields!(
 /// Where a connection stands with a Fast Open.
 #[derive(Clone, Debug)]
 pub(super) struct Fast {
-    /// What the next SYN of ours bears: the peer's cookie, a request for one, or one that we give.
+    /// The cookie on the next SYN of ours: the peer's, a request for one, or one that we give.
     cookie: Option<Cookie>,
     /// Octets of data in a SYN at most, options not counted.
     room: u16,
@@ -284,7 +284,7 @@ impl Connection {
         self.fast.is_some()
     }
 
-    /// What was found out of the peer's Fast Open, once.
+    /// Takes what was found out of the peer's Fast Open, once.
     pub fn fast_report(&mut self) -> Option<Report> {
         self.fast.as_mut()?.report.take()
     }

@@ -57,7 +57,7 @@ pub struct Syn {
     pub clock: Option<u32>,
     /// Whether it understands SACK.
     pub sack: bool,
-    /// What it says of ECN.
+    /// The flags and the mark that tell of ECN.
     pub ecn: EcnOffer,
     /// Its user timeout, as in the option (RFC 5482).
     pub user_timeout: Option<u16>,

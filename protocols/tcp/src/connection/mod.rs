@@ -101,7 +101,7 @@ pub struct Connection {
     sack: bool,
     /// Data may be marked by routers, and marks are heeded.
     ecn: bool,
-    /// What the peer's SYN said of that.
+    /// The offer in the peer's SYN.
     offer: EcnOffer,
     /// The counts of accurate feedback, if that was agreed on.
     accurate: Option<Box<ecn::Accurate>>,
@@ -116,9 +116,9 @@ pub struct Connection {
     ack_due: AckDue,
     /// Octets that arrived since the last acknowledgement went.
     unacked: u32,
-    /// How many segments are acknowledged at once before others are waited for.
+    /// Segments left to be acknowledged at once before others are waited for.
     quick_acks: u8,
-    /// What arrives is answered, as a rule: acknowledgements wait for that.
+    /// Arriving data are answered, as a rule: acknowledgements wait for that.
     is_interactive: bool,
     /// When octets came last.
     data_at: Time,
@@ -403,7 +403,7 @@ impl Connection {
         space
     }
 
-    /// What was sent so far ends a record: no segment carries octets of before and behind.
+    /// Ends a record behind what was sent so far: no segment carries octets of before and behind.
     pub fn end_record(&mut self) {
         self.send.end_record();
     }

@@ -33,7 +33,7 @@ pub struct Run {
 }
 
 impl Runs {
-    /// How many segments came with so many octets of data.
+    /// Counts the segments that came with so many octets of data.
     pub(super) fn packets(self, octets: u32) -> u32 {
         match self.arriving {
             0 => 1,

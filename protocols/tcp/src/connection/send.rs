@@ -18,7 +18,7 @@ use xk_core::message::{NoBuffers, SplitError};
 /// it for one octet.
 const PUSHES_MAX: usize = 16_384;
 
-/// What the end of a piece is to the receiver, and to the segments that carry it.
+/// The meaning of the end of a piece for the receiver, and for the segments that carry it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Mark {
     /// Nothing: more was pushed before it went.
@@ -78,7 +78,7 @@ pub(crate) struct Send {
     una: Seq,
     /// Where the last mark lies that stays.
     marked: Seq,
-    /// How many records end in what was not sent.
+    /// Counts the records that end in what was not sent.
     records: u32,
     /// Whether the octets cut last end what was pushed, or a part that is not to wait.
     pub(crate) pushes: bool,
@@ -259,7 +259,7 @@ impl Send {
         }
     }
 
-    /// What was pushed so far ends a record: what follows goes in other segments.
+    /// Ends a record behind what was pushed so far: what follows goes in other segments.
     pub(crate) fn end_record(&mut self) {
         if let Some(last) = self.pieces.back_mut()
             && last.mark != Mark::Record

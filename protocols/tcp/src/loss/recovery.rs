@@ -581,7 +581,7 @@ impl Recovery {
         self.phase == Phase::Open && !(is_slow_start && self.is_window_limited())
     }
 
-    /// What the sender is about, as programs are told.
+    /// Returns the sender's state, as programs are told.
     pub fn stage(&self) -> StreamRecovery {
         match self.phase {
             Phase::Recovery => StreamRecovery::Recovery,

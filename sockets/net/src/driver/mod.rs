@@ -43,7 +43,7 @@ mod drive {
     pub enum Setting {
         /// Of the stream below.
         Stream(StreamSetting),
-        /// What was written so far ends a record.
+        /// Ends a record behind what was written so far.
         EndRecord,
         /// What a close does with what is not sent.
         Linger(Option<Duration>),

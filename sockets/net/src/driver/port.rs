@@ -77,7 +77,7 @@ pub(super) struct State {
     pub(super) more: bool,
     /// Octets to be sent that wait here at most, if fewer than usual.
     pub(super) leaving_max: Option<usize>,
-    /// How far off records end among the octets to be sent.
+    /// The distances to the ends of records among the octets to be sent.
     pub(super) records: VecDeque<usize>,
 }
 
@@ -106,7 +106,7 @@ impl State {
         self.leaving_max.unwrap_or(STREAM_OCTETS_MAX).saturating_sub(self.unsent())
     }
 
-    /// What was written so far ends a record; false if none of it waits here.
+    /// Ends a record behind what was written so far; false if none of it waits here.
     pub(super) fn end_record(&mut self) -> bool {
         let at = self.unsent();
         if at > 0 && self.records.back() != Some(&at) {

@@ -37,7 +37,7 @@ pub(crate) struct Received {
     pub(crate) length: usize,
     /// Its sender.
     pub(crate) from: Endpoint,
-    /// What its header said, if that is told.
+    /// The fields of its header, if they are told.
     pub(crate) arrived: Option<Arrived>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Received {
 pub struct To {
     /// The peer, if it is not the connected one.
     pub(crate) peer: Option<Endpoint>,
-    /// What its sender asks of its header.
+    /// The fields that its sender asks for.
     pub(crate) sending: Sending,
 }
 

@@ -34,8 +34,8 @@ pub(crate) struct Listener {
     segment_max: Cell<u16>,
     /// Octets of theirs that are kept at most.
     receive_buffer: Cell<u32>,
-    /// How many peers may have octets here before their handshake is done; as many as the protocol
-    /// below lets if it was never set.
+    /// Bounds the peers that may have octets here before their handshake is done; as many as the
+    /// protocol below lets if it was never set.
     fast_open_max: Cell<Option<u32>>,
     /// Peers that have connected and that no program has been given, be they here or on their way
     /// to it.

@@ -416,7 +416,7 @@ impl Stream {
         Ok(done)
     }
 
-    /// What was written so far ends a record.
+    /// Ends a record behind what was written so far.
     pub(crate) fn end_record(&self, cx: &Kernel) {
         if let Some(session) = self.session() {
             // A transport without records sends octets as it likes.
@@ -475,7 +475,7 @@ impl Stream {
         self.receive_buffer.set(octets);
     }
 
-    /// How much is kept for the program at most, in octets.
+    /// Returns the most that is kept for the program, in octets.
     pub(crate) fn kept_max(&self) -> usize {
         self.receive_buffer.get() as usize
     }

@@ -551,7 +551,7 @@ fn no_more_waits_unsent_than_is_set<D: Driver>(stack: &Stack<D>) {
     other.read_exact(&mut rest[..100]).unwrap();
 }
 
-/// What ends where makes no difference to the octets.
+/// The ends of records make no difference to the octets.
 fn records_arrive_as_octets<D: Driver>(stack: &Stack<D>) {
     let (mut one, mut other) = pair(stack);
     let mut written = Vec::new();

@@ -546,26 +546,24 @@ def _():
     return attempt(server.recv, 1)
 
 
-@case("shut down both ways, then close with SO_LINGER of no time: end, then reset")
-def _():
+def broken_off_behind(way):
     _, client, server = pair()
-    client.shutdown(socket.SHUT_RDWR)
+    client.shutdown(way)
     end = server.recv(1)
     client.setsockopt(SOL, socket.SO_LINGER, RESET)
     client.close()
     time.sleep(0.5)
     return end, pending(server)
+
+
+@case("shut down both ways, then close with SO_LINGER of no time: end, then reset")
+def _():
+    return broken_off_behind(socket.SHUT_RDWR)
 
 
 @case("shut down for writing, then close with SO_LINGER of no time: end, then reset")
 def _():
-    _, client, server = pair()
-    client.shutdown(socket.SHUT_WR)
-    end = server.recv(1)
-    client.setsockopt(SOL, socket.SO_LINGER, RESET)
-    client.close()
-    time.sleep(0.5)
-    return end, pending(server)
+    return broken_off_behind(socket.SHUT_WR)
 
 
 @case("shutdown behind the end of both")

@@ -5,7 +5,7 @@ use crate::network::HostId;
 use xk_core::Reason;
 use xk_core::reason::Class;
 
-/// How many frames wait for a host that is paused.
+/// Bounds the frames that wait for a host that is paused.
 const FRAMES_MAX: usize = 4096;
 
 /// A host is paused, and as many frames wait for it as may.

@@ -12,14 +12,14 @@ use xk_testkit::{needs, needs_program, needs_root};
 use super::script;
 use crate::program::command;
 
-/// How many behaviours there are at least, and how many may differ.
+/// The least number of behaviours, and the most that may differ.
 const BEHAVIOURS_MIN: usize = 300;
 const DIFFERENT_MAX: usize = 15;
 
 /// Two addresses of the program's host, and one that no host has.
 const HOSTS: [&str; 3] = ["10.9.1.2", "10.9.1.3", "10.9.1.77"];
 
-/// What a program prints, by number: name and result.
+/// Returns the lines that a program prints, by number: name and result.
 fn lines(said: &str) -> BTreeMap<u32, &str> {
     let numbered = said.lines().filter_map(|line| line.split_once(' '));
     numbered.map(|(number, rest)| (number.parse().unwrap(), rest)).collect()
