@@ -34,9 +34,37 @@ impl Header {
     /// # Errors
     /// The machine's, where the program cannot be read.
     pub fn own(plan: Plan) -> io::Result<Self> {
-        let mut octets = Vec::new();
-        File::open("/proc/self/exe")?.read_to_end(&mut octets)?;
-        Ok(Self { plan_hash: plan.hash(), binary_hash: hash(&octets), plan })
+        let binary_hash = hash(File::open("/proc/self/exe")?)?;
+        Ok(Self { plan_hash: plan.hash(), binary_hash, plan })
+    }
+
+    /// The header of the sweep in a folder.
+    ///
+    /// # Errors
+    /// [`FolderError`]: there is none, or it does not read.
+    pub fn read(folder: &Path) -> Result<Self, FolderError> {
+        let path = folder.join(HEADER);
+        match std::fs::read(&path) {
+            Ok(text) => parse(&text, &path),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(FolderError::None(folder.into()))
+            }
+            Err(error) => Err(FolderError::Io(path, error)),
+        }
+    }
+
+    /// Compares the plan and the program with those of the rows in a folder. Seeds may differ.
+    ///
+    /// # Errors
+    /// [`FolderError::Other`].
+    pub fn agrees(&self, other: &Self, folder: &Path) -> Result<(), FolderError> {
+        if self.plan_hash != other.plan_hash {
+            Err(FolderError::Other(folder.into(), "plan"))
+        } else if self.binary_hash != other.binary_hash {
+            Err(FolderError::Other(folder.into(), "program"))
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -119,11 +147,7 @@ impl Folder {
         let mut whole = header.clone();
         if !text.is_empty() {
             let found = parse(&text, &at(HEADER))?;
-            if found.plan_hash != header.plan_hash {
-                return Err(FolderError::Other(path.into(), "plan"));
-            } else if found.binary_hash != header.binary_hash {
-                return Err(FolderError::Other(path.into(), "program"));
-            }
+            header.agrees(&found, path)?;
             let (seeds, known) = (header.plan.seeds, found.plan.seeds);
             whole.plan.seeds = (seeds.0.min(known.0), seeds.1.max(known.1));
         }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::hash::Hasher;
+use std::io::{self, Read};
 use std::ops::Range;
 
 /// The spread of values between two ends.
@@ -174,15 +175,22 @@ impl Plan {
     pub fn hash(&self) -> String {
         let seedless = Self { seeds: (0, 0), ..self.clone() };
         let text = serde_json::to_string(&seedless).unwrap_or_default();
-        hash(text.as_bytes())
+        hash(text.as_bytes()).unwrap_or_default()
     }
 }
 
-/// A name for octets: 128 bits in hexadecimal.
-pub(crate) fn hash(octets: &[u8]) -> String {
+/// A name for octets: 128 bits in hexadecimal. Few of them are in memory at a time.
+pub(crate) fn hash(mut octets: impl Read) -> io::Result<String> {
     let mut hasher = SipHasher13::new();
-    hasher.write(octets);
-    format!("{:032x}", hasher.finish128().as_u128())
+    let mut some = vec![0; 1 << 16];
+    loop {
+        match octets.read(&mut some) {
+            Ok(0) => return Ok(format!("{:032x}", hasher.finish128().as_u128())),
+            Ok(count) => hasher.write(&some[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Reads `A..B` (B is not run), `A..=B`, or a single seed.

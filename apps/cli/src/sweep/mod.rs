@@ -60,6 +60,9 @@ struct RunArgs {
     /// Folder of the rows and tables [default: the file's name with .sweep]
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
+    /// Check the plan and the folder, which is made if need be, and run nothing
+    #[arg(long)]
+    check: bool,
 }
 
 #[derive(clap::Subcommand)]
@@ -128,35 +131,25 @@ fn draw(args: &PlotArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes one folder of several parts of one sweep, whatever they ran on.
+/// Makes one folder of several parts of one sweep, whatever they ran on. One part is open at a
+/// time: there may be more than a process has files.
 fn merge(args: &MergeArgs) -> Result<(), Failure> {
-    let mut whole: Option<Folder> = None;
-    let parts = args.folders.iter().map(|path| Folder::existing(path));
-    let parts = parts.collect::<Result<Vec<_>, _>>().map_err(failed)?;
-    let seeds = |of: &dyn Fn(&Folder) -> u64| parts.iter().map(of).collect::<Vec<u64>>();
-    let first = seeds(&|part| part.header().plan.seeds.0).into_iter().min().unwrap_or(0);
-    let last = seeds(&|part| part.header().plan.seeds.1).into_iter().max().unwrap_or(0);
-    for part in &parts {
-        let mut header: Header = part.header().clone();
-        header.plan.seeds = (first, last);
-        if whole.is_none() {
-            whole = Some(Folder::open(&args.out, header.clone()).map_err(failed)?);
-        }
-        let Some(whole) = &mut whole else { continue };
-        let known = whole.header();
-        let other = match () {
-            () if known.plan_hash != header.plan_hash => "plan",
-            () if known.binary_hash != header.binary_hash => "program",
-            () => "",
-        };
-        if !other.is_empty() {
-            return Err(failed(FolderError::Other(part.path().into(), other)));
-        }
+    let headers = args.folders.iter().map(|path| Header::read(path));
+    let headers = headers.collect::<Result<Vec<Header>, _>>().map_err(failed)?;
+    let first = headers.iter().map(|header| header.plan.seeds.0).min().unwrap_or(0);
+    let last = headers.iter().map(|header| header.plan.seeds.1).max().unwrap_or(0);
+    let Some(mut header) = headers.first().cloned() else { return Ok(()) };
+    header.plan.seeds = (first, last);
+    for (path, other) in args.folders.iter().zip(&headers) {
+        header.agrees(other, path).map_err(failed)?;
+    }
+    let mut whole = Folder::open(&args.out, header).map_err(failed)?;
+    for path in &args.folders {
+        let part = Folder::existing(path).map_err(failed)?;
         for row in part.rows() {
             row.and_then(|row| whole.add(&row)).map_err(failed)?;
         }
     }
-    let Some(whole) = whole else { return Ok(()) };
     whole.sync().map_err(failed)?;
     let (runs, ended) = (whole.header().plan.runs(), whole.len() as u64);
     runs::tell(&whole)?;

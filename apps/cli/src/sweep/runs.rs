@@ -41,6 +41,9 @@ pub(super) fn main(file: &Path, args: &RunArgs) -> Result<(), Failure> {
         output::grouped(before),
         out.display()
     ));
+    if args.check {
+        return Ok(());
+    }
     let name = file.display().to_string();
     let command = || {
         // The program may have been replaced since: rows are of this one.

@@ -234,3 +234,59 @@ fn a_full_disk_loses_nothing_that_had_ended() {
     let distinct: BTreeSet<&str> = rows.lines().collect();
     assert_eq!((rows.lines().count(), distinct.len()), (200, 200));
 }
+
+/// A line of docs/sweeps.md that has this word, with fewer seeds.
+fn documented(word: &str) -> String {
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/sweeps.md");
+    let docs = std::fs::read_to_string(docs).expect("the page on sweeps");
+    let line = docs.lines().find(|line| line.starts_with("    ") && line.contains(word));
+    line.expect("a line of the page").trim().replace("1000", "20").replace("0 99", "0 4")
+}
+
+/// Parts that a Slurm array or GNU parallel makes, by the lines that the documentation has, are the
+/// table of the whole; they may be more than a process has files.
+#[test]
+fn parts_of_other_engines_make_the_same_table() {
+    let folder = folder(GRAPH);
+    let at = folder.path();
+    std::fs::rename(at.join("graph.kdl"), at.join("plan.kdl")).expect("a file");
+    let sh = |script: &str| {
+        let path = std::env::var("PATH").unwrap_or_default();
+        let path = format!("{}:{path}", Path::new(XK).parent().expect("a folder").display());
+        let mut command = Command::new("sh");
+        command.current_dir(at).env("PATH", path).args(["-c", script]);
+        let output = command.output().expect("a shell");
+        assert!(output.status.success(), "{script}: {}", said(&output));
+        said(&output)
+    };
+    let whole = ["sweep", "plan.kdl", "--seeds", "0..100", "--keep-going", "--out", "whole"];
+    told(at, &whole, 0);
+    let array = documented("SLURM_ARRAY_TASK_ID");
+    sh(&format!("for SLURM_ARRAY_TASK_ID in 4 1 0 3 2; do {array}; done"));
+    sh("ulimit -n 24; xk sweep merge part* --out array");
+    assert!(tables(&at.join("whole")) == tables(&at.join("array")));
+    let is_there = Command::new("parallel").arg("--version").output();
+    if is_there.is_ok_and(|output| said(&output).contains("GNU parallel")) {
+        sh("rm -r part*");
+        sh(&format!("{}; xk sweep merge part* --out parallel", documented("parallel")));
+        assert!(tables(&at.join("whole")) == tables(&at.join("parallel")));
+    } else {
+        println!("SKIPPED parts of GNU parallel: needs parallel (apt install parallel)");
+    }
+}
+
+/// A plan is checked, and its folder, without a run.
+#[test]
+fn a_plan_is_checked_without_a_run() {
+    let folder = folder(GRAPH);
+    let at = folder.path();
+    let check = |set: &str, code| {
+        let words = ["sweep", "graph.kdl", "--seeds", "3..9", "--out", "rows", "--check"];
+        told(at, &[&words[..], &["--set", set]].concat(), code)
+    };
+    assert!(check("lan.loss=0%,1%", 0).contains("12 runs of 2 combinations"));
+    assert_eq!(lines(&at.join("rows")), 0);
+    assert!(!at.join("rows/table.csv").exists());
+    assert!(check("lan.loss=0%,2%", 1).contains("another plan"));
+    assert!(check("lan.los=0%", 1).contains("did you mean `loss`?"));
+}
