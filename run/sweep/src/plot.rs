@@ -92,6 +92,8 @@ struct Data {
     lines: Lines,
     /// The values along that are no numbers, in the order of the plan.
     words: Vec<String>,
+    /// Whether the values along are written as percentages.
+    in_percent: bool,
     names: [String; 2],
 }
 
@@ -142,6 +144,7 @@ fn data(folder: &Folder, plot: &Plot) -> Result<Data, PlotError> {
     let axis = plan.axes.iter().find(|axis| axis.name == x);
     let words = axis.map_or(Vec::new(), |axis| axis.values.clone());
     let is_number = words.iter().all(|value| figure(value).is_some());
+    let in_percent = words.iter().any(|value| value.ends_with('%'));
     let words = if is_number { Vec::new() } else { words };
     let number = |row: &Row, name: &str| match row.figures.get(name) {
         Some(value) => Some(*value),
@@ -177,7 +180,7 @@ fn data(folder: &Folder, plot: &Plot) -> Result<Data, PlotError> {
         runs.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1)));
         (name, runs.chunk_by(|one, other| one.0 == other.0).map(point).collect())
     });
-    Ok(Data { lines: lines.collect(), words, names: [x, y] })
+    Ok(Data { lines: lines.collect(), words, in_percent, names: [x, y] })
 }
 
 /// The point of runs at one place, the figures sorted.
@@ -213,6 +216,7 @@ fn draw(to: &mut String, data: &Data, plot: &Plot) -> Result<(), Box<dyn std::er
         .y_label_area_size(78)
         .build_cartesian_2d(left - margin..right + margin, bottom..top)?;
     let along = |x: &f64| match data.words.is_empty() {
+        true if data.in_percent => format!("{}%", short(x * 100.0)),
         true => short(*x),
         false => {
             let at = x.round();
@@ -238,15 +242,19 @@ fn draw(to: &mut String, data: &Data, plot: &Plot) -> Result<(), Box<dyn std::er
     if let Some(by) = &plot.by {
         legend.draw(&Text::new(by.clone(), (4, 26), ink.clone()))?;
     }
-    for (at, (name, line)) in data.lines.iter().enumerate() {
+    let colour = |at: usize| {
         let [_, red, green, blue] = COLOURS[at % COLOURS.len()].to_be_bytes();
-        let colour = RGBColor(red, green, blue);
+        RGBColor(red, green, blue)
+    };
+    // No band lies over a line.
+    for (at, (_, line)) in data.lines.iter().enumerate() {
         let lower = line.iter().map(|point| (point.x, point.quartiles[0]));
         let upper = line.iter().rev().map(|point| (point.x, point.quartiles[2]));
-        chart.draw_series([Polygon::new(
-            lower.chain(upper).collect::<Vec<_>>(),
-            colour.mix(0.15).filled(),
-        )])?;
+        let band = lower.chain(upper).collect::<Vec<_>>();
+        chart.draw_series([Polygon::new(band, colour(at).mix(0.15).filled())])?;
+    }
+    for (at, (name, line)) in data.lines.iter().enumerate() {
+        let colour = colour(at);
         let median = line.iter().map(|point| (point.x, point.quartiles[1]));
         let path = median.clone().collect::<Vec<_>>();
         chart.draw_series([PathElement::new(path, colour.stroke_width(2))])?;
@@ -269,11 +277,10 @@ fn draw(to: &mut String, data: &Data, plot: &Plot) -> Result<(), Box<dyn std::er
     };
     let runs = if least == most { least.to_string() } else { format!("{least} to {most}") };
     let foot = SIZE.1 as i32;
-    for (line, text) in [format!("medians of {runs} runs,"), "half of them in the band".into()]
-        .into_iter()
-        .enumerate()
-    {
-        legend.draw(&Text::new(text, (4, foot - 46 + 18 * line as i32), ink.clone()))?;
+    let notes =
+        [&*format!("medians of {runs} runs,"), "half of them in the band;", "times in seconds"];
+    for (line, text) in notes.into_iter().enumerate() {
+        legend.draw(&Text::new(text, (4, foot - 64 + 18 * line as i32), ink.clone()))?;
     }
     area.present()?;
     Ok(())
