@@ -31,6 +31,8 @@ const PREFIX: &str = "xkt-";
 const OUTPUT_OCTETS_MAX: usize = 1 << 20;
 /// The longest that an ended program's output is waited for.
 const DRAIN: Duration = Duration::from_secs(1);
+/// How often what runs in a namespace is looked for, until nothing does.
+const STOPS_MAX: usize = 200;
 /// Numbers namespaces within this process.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -570,17 +572,22 @@ fn stop(child: &mut Child) {
     let _collected = child.wait();
 }
 
-/// Kills what still runs in a namespace of ours: the children of programs that we started there.
+/// Kills what still runs in a namespace of ours: the children of programs that we started there,
+/// and those that these start meanwhile.
 fn stop_inside(name: &str) {
-    let Ok(found) = Command::new("ip").args(["netns", "pids", name]).output() else {
-        return;
-    };
-    for word in String::from_utf8_lossy(&found.stdout).split_whitespace() {
-        if let Some(pid) = word.parse().ok().and_then(Pid::from_raw)
-            && pid != rustix::process::getpid()
-        {
+    for _ in 0..STOPS_MAX {
+        let found = Command::new("ip").args(["netns", "pids", name]).output();
+        let found = found.map(|output| output.stdout).unwrap_or_default();
+        let inside = String::from_utf8_lossy(&found);
+        let pids = inside.split_whitespace().filter_map(|word| Pid::from_raw(word.parse().ok()?));
+        let pids: Vec<Pid> = pids.filter(|pid| *pid != rustix::process::getpid()).collect();
+        if pids.is_empty() {
+            return;
+        }
+        for pid in pids {
             let _ended_meanwhile = kill_process(pid, Signal::KILL);
         }
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
