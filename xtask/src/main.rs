@@ -10,6 +10,7 @@ mod leftovers;
 mod netatalk;
 mod new_protocol;
 mod process;
+mod python;
 mod report;
 mod scan;
 mod setup;

@@ -35,6 +35,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("g++", "g++"),
     ("linux.uml", "user-mode-linux"),
     ("busybox", "busybox-static"),
+    ("parallel", "parallel"),
 ];
 
 /// Folders that a user's search path often lacks, and where several of these programs live.
@@ -46,6 +47,7 @@ pub(crate) fn run(target: &Path) -> io::Result<bool> {
     let is_complete = install()?;
     if is_complete {
         crate::netatalk::offer(target);
+        crate::python::offer(target);
     }
     Ok(is_complete)
 }

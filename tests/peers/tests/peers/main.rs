@@ -25,6 +25,7 @@ mod program;
 mod router;
 mod rpc;
 mod streams;
+mod sweeps;
 mod tcp;
 mod tools;
 mod upgrade;
@@ -275,4 +276,5 @@ const ALONE: &[Test] = tests! {
     hostile::each_server_endures_strangers over Veth;
     hostile::serves_in_spite_of_strangers over Veth;
     hostile::survives_scanners over Tap;
+    sweeps::a_killed_node_of_ray_changes_no_octet over Veth;
 };
