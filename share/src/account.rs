@@ -6,6 +6,7 @@ use core::cell::{Cell, RefCell};
 use xk_core::object::{Payer, USER_SHARE};
 use xk_core::{Kernel, Message};
 
+use crate::frame::Header;
 use crate::port::Port;
 use crate::waits::WAITS_MAX;
 
@@ -109,11 +110,14 @@ impl Port {
         let _ = self.account.set(Rc::clone(account));
     }
 
-    /// Does what a frame of the other side asks for. `None` if it is none that a sound side sends.
-    pub(crate) fn take(&self, cx: &Kernel, frame: Message) -> Option<()> {
-        match self.account.get() {
-            Some(account) => cx.charging(account.payer, || self.take_frame(cx, frame)),
-            None => self.take_frame(cx, frame),
+    /// Does what a frame of the other side asks for, charged to the user of that side, or to the one
+    /// that a side that is trusted names. `None` if it is none that a sound side sends.
+    pub(crate) fn take(&self, cx: &Kernel, mut frame: Message) -> Option<()> {
+        let header = Header::take(&mut frame)?;
+        let payer = self.account.get().map_or(header.payer, |account| Some(account.payer));
+        match payer {
+            Some(payer) => cx.charging(payer, || self.take_frame(cx, header, frame)),
+            None => self.take_frame(cx, header, frame),
         }
     }
 

@@ -7,6 +7,7 @@
 //! | 2 | 2 | 0 |
 //! | 4 | 4 | first number: a session's handle or a request's tag, as the operation says |
 //! | 8 | 4 | second number, as the operation says |
+//! | 12 | 4 | the user that is charged for it ([`Payer::encode`]); 0 to and from one that is not trusted |
 //!
 //! Numbers are little-endian. Behind that come the fields of the operation, or a message's octets.
 
@@ -15,9 +16,10 @@ use alloc::vec::Vec;
 use core::ops::Deref;
 use xk_core::Message;
 use xk_core::message::{ATTRIBUTE_OCTETS, ATTRIBUTES_MAX};
+use xk_core::object::Payer;
 
 /// Octets of the header.
-pub(crate) const HEADER_OCTETS: usize = 12;
+pub(crate) const HEADER_OCTETS: usize = 16;
 /// Room in front of a frame that comes, in octets.
 pub const HEADROOM: usize = 128;
 /// Octets of an attribute.
@@ -115,6 +117,8 @@ pub(crate) struct Header {
     pub(crate) first: u32,
     /// The second number.
     pub(crate) second: u32,
+    /// The user that is charged for it, if one is.
+    pub(crate) payer: Option<Payer>,
 }
 
 /// A header and the attributes behind it, in octets.
@@ -135,7 +139,7 @@ impl Deref for Head {
 impl Header {
     /// Of an operation with these numbers.
     pub(crate) fn new(op: Op, first: u32, second: u32) -> Self {
-        Self { op, first, second }
+        Self { op, first, second, payer: None }
     }
 
     /// What stands in front of a message: this, and its attributes.
@@ -153,6 +157,7 @@ impl Header {
         octets[1] = count as u8;
         octets[4..8].copy_from_slice(&self.first.to_le_bytes());
         octets[8..12].copy_from_slice(&self.second.to_le_bytes());
+        octets[12..16].copy_from_slice(&Payer::encode(self.payer));
         Head { octets, len: HEADER_OCTETS + count * ATTRIBUTE_ALL }
     }
 
@@ -160,12 +165,12 @@ impl Header {
     /// attributes. `None` if it is no frame.
     pub(crate) fn take(frame: &mut Message) -> Option<Self> {
         let header = *frame.pop_array::<HEADER_OCTETS>()?;
-        let [op, count, 0, 0, a, b, c, d, e, f, g, h] = header else {
+        let [op, count, 0, 0, a, b, c, d, e, f, g, h, payer @ ..] = header else {
             return None;
         };
         let first = u32::from_le_bytes([a, b, c, d]);
         let second = u32::from_le_bytes([e, f, g, h]);
-        let header = Self { op: Op::of(op)?, first, second };
+        let header = Self { op: Op::of(op)?, first, second, payer: Payer::decode(payer) };
         if usize::from(count) > ATTRIBUTES_MAX {
             return None;
         }
@@ -188,13 +193,14 @@ impl Header {
             }
             let header = message.peek::<HEADER_OCTETS>().copied();
             let _ = message.strip(taken);
-            let [kind, attributes, 0, 0, a, b, c, d, e, f, g, h] = header? else {
+            let [kind, attributes, 0, 0, a, b, c, d, e, f, g, h, payer @ ..] = header? else {
                 return None;
             };
             let is_it = Op::of(kind) == Some(op)
                 && HEADER_OCTETS + usize::from(attributes) * ATTRIBUTE_ALL <= taken
                 && u32::from_le_bytes([a, b, c, d]) == first;
-            is_it.then(|| Self { op, first, second: u32::from_le_bytes([e, f, g, h]) })
+            let second = u32::from_le_bytes([e, f, g, h]);
+            is_it.then(|| Self { op, first, second, payer: Payer::decode(payer) })
         })
     }
 }
@@ -221,7 +227,8 @@ mod tests {
             for key in 0..attributes {
                 body.set_attribute_encoded(key, [key as u8; ATTRIBUTE_OCTETS]).unwrap();
             }
-            let header = Header::new(Op::Demux, 7, u32::MAX);
+            let payer = (attributes > 0).then(|| Payer::user(attributes));
+            let header = Header { payer, ..Header::new(Op::Demux, 7, u32::MAX) };
             let mut octets = header.before(&body).to_vec();
             octets.extend(b"body");
             let frame = || pool.copy_from(HEADROOM, &octets).unwrap();

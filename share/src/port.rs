@@ -451,7 +451,7 @@ impl Port {
         if !self.outbox.borrow().is_empty() || !self.has_room(cx, reserve) {
             return Err(Unanswered::Full);
         }
-        match self.carrier().send(cx, &header.before(message), message) {
+        match self.carrier().send(cx, &self.charged(cx, header).before(message), message) {
             Ok(()) => Ok(()),
             Err(SendError::NoBuffers) => Err(Unanswered::NoBuffers),
             Err(SendError::Full) => Err(Unanswered::Full),
@@ -461,6 +461,12 @@ impl Port {
                 Err(Unanswered::Lost)
             }
         }
+    }
+
+    /// Tells a side that is trusted which user is charged for this.
+    fn charged(&self, cx: &Kernel, header: Header) -> Header {
+        let payer = if self.account.get().is_none() { cx.payer() } else { None };
+        Header { payer, ..header }
     }
 
     /// False if it is too long for a frame.
@@ -478,7 +484,7 @@ impl Port {
         if self.is_lost() {
             return;
         }
-        let frame = (header.before(&body), body);
+        let frame = (self.charged(cx, header).before(&body), body);
         let waits = !self.outbox.borrow().is_empty() || !self.send(cx, &frame);
         if waits {
             let mut outbox = self.outbox.borrow_mut();

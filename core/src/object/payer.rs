@@ -26,6 +26,16 @@ impl Payer {
     pub fn uid(self) -> u32 {
         self.0.get() - 1
     }
+
+    /// Returns a user as four octets, little-endian; zeros are none.
+    pub fn encode(payer: Option<Self>) -> [u8; 4] {
+        payer.map_or(0, |payer| payer.0.get()).to_le_bytes()
+    }
+
+    /// Reads what [`encode`](Self::encode) has written.
+    pub fn decode(octets: [u8; 4]) -> Option<Self> {
+        NonZeroU32::new(u32::from_le_bytes(octets)).map(Self)
+    }
 }
 
 impl ProtocolHead {

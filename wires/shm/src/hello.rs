@@ -3,7 +3,7 @@
 //! | octets | |
 //! | --- | --- |
 //! | 0..4 | `xksm` |
-//! | 4..6 | version, 1 |
+//! | 4..6 | version, 2 |
 //! | 6..8 | kind: 1 asks for a link, 2 grants it, 3 refuses |
 //! | 8..12 | slots a direction; a grant says which of both sides' figures is taken, the smaller one |
 //! | 12..16 | octets of the longest frame, the same on both sides |
@@ -20,7 +20,7 @@ use crate::layout::Geometry;
 /// Octets of a hello.
 pub(crate) const HELLO_OCTETS: usize = 32;
 /// The version spoken here.
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 
 const MAGIC: [u8; 4] = *b"xksm";
 const REQUEST: u16 = 1;
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn a_request_has_these_octets() {
         let hello = Hello::Request(Geometry::default()).emit();
-        let expected = b"xksm\x01\0\x01\0\0\x02\0\0\xea\x05\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+        let expected = b"xksm\x02\0\x01\0\0\x02\0\0\xea\x05\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
         assert_eq!(&hello, expected);
     }
 
@@ -173,7 +173,7 @@ mod tests {
         let hello = Hello::Grant(Geometry::default()).emit();
         for (at, value, expected) in [
             (0, b'y', HelloError::Magic),
-            (4, 2, HelloError::Version),
+            (4, 1, HelloError::Version),
             (6, 4, HelloError::Kind),
             (8, 3, HelloError::Figures),
             (15, 1, HelloError::Figures),

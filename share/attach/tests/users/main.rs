@@ -3,5 +3,6 @@
 
 mod apple;
 mod attributes;
+mod charged;
 mod rig;
 mod shares;

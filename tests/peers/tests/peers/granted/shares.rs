@@ -230,7 +230,7 @@ pub(crate) fn others_are_served_as_before(wire: Wire) {
     // What is flooded lies behind the same cut as what others need. With the usual `loop_max` an
     // eighth of it, 256 packets, goes ahead of others' in one burst, and the cut loses some.
     let domains = format!(
-        "domain net {{\nip arp loop_max=256 {{ address \"{OURS}/24\"; }}\nicmp ip\n\
+        "domain net {{\nip arp {{ address \"{OURS}/24\"; }}\nicmp ip\n\
          udp ip sessions_max={SESSIONS_MAX}\ntcp ip sessions_max={SESSIONS_MAX}\n}}\n\
          domain apps {{ echo udp port=7; echo tcp port=7 name=streams; }}"
     );
