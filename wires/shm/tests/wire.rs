@@ -326,7 +326,7 @@ fn say(socket: &OwnedFd, octets: &[u8], files: &[&dyn AsFd]) {
 }
 
 const REQUEST: &[u8; 32] =
-    b"xksm\x01\0\x01\0\0\x02\0\0\xea\x05\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+    b"xksm\x02\0\x01\0\0\x02\0\0\xea\x05\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
 #[test]
 fn hellos_that_will_not_do_are_refused() {
