@@ -36,6 +36,11 @@ pub trait Carrier {
     /// How many frames it takes at present.
     fn room(&self) -> usize;
 
+    /// True if it takes more once the other side has received, though nothing is received here.
+    fn finds_room_unread(&self) -> bool {
+        true
+    }
+
     /// The longest frame, in octets.
     fn frame_octets_max(&self) -> usize;
 

@@ -554,7 +554,7 @@ impl Port {
             }
         }
         self.send_noted(cx);
-        let waits = !self.outbox.borrow().is_empty();
+        let waits = !self.outbox.borrow().is_empty() || self.answers_max(cx) == 0;
         self.retry_at.set(waits.then(|| cx.now().after(RETRY)));
         self.carrier().flush();
     }
@@ -772,10 +772,18 @@ impl Port {
     // ---- receiving ----
 
     /// Takes at most `budget` frames from the other side, one at least if there is one, and does
-    /// what they ask for. Stops when the shepherd no longer leads the loop. Answers how many.
+    /// what they ask for. Stops when the shepherd no longer leads the loop, or when there would be no
+    /// room for answers. Answers how many.
     pub fn poll(&self, cx: &Kernel, budget: usize) -> usize {
-        let mut count = 0;
+        let (mut count, mut answers) = (0, 0);
         while count < budget && !self.is_lost() {
+            if answers == 0 {
+                answers = self.answers_max(cx);
+            }
+            let Some(left) = answers.checked_sub(1) else {
+                break;
+            };
+            answers = left;
             match self.carrier().receive(cx) {
                 Arrival::Frame(frame) => {
                     count += 1;
@@ -792,6 +800,16 @@ impl Port {
             }
         }
         count
+    }
+
+    /// Returns for how many frames there is room on the way down. Without room what would be answered
+    /// waits, and is not lost: octets of a stream are acknowledged already. The side below takes
+    /// whatever comes down, so that this ends.
+    fn answers_max(&self, cx: &Kernel) -> usize {
+        let carrier = self.carrier();
+        let room = carrier.room().saturating_sub(RESERVE);
+        let is_bound = || !self.lowers.borrow().is_empty() && carrier.finds_room_unread();
+        if room == 0 && (!is_bound() || carrier.is_lost(cx)) { usize::MAX } else { room }
     }
 
     /// Counts what is of no session here.

@@ -37,6 +37,10 @@ impl Carrier for Prompt {
         self.carrier.room()
     }
 
+    fn finds_room_unread(&self) -> bool {
+        self.carrier.finds_room_unread()
+    }
+
     fn frame_octets_max(&self) -> usize {
         self.carrier.frame_octets_max()
     }

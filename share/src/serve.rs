@@ -49,12 +49,7 @@ pub(crate) type Offer = (ProtocolId, Participants, Vec<Fact>);
 
 impl Port {
     /// See [`take`](Self::take).
-    pub(crate) fn take_frame(
-        &self,
-        cx: &Kernel,
-        header: Header,
-        mut frame: Message,
-    ) -> Option<()> {
+    pub(crate) fn take_frame(&self, cx: &Kernel, header: Header, mut frame: Message) -> Option<()> {
         let Header { op, first, second, .. } = header;
         if frame.has_attributes() {
             self.sift(op, &mut frame);

@@ -19,6 +19,7 @@ const SLOTS: usize = 512;
 #[derive(Default)]
 struct Back {
     payer: Rc<Cell<Option<Payer>>>,
+    taken: Rc<Cell<usize>>,
 }
 
 impl Protocol for Back {
@@ -30,6 +31,7 @@ impl Protocol for Back {
         message: Message,
     ) -> Result<(), Refused> {
         self.payer.set(cx.payer());
+        self.taken.set(self.taken.get() + 1);
         // What finds no room is lost, as a datagram is.
         let _ = lower.push(cx, message);
         Ok(())
@@ -44,6 +46,7 @@ struct Cut {
     lower: Rc<Port>,
     upper: Rc<Port>,
     payer: Rc<Cell<Option<Payer>>>,
+    taken: Rc<Cell<usize>>,
 }
 
 impl Cut {
@@ -70,13 +73,13 @@ impl Cut {
         add_port(&above, &upper, "upper port");
         let proxy = lower_proxy(&above, &upper, bottom.protocol().id(), "bottom", "bottom");
         let back = Back::default();
-        let payer = Rc::clone(&back.payer);
+        let (payer, taken) = (Rc::clone(&back.payer), Rc::clone(&back.taken));
         let back = above.add_protocol("back", "back", back);
         let anybody = Participants::local(Participant::of(Part::Any));
         let _enabled =
             proxy.open_enable(&above, Upper::new(&back), anybody).expect("it is enabled");
         is_prompt.set(false);
-        Self { below, above, bottom, lower, upper, payer }
+        Self { below, above, bottom, lower, upper, payer, taken }
     }
 
     /// Lets a message of a peer arrive, which the side above answers.
@@ -111,6 +114,28 @@ fn what_a_user_brings_about_leaves_room_to_others_on_its_way_back() {
     let back = cut.come_back();
     assert!(back.len() > SLOTS / 2, "its share: {}", back.len());
     assert_eq!(back.last(), Some(&u64::MAX), "what others have asked for is answered");
+}
+
+#[test]
+fn what_has_come_up_finds_room_for_its_answer() {
+    let cut = Cut::new();
+    for number in 1..=4 * SLOTS as u64 {
+        cut.arrives(number);
+    }
+    let mut back = Vec::new();
+    // Each side in turn, as long as anything is under way.
+    loop {
+        let more = cut.come_back();
+        cut.lower.flush(&cut.below);
+        cut.upper.poll(&cut.above, usize::MAX);
+        cut.upper.flush(&cut.above);
+        if more.is_empty() {
+            break;
+        }
+        back.extend(more);
+    }
+    assert!(back.len() > SLOTS && back.is_sorted(), "{}", back.len());
+    assert_eq!(back.len(), cut.taken.get(), "all that the side above has taken");
 }
 
 #[test]
