@@ -7,7 +7,7 @@ use xk_core::object::{Payer, USER_SHARE};
 use xk_core::{Kernel, Message};
 
 use crate::frame::Header;
-use crate::port::Port;
+use crate::port::{Port, RESERVE};
 use crate::waits::WAITS_MAX;
 
 /// How many requests go up to another side at one time, unless something else is said.
@@ -105,13 +105,29 @@ impl Port {
         room > reserve && cx.payer().is_none_or(|payer| self.crowding.admits(payer, room))
     }
 
+    /// Returns for how many frames there is room on the way down. Without room what would be
+    /// answered waits, and is not lost: octets of a stream are acknowledged already. The side below
+    /// takes whatever comes down, so that this ends.
+    pub(crate) fn answers_max(&self, cx: &Kernel) -> usize {
+        let carrier = self.carrier();
+        let room = carrier.room().saturating_sub(RESERVE);
+        let is_bound = || !self.lowers.borrow().is_empty() && carrier.finds_room_unread();
+        if room == 0 && (!is_bound() || carrier.is_lost(cx)) { usize::MAX } else { room }
+    }
+
     /// Has what the other side brings about charged to the account of a user: it is not trusted.
     pub fn charge(&self, account: &Rc<Account>) {
         let _ = self.account.set(Rc::clone(account));
     }
 
-    /// Does what a frame of the other side asks for, charged to the user of that side, or to the one
-    /// that a side that is trusted names. `None` if it is none that a sound side sends.
+    /// Tells a side that is trusted which user is charged for this.
+    pub(crate) fn charged(&self, cx: &Kernel, header: Header) -> Header {
+        let payer = if self.account.get().is_none() { cx.payer() } else { None };
+        Header { payer, ..header }
+    }
+
+    /// Does what a frame of the other side asks for, charged to the user of that side, or to the
+    /// one that a side that is trusted names. `None` if it is none that a sound side sends.
     pub(crate) fn take(&self, cx: &Kernel, mut frame: Message) -> Option<()> {
         let header = Header::take(&mut frame)?;
         let payer = self.account.get().map_or(header.payer, |account| Some(account.payer));

@@ -59,7 +59,7 @@ const SCRATCH_OCTETS_MAX: usize = 4096;
 /// How many messages wait for one before them of their session.
 pub(crate) const WAITING_MAX: usize = 64;
 /// Room that messages leave to the rest; the offer of a session leaves half of it.
-const RESERVE: usize = 8;
+pub(crate) const RESERVE: usize = 8;
 /// The fewest frames that a carrier must hold each way for any message to cross.
 pub const SLOTS_MIN: usize = RESERVE + 1;
 /// How long what waits for room sleeps before it is tried again: the other side does not tell of
@@ -463,12 +463,6 @@ impl Port {
         }
     }
 
-    /// Tells a side that is trusted which user is charged for this.
-    fn charged(&self, cx: &Kernel, header: Header) -> Header {
-        let payer = if self.account.get().is_none() { cx.payer() } else { None };
-        Header { payer, ..header }
-    }
-
     /// False if it is too long for a frame.
     pub(crate) fn crosses(&self, body: &Message) -> bool {
         body.len() + OVERHEAD_MAX <= self.carrier().frame_octets_max()
@@ -771,19 +765,11 @@ impl Port {
 
     // ---- receiving ----
 
-    /// Takes at most `budget` frames from the other side, one at least if there is one, and does
-    /// what they ask for. Stops when the shepherd no longer leads the loop, or when there would be no
-    /// room for answers. Answers how many.
+    /// Takes at most `budget` frames from the other side, as long as there is room for answers, and
+    /// does what they ask for. Stops when the shepherd no longer leads the loop. Answers how many.
     pub fn poll(&self, cx: &Kernel, budget: usize) -> usize {
-        let (mut count, mut answers) = (0, 0);
+        let (mut count, budget) = (0, budget.min(self.answers_max(cx)));
         while count < budget && !self.is_lost() {
-            if answers == 0 {
-                answers = self.answers_max(cx);
-            }
-            let Some(left) = answers.checked_sub(1) else {
-                break;
-            };
-            answers = left;
             match self.carrier().receive(cx) {
                 Arrival::Frame(frame) => {
                     count += 1;
@@ -800,16 +786,6 @@ impl Port {
             }
         }
         count
-    }
-
-    /// Returns for how many frames there is room on the way down. Without room what would be answered
-    /// waits, and is not lost: octets of a stream are acknowledged already. The side below takes
-    /// whatever comes down, so that this ends.
-    fn answers_max(&self, cx: &Kernel) -> usize {
-        let carrier = self.carrier();
-        let room = carrier.room().saturating_sub(RESERVE);
-        let is_bound = || !self.lowers.borrow().is_empty() && carrier.finds_room_unread();
-        if room == 0 && (!is_bound() || carrier.is_lost(cx)) { usize::MAX } else { room }
     }
 
     /// Counts what is of no session here.
