@@ -225,6 +225,14 @@ pub enum StreamSetting {
     /// their handshake is done (RFC 7413); a peer may send them again on another connection, so
     /// what they ask for must bear that.
     FastOpenMax(u32),
+    /// Sends all segments with so many hops to go; 0 for as many as usual.
+    Hops(u8),
+    /// Sends all segments with this class of traffic (RFC 2474), whose two lowest bits are left to
+    /// ECN; the usual one if `None`.
+    Class(Option<u8>),
+    /// Bounds the time that the peer has to end its direction once the stream is closed and its own
+    /// end is acknowledged.
+    OrphanTimeout(Duration),
 }
 
 fields!(
@@ -243,6 +251,9 @@ fields!(
         QuickAcks(on) = 11,
         FastOpen(on) = 12,
         FastOpenMax(peers) = 13,
+        Hops(hops) = 14,
+        Class(class) = 15,
+        OrphanTimeout(limit) = 16,
     }
 );
 
@@ -434,7 +445,25 @@ pub struct StreamDetail {
     pub out_of_order: u32,
     /// Retransmission timers that have expired since the beginning.
     pub timeouts_ever: u32,
+    /// Octets that came, by the marks of their packets, and those of ours that the peer has told
+    /// of; only under [`StreamEcn::Accurate`].
+    pub marks: StreamMarks,
+    /// See [`marks`](Self::marks).
+    pub marks_sent: StreamMarks,
 }
+
+/// Octets of packets that routers could mark, by what was on these (RFC 9768, section 3.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamMarks {
+    /// Octets with ECT(0).
+    pub capable_zero: u64,
+    /// Octets that a router has marked.
+    pub experienced: u64,
+    /// Octets with ECT(1).
+    pub capable_one: u64,
+}
+
+fields!(StreamMarks { capable_zero, experienced, capable_one });
 
 fields!(StreamDetail {
     recovery,
@@ -465,6 +494,8 @@ fields!(StreamDetail {
     reordered,
     out_of_order,
     timeouts_ever,
+    marks,
+    marks_sent,
 });
 
 impl StreamInfo {

@@ -136,8 +136,8 @@ pub(crate) struct Shared {
     looped: RefCell<VecDeque<(Option<Payer>, Message)>>,
     pub(crate) identifications: Identifications,
     figures: Cell<IpFigures>,
-    /// The protocol whose arrivals tell what their headers said.
-    told: Cell<Option<u8>>,
+    /// The protocols whose arrivals tell what their headers said, a bit each.
+    told: [Cell<u64>; 4],
 }
 
 impl Shared {
@@ -161,19 +161,21 @@ impl Shared {
             looped: RefCell::default(),
             identifications: Identifications::new(cx),
             figures: Cell::default(),
-            told: Cell::default(),
+            told: Default::default(),
         }
     }
 
     /// Arrivals for the protocol with this number tell what their headers said from now on.
     pub(crate) fn tell_arrivals(&self, number: u32) {
-        self.told.set(u8::try_from(number).ok());
+        if let Some(told) = self.told.get(number as usize / 64) {
+            told.set(told.get() | 1 << (number % 64));
+        }
     }
 
     /// Whether arrivals for this protocol are to tell what their headers said.
     #[inline(always)]
     pub(crate) fn tells(&self, protocol: u8) -> bool {
-        self.told.get() == Some(protocol)
+        self.told[usize::from(protocol / 64)].get() >> (protocol % 64) & 1 == 1
     }
 
     /// Makes every session look for its path before it sends again.

@@ -6,7 +6,7 @@ use crate::session::{TcpSession, cx_count};
 use crate::state::State;
 use crate::wire::{Flags, Header, PLAIN_LEN, Plain};
 use xk_core::{Kernel, Message, Reason, SessionRef, Time, reason};
-use xk_kit::net::attribute::{Ecn, LinkCast};
+use xk_kit::net::attribute::{Arrived, Ecn, LinkCast};
 use xk_kit::wire::offload::TransportChecksum;
 use xk_kit::wire::segments::Segments;
 
@@ -118,10 +118,11 @@ impl TcpSession {
     #[inline(never)]
     fn take_any(&self, cx: &Kernel, connection: &mut Connection, mut message: Message) -> Verdict {
         let header = self.read(&mut message)?;
-        let congested = message.remove_attribute::<Ecn>() == Some(Ecn::Experienced);
+        let mark = mark_of(&message);
+        message.remove_attribute::<Ecn>();
         note_run(connection, &mut message);
         let payload = (!message.is_empty()).then_some(message);
-        let verdict = connection.segment(cx.now(), &header, payload, congested);
+        let verdict = connection.segment(cx.now(), &header, payload, mark);
         connection.expect_run(0);
         self.settle_fast(cx, connection, header.flags.has(Flags::RST));
         verdict
@@ -173,6 +174,16 @@ fn note_run(connection: &mut Connection, message: &mut Message) {
             connection.expect_run(run.size);
         }
         message.remove_attribute::<TransportChecksum>();
+        message.remove_attribute::<Arrived>();
+    }
+}
+
+/// Returns the mark of the packet that brought a segment, as far as the layer below tells: it tells
+/// of marks by routers, and of others if it was asked (RFC 3168, section 5).
+pub(crate) fn mark_of(message: &Message) -> Option<Ecn> {
+    match message.attribute::<Arrived>() {
+        Some(arrived) => Ecn::from_bits(arrived.class),
+        None => message.attribute::<Ecn>().filter(|mark| *mark == Ecn::Experienced),
     }
 }
 

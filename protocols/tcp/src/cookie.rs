@@ -80,6 +80,7 @@ impl Cookies {
             clock: stamps.map(|stamps| stamps.value),
             sack: offer & 1 == 1,
             ecn: EcnOffer::NONE,
+            tallies: None,
             user_timeout: header.options.user_timeout,
             fast_open: None,
         };

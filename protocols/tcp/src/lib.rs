@@ -60,8 +60,9 @@
 //! it is for protocols that bear that.
 //!
 //! With `ecn` the two sides tell each other of packets that routers have marked, once in a round
-//! trip; with `accurate_ecn` how many there were, where the peer can (AccECN). Marked packets
-//! reduce the window once in a round trip either way. Where flags or marks are changed on the way
+//! trip; with `accurate_ecn` how many there were, where the peer can (AccECN), and how many octets
+//! came with which mark, if an option for that passes and finds room. Marked packets reduce the
+//! window once in a round trip either way. Where flags or marks are changed on the way
 //! nothing more of this side may be marked.
 //!
 //! Urgent data are ordinary data (RFC 6093): the pointer is ignored.

@@ -1,5 +1,5 @@
 //! The options of a header: what they say, read and written (RFC 9293, section 3.2; RFC 7323; RFC
-//! 2018; RFC 5482; RFC 7413).
+//! 2018; RFC 5482; RFC 7413; RFC 9768).
 
 use crate::seq::Seq;
 use crate::wire::OPTIONS_LEN_MAX;
@@ -22,6 +22,8 @@ mod kind {
     pub(super) const TIMESTAMPS: u8 = 8;
     pub(super) const USER_TIMEOUT: u8 = 28;
     pub(super) const FAST_OPEN: u8 = 34;
+    pub(super) const TALLIES: u8 = 172;
+    pub(super) const TALLIES_REVERSED: u8 = 174;
 }
 
 /// The timestamps option (RFC 7323, section 3.2).
@@ -129,6 +131,71 @@ impl Cookie {
     }
 }
 
+/// The content of an option that counts octets by the marks of the packets that brought them (RFC
+/// 9768, section 3.2.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tallies {
+    /// The fields in the order of the option, the absent ones 0.
+    fields: [u32; 3],
+    count: u8,
+    /// ECT(1) comes first and ECT(0) last.
+    is_reversed: bool,
+}
+
+impl Tallies {
+    /// The numbers that a field can hold.
+    pub const FIELD_VALUES: u32 = 1 << 24;
+
+    /// Counts of ECT(0), CE and ECT(1), modulo [`FIELD_VALUES`](Self::FIELD_VALUES): the first
+    /// `count` of them, or, reversed, the last.
+    #[must_use]
+    pub fn new(mut octets: [u32; 3], count: usize, is_reversed: bool) -> Self {
+        if is_reversed {
+            octets.reverse();
+        }
+        let count = count.min(octets.len());
+        let mut fields = [0; 3];
+        for (field, octets) in fields.iter_mut().zip(octets).take(count) {
+            *field = octets % Self::FIELD_VALUES;
+        }
+        Self { fields, count: count as u8, is_reversed }
+    }
+
+    /// Octets of an option of so many fields, filled up to a multiple of four.
+    #[must_use]
+    pub const fn length(count: usize) -> usize {
+        (2 + 3 * count).next_multiple_of(4)
+    }
+
+    /// Returns how many fields there is room for behind other options that leave so many octets;
+    /// `None` if the option does not fit at all.
+    #[must_use]
+    pub fn fitting(room: usize) -> Option<usize> {
+        (0..=3).rev().find(|count| Self::length(*count) <= room)
+    }
+
+    /// Returns the counts of ECT(0), CE and ECT(1), those that are told.
+    #[must_use]
+    pub fn get(&self) -> [Option<u32>; 3] {
+        let at = |at: usize| (at < self.count.into()).then_some(self.fields[at]);
+        let mut told = [at(0), at(1), at(2)];
+        if self.is_reversed {
+            told.reverse();
+        }
+        told
+    }
+
+    /// Reads a body: of any length the whole fields count (RFC 9768, section 3.2.3).
+    fn parse(body: &[u8], is_reversed: bool) -> Self {
+        let mut tallies = Self { is_reversed, ..Self::default() };
+        for (field, [a, b, c]) in tallies.fields.iter_mut().zip(body.as_chunks().0) {
+            *field = u32::from_be_bytes([0, *a, *b, *c]);
+            tallies.count += 1;
+        }
+        tallies
+    }
+}
+
 /// What the options of a header say. Unknown ones are skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Options {
@@ -147,6 +214,8 @@ pub struct Options {
     pub user_timeout: Option<u16>,
     /// The cookie of a Fast Open, or the request for one; on a SYN.
     pub fast_open: Option<Cookie>,
+    /// The counts of octets that came, by marks.
+    pub tallies: Option<Tallies>,
 }
 
 /// No-operation twice, kind and length of the timestamps: how nearly every sender lays them out
@@ -170,6 +239,7 @@ impl Options {
         sack: Blocks::NONE,
         user_timeout: None,
         fast_open: None,
+        tallies: None,
     };
 
     /// Reads the options of a header; `None` if one contradicts the length of all. A known option
@@ -226,6 +296,8 @@ impl Options {
             }
             (kind::USER_TIMEOUT, &[a, b]) => self.user_timeout = Some(u16::from_be_bytes([a, b])),
             (kind::FAST_OPEN, body) => self.fast_open = Cookie::of(body),
+            (kind::TALLIES, body) => self.tallies = Some(Tallies::parse(body, false)),
+            (kind::TALLIES_REVERSED, body) => self.tallies = Some(Tallies::parse(body, true)),
             _ => {}
         }
     }
@@ -274,6 +346,9 @@ impl Options {
                 out.put(&to.0.to_be_bytes());
             }
         }
+        if let Some(tallies) = &self.tallies {
+            out.put_tallies(tallies);
+        }
         out.at
     }
 
@@ -285,13 +360,20 @@ impl Options {
             || self.sack_permitted
             || self.sack.count > 0
             || self.user_timeout.is_some()
-            || self.fast_open.is_some();
+            || self.fast_open.is_some()
+            || self.tallies.is_some();
         self.timestamps.as_ref().filter(|_| !is_else)
     }
 
     /// Octets that [`emit`](Self::emit) writes.
     pub fn length(&self) -> usize {
         self.emit(&mut [0; OPTIONS_LEN_MAX])
+    }
+
+    /// Octets that are left behind these.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        OPTIONS_LEN_MAX - self.length()
     }
 }
 
@@ -308,6 +390,23 @@ impl Writer<'_> {
             place.copy_from_slice(octets);
             self.at += octets.len();
         }
+    }
+
+    /// Puts counts of octets behind the others, filled up to a multiple of four in front.
+    fn put_tallies(&mut self, tallies: &Tallies) {
+        let count = usize::from(tallies.count);
+        let (length, filled) = (2 + 3 * count, Tallies::length(count));
+        let kind = if tallies.is_reversed { kind::TALLIES_REVERSED } else { kind::TALLIES };
+        let mut option = [kind::NOTHING; Tallies::length(3)];
+        let at = filled - length;
+        option[at..at + 2].copy_from_slice(&[kind, length as u8]);
+        for (place, field) in
+            option[at + 2..filled].as_chunks_mut().0.iter_mut().zip(tallies.fields)
+        {
+            let [_, octets @ ..] = field.to_be_bytes();
+            *place = octets;
+        }
+        self.put(&option[..filled]);
     }
 
     /// Puts a Fast Open option behind the others, filled up to a multiple of four in front.
@@ -347,6 +446,13 @@ impl fmt::Display for Options {
         if let Some(cookie) = &self.fast_open {
             f.write_str(", tfo ")?;
             cookie.as_slice().iter().try_for_each(|octet| write!(f, "{octet:02x}"))?;
+        }
+        for (name, count) in
+            ["e0b", "ceb", "e1b"].iter().zip(self.tallies.unwrap_or_default().get())
+        {
+            if let Some(count) = count {
+                write!(f, ", {name} {count}")?;
+            }
         }
         for (from, to) in self.sack.as_slice() {
             write!(f, ", sack {from}-{to}")?;

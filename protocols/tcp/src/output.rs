@@ -8,7 +8,7 @@ use crate::wire::{CHECKSUM_AT, FLAGS_AT, Flags, HEADER_LEN_MAX, Header, PLAIN_LE
 use xk_core::message::NoBuffers;
 use xk_core::{Kernel, Message, SessionRef};
 use xk_kit::Checksum;
-use xk_kit::net::attribute::{Ecn, LinkCast};
+use xk_kit::net::attribute::{Arrived, Ecn, LinkCast};
 use xk_kit::net::ports::Origin;
 use xk_kit::wire::offload::TransportChecksum;
 use xk_kit::wire::segments::Segments;
@@ -143,6 +143,7 @@ pub(crate) fn forget_origin(message: &mut Message) {
         message.remove_attribute::<TransportChecksum>();
         message.remove_attribute::<LinkCast>();
         message.remove_attribute::<Ecn>();
+        message.remove_attribute::<Arrived>();
         message.remove_attribute::<Segments>();
     }
 }

@@ -1,5 +1,6 @@
 //! Segments of no session: those that open one (RFC 9293, sections 3.10.7.1 and 3.10.7.2).
 
+use crate::checks::mark_of;
 use crate::connection::{Connection, Settings, Syn, syn};
 use crate::cookie;
 use crate::fast::{FastOpens, Judged};
@@ -15,7 +16,6 @@ use xk_core::object::Refused;
 use xk_core::reason::{self, Class, Reason};
 use xk_core::{Kernel, Message, ProtocolRef, SessionRef};
 use xk_kit::answers;
-use xk_kit::net::attribute::Ecn;
 use xk_kit::net::moving::MOVED;
 use xk_kit::net::ports::{Origin, receiver};
 use xk_kit::net::stream::StreamRoom;
@@ -42,11 +42,6 @@ fn room(
 ) -> StreamRoom {
     let asked = StreamRoom { fast_open, ..StreamRoom::at(origin.local, port) };
     upper.ask(cx, asked).unwrap_or(asked)
-}
-
-/// Whether a router has marked a segment.
-fn is_congested(message: &Message) -> bool {
-    message.attribute::<Ecn>() == Some(Ecn::Experienced)
 }
 
 /// A segment of no session: through what it came, and its header.
@@ -140,7 +135,7 @@ impl Tcp {
         }
         let ends = self.ends(path, pending.0, (header.dst, header.src));
         let settings = table.settings_within(&room);
-        let mut first = Syn::of(header).marked(is_congested(&message));
+        let mut first = Syn::of(header).marked(mark_of(&message));
         if let Some(shown) = first.fast_open.take().filter(|_| room.fast_open > 0) {
             let Judged { is_good, given } =
                 FastOpens::judge(&table.secrets, pending.0, &shown, now);
@@ -450,7 +445,7 @@ impl Tcp {
         let room = room(cx, &note.upper, origin, (note.ends.local, 0));
         let settings = self.table.settings_within(&room);
         // A Fast Open option may be what does not pass (RFC 7413, section 4.2.2).
-        let first = Syn { fast_open: None, ..note.syn };
+        let first = Syn { fast_open: None, ecn: note.syn.ecn.repeated(1), ..note.syn };
         let answer = syn(&settings, &note.ends, note.iss, Some(&first), cx.now());
         send_alone(cx, lower, origin, &answer);
     }

@@ -102,6 +102,7 @@ impl Pending {
                 continue;
             }
             note.retries += 1;
+            note.syn.ecn = note.syn.ecn.repeated(note.retries);
             note.due = now + RETRY * (1 << note.retries);
             again.push(note.clone());
             let _ = self.notes.replace(key, note);

@@ -19,7 +19,7 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
     SessionRef, Upper, reason,
 };
-use xk_kit::control::{IsOutstanding, NetworkError};
+use xk_kit::control::{IsOutstanding, NetworkError, TellArrivals};
 use xk_kit::net::moving::{HalfOpen, KeepEnds, TakeState};
 use xk_kit::net::ports::{
     ANY_HOST, Origin, ephemeral, is_anothers, is_free, is_of_port, less_header, offer, pop_offer,
@@ -86,6 +86,12 @@ impl Protocol for Tcp {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
         let local = Participants::local(self.enables.clone());
         let enabled = self.lower.open_enable(cx, Upper::new(this), local);
+        if self.table.settings.borrow().accurate_ecn
+            && let Ok(number) = Upper::new(this).number_on(cx, &self.lower)
+        {
+            // A layer that lies elsewhere may not know; then marked octets alone are counted.
+            let _ = self.lower.ask(cx, TellArrivals { number });
+        }
         enabled.map(drop)
     }
 

@@ -408,6 +408,12 @@ impl TcpSession {
     }
 
     fn flush(&self, cx: &Kernel, burst: &mut Outgoing) {
+        if let Some(sending) = self.connection.borrow().sending() {
+            for message in burst.iter_mut() {
+                // One full of attributes goes as usual.
+                let _ = message.set_attribute(sending);
+            }
+        }
         let pushed = match burst.len() {
             0 => return,
             1 => match burst.pop() {

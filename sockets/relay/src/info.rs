@@ -3,8 +3,8 @@
 use std::time::Duration;
 use xk_net::StreamInfo;
 
-/// Up to and with `tcpi_rcv_wnd`.
-const OCTETS: usize = 236;
+/// Up to and with `tcpi_options2`.
+const OCTETS: usize = 280;
 
 /// Bits of `tcpi_options`.
 const TIMESTAMPS: u8 = 1;
@@ -79,8 +79,8 @@ fn numbers(info: &StreamInfo) -> Vec<(usize, u32)> {
         StreamInfo::THRESHOLD_NONE.. => i32::MAX as u32,
         octets => octets / segment,
     };
-    let resent = u32::try_from(info.retransmissions).unwrap_or(u32::MAX);
-    let arrived = u32::try_from(detail.octets_arrived.div_ceil(segment.into()));
+    let short = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    let (came, sent) = (&detail.marks, &detail.marks_sent);
     vec![
         (8, us(info.timeout)),
         (16, info.segment),
@@ -101,15 +101,24 @@ fn numbers(info: &StreamInfo) -> Vec<(usize, u32)> {
         (84, detail.segment_announced),
         (88, REORDERING),
         (96, detail.receive_buffer),
-        (100, resent),
+        (100, short(info.retransmissions)),
         (144, info.unsent),
         (148, detail.round_trip_min.map_or(0, least)),
-        (192, arrived.unwrap_or(u32::MAX)),
+        (192, short(detail.octets_arrived.div_ceil(segment.into()))),
+        (196, short(info.marked_sent)),
         (216, detail.duplicates),
         (220, detail.reordered),
         (224, detail.out_of_order),
         (228, info.peer_window),
         (232, detail.window),
+        (248, short(info.marked)),
+        (252, short(sent.capable_one)),
+        (256, short(sent.capable_zero)),
+        (260, short(sent.experienced)),
+        (264, short(came.capable_one)),
+        (268, short(came.capable_zero)),
+        (272, short(came.experienced)),
+        (276, info.ecn as u32),
     ]
 }
 
@@ -149,6 +158,7 @@ fn state_number(state: &str) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use xk_net::{StreamEcn, StreamMarks};
 
     fn number_at(info: &StreamInfo, at: usize) -> u32 {
         let octets = tcp_info(info);
@@ -172,9 +182,15 @@ mod tests {
         (info.detail.sack, info.detail.ecn) = (true, true);
         (info.detail.timeouts, info.detail.lost, info.detail.sacked) = (2, 5, 6);
         info.detail.since_received = Duration::from_millis(77);
+        (info.marked, info.marked_sent, info.ecn) = (3, 4, StreamEcn::Accurate);
+        let marks =
+            |zero| StreamMarks { capable_zero: zero, experienced: zero + 1, capable_one: zero + 2 };
+        (info.detail.marks, info.detail.marks_sent) = (marks(100), marks(200));
         let octets = tcp_info(&info);
         assert_eq!(octets[..8], [8, 0, 2, 0, 2, SACK | WINDOW_SCALE | ECN, 0x97, 0]);
-        for (at, number) in [(28, 6), (32, 5), (52, 77), (88, 3)] {
+        let marks = [(196, 4), (248, 3), (252, 202), (256, 200), (260, 201), (264, 102)];
+        let others = [(28, 6), (32, 5), (52, 77), (88, 3), (268, 100), (272, 101), (276, 2)];
+        for (at, number) in marks.into_iter().chain(others) {
             assert_eq!(number_at(&info, at), number);
         }
     }

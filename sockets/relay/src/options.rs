@@ -70,6 +70,8 @@ const TOLD: [(i32, i32); 4] = [
 /// none of Linux's.
 const INTERFACE: i32 = 1;
 const WINDOW_CLAMP: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP);
+const HOPS: (i32, i32) = (libc::IPPROTO_IP, libc::IP_TTL);
+const CLASS: (i32, i32) = (libc::IPPROTO_IP, libc::IP_TOS);
 const SEGMENT_MAX: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_MAXSEG);
 const QUICK_ACKS: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_QUICKACK);
 const UNSENT_MAX: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
@@ -220,6 +222,12 @@ impl Options {
             // The other half waits here, and with the program's socket.
             UNSENT_MAX => StreamSetting::UnsentMax((self.unsent_max() / 2).max(1)),
             FAST_OPEN => StreamSetting::FastOpen(number != 0),
+            HOPS => StreamSetting::Hops(u8::try_from(number).unwrap_or(0)),
+            CLASS => StreamSetting::Class(u8::try_from(number).ok()),
+            // None at all below 0 (tcp(7)).
+            (libc::IPPROTO_TCP, libc::TCP_LINGER2) => {
+                StreamSetting::OrphanTimeout(seconds(libc::TCP_LINGER2))
+            }
             (libc::IPPROTO_TCP, libc::TCP_NODELAY) => StreamSetting::NoDelay(number != 0),
             (libc::IPPROTO_TCP, libc::TCP_CORK) => StreamSetting::Cork(number != 0),
             (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => {
@@ -348,7 +356,7 @@ impl Options {
     /// What the first segment of a stream announces.
     pub(crate) fn before(&self) -> Vec<StreamSetting> {
         let is_set = |option: &(i32, i32)| self.set.contains_key(option);
-        let announced = [SEGMENT_MAX, RECEIVE_BUFFER, WINDOW_CLAMP, FAST_OPEN];
+        let announced = [SEGMENT_MAX, RECEIVE_BUFFER, WINDOW_CLAMP, FAST_OPEN, HOPS, CLASS];
         let announced = announced.into_iter().filter(is_set);
         announced.filter_map(|option| self.of_stream(option)).collect()
     }
@@ -515,6 +523,26 @@ mod tests {
         let reno = setting(tcp, libc::TCP_CONGESTION, b"reno");
         assert_eq!(options.set(None, &reno), Ok(()));
         assert!(name(&options).starts_with(b"reno\0"));
+    }
+
+    #[test]
+    fn wishes_for_headers_and_the_time_of_orphans_reach_the_stream() {
+        let mut options = Options::default();
+        let told = |options: &Options, option| options.of_stream(option);
+        let linger = (libc::IPPROTO_TCP, libc::TCP_LINGER2);
+        let orphan = |seconds| Some(StreamSetting::OrphanTimeout(Duration::from_secs(seconds)));
+        for (option, number, wanted) in [
+            (HOPS, 9, Some(StreamSetting::Hops(9))),
+            (HOPS, -1, Some(StreamSetting::Hops(64))),
+            (CLASS, 0xb8, Some(StreamSetting::Class(Some(0xb8)))),
+            (linger, 7, orphan(7)),
+            (linger, -5, orphan(0)),
+        ] {
+            let wish = setting(option.0, option.1, &i32::to_ne_bytes(number));
+            assert_eq!(options.set(None, &wish), Ok(()));
+            assert_eq!(told(&options, option), wanted, "{option:?} {number}");
+        }
+        assert_eq!(options.before().len(), 2, "a SYN has both wishes");
     }
 
     #[test]

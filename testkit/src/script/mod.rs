@@ -28,7 +28,7 @@
 //! | --- | --- |
 //! | `param NAME VALUE`, `mtu N`, `isn N`, `tolerance MS` | before the first act: the protocol's parameters, the path's largest packet, the peer's first sequence number, how exact times are (1 ms) |
 //! | `< FLAGS SEQ:END ack N win N urg N <OPTIONS> ecn ce` | a segment arrives; also `fill HEX`, `corrupt`, `offset WORDS`, `cut OCTETS`, `to PORT`, `from PORT` |
-//! | `> FLAGS SEQ:END ack N win N <OPTIONS>` | the next segment sent is this one; `*` for a number left open, `> *` for any segment |
+//! | `> FLAGS SEQ:END ack N win N <OPTIONS> hops N class N` | the next segment sent is this one, with these wishes for the header of its packet; `*` for a number left open, `> *` for any segment |
 //! | `quiet`, `skip` | nothing was sent that no line spoke of; or it does not matter |
 //! | `listen`, `unlisten`, `room on`, `room off`, `room N` (with segments of N octets at most), `room N B` (and a receive buffer of B octets at most), `connect`, `write N`, `write N fails`, `record` (what was written ends one), `shutdown`, `close`, `abort`, `consume N` | what the application does |
 //! | `set NAME VALUE`, `set NAME VALUE fails` | a setting of the stream; before there is one, of the protocol |
@@ -40,9 +40,10 @@
 //! Flags are `S F R P U E W A` and `.` for ACK; `P` counts only where it is written, or `p` for its
 //! absence, and `~` says that ACK may be there or not. Options are `mss N`, `ws N`, `sack_ok`,
 //! `sack A:B C:D`, `ts VALUE ECHO`, `uto N`, `fastopen`, `fastopen HEX`, `fastopen last` (the
-//! cookie seen last), `nop`, `eol`, `raw HEX`; `!NAME` for one that must be absent, `...` for any
-//! others. A bound is `5`, `>=5`, `<=5`, `5..9` or `*`. Timestamps of the protocol under test count
-//! from its first one; once both sides have agreed on them, arriving segments carry them by
+//! cookie seen last), `accecn0 N N N`, `accecn1 N N N` (with fewer numbers, or none), `nop`, `eol`,
+//! `raw HEX`; `!NAME` for one that must be absent, `...` for any others.
+//! A bound is `5`, `>=5`, `<=5`, `5..9` or `*`. Timestamps of the protocol under test count from
+//! its first one; once both sides have agreed on them, arriving segments carry them by
 //! themselves, unless their options say `ts V E` or `!ts`.
 
 mod acts;

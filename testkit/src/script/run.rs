@@ -13,7 +13,7 @@ use xk_core::graph::{ParamKind, Params, Value};
 use xk_core::object::{Arrivals, BURST_MAX, Enable};
 use xk_core::{Entry, Part, ProtocolRef, SessionRef, Time};
 use xk_kit::control::PseudoHeader;
-use xk_kit::net::attribute::Ecn;
+use xk_kit::net::attribute::{Arrived, Ecn, Sending};
 use xk_kit::net::stream::StreamAbort;
 
 /// Our host and the peer's.
@@ -59,6 +59,8 @@ struct Pending {
     flow: u16,
     tcp: Tcp,
     ecn: u8,
+    /// The wishes for its header, as usual by default.
+    sending: Sending,
 }
 
 pub(super) struct Run<'a> {
@@ -297,8 +299,12 @@ impl<'a> Run<'a> {
             data[16] ^= 0x55;
         }
         let mut message = self.cx.message(&data);
-        if let Some(ecn) = Ecn::from_bits(ecn) {
-            let _ = message.set_attribute(ecn);
+        if spec.ecn.is_some() {
+            // As the network layer does that was asked for it.
+            let _ = message.set_attribute(Arrived { to: PEER.into(), hops: 64, class: ecn });
+        }
+        if Ecn::from_bits(ecn) == Some(Ecn::Experienced) {
+            let _ = message.set_attribute(Ecn::Experienced);
         }
         self.arrivals.queue_mut().push_back(message);
         if goes_on {
@@ -338,6 +344,7 @@ impl<'a> Run<'a> {
         for sent in self.bottom.take_sent() {
             let data = octets(&sent.message);
             let ecn = sent.message.attribute::<Ecn>().map_or(0, Ecn::bits);
+            let sending = sent.message.attribute().unwrap_or_default();
             let tcp = Tcp::parse(&data, pseudo())
                 .map_err(|what| format!("a segment was sent: {what}"))?;
             let number = tcp.destination.wrapping_sub(PEER_PORT);
@@ -352,7 +359,7 @@ impl<'a> Run<'a> {
             self.note(&format!("{} {text}", arrow(number, '>')));
             wrong?;
             let at = self.cx.now();
-            self.pending.push_back(Pending { at, flow: number, tcp, ecn });
+            self.pending.push_back(Pending { at, flow: number, tcp, ecn, sending });
         }
         Ok(())
     }
@@ -387,6 +394,11 @@ impl<'a> Run<'a> {
         let compared = self.flow().compare(spec, &pending.tcp, pending.ecn);
         let seen = self.flow().show(&pending.tcp, true, pending.ecn);
         compared.map_err(|what| format!("seen:   > {seen}\n  {what}"))?;
+        let Sending { hops, class, .. } = pending.sending;
+        let is_asked = |wanted: Option<u8>, seen: u8| wanted.is_none_or(|wanted| wanted == seen);
+        check(is_asked(spec.hops, hops) && is_asked(spec.class, class.unwrap_or(0)), || {
+            format!("seen:   > {seen}\n  it asks for {hops} hops and class {class:?}")
+        })?;
         check(pending.at >= from && pending.at <= to, || {
             format!(
                 "seen:   > {seen}\n  at {}, not {} to {}",

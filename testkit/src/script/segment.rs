@@ -46,6 +46,8 @@ pub(super) fn parse(text: &str) -> Result<SegmentSpec, String> {
             "win" => spec.window = bound(value)?,
             "urg" => spec.urgent = Some(number(value)?),
             "ecn" => spec.ecn = Some(ecn(value)?),
+            "hops" => spec.hops = Some(number(value)?),
+            "class" => spec.class = Some(number(value)?),
             "fill" => {
                 let octet = u8::from_str_radix(value, 16);
                 spec.fill = Some(octet.map_err(|_| format!("`{value}` is no octet"))?);
@@ -144,6 +146,8 @@ fn kind(name: &str) -> Result<u8, String> {
         "ts" => 8,
         "uto" => 28,
         "fastopen" => FAST_OPEN,
+        "accecn0" => 172,
+        "accecn1" => 174,
         _ => return Err(format!("`{name}` is no option")),
     })
 }
@@ -171,6 +175,13 @@ fn option(text: &str) -> Result<OptionSpec, String> {
         ["fastopen", cookie] => {
             let cookie = hexadecimal(cookie)?;
             TcpOption::Raw([&[FAST_OPEN, 2 + cookie.len() as u8], &cookie[..]].concat())
+        }
+        [name @ ("accecn0" | "accecn1"), ref fields @ ..] => {
+            let mut raw = vec![kind(name)?, 2 + 3 * fields.len() as u8];
+            for field in fields {
+                raw.extend(&number::<u32>(field)?.to_be_bytes()[1..]);
+            }
+            TcpOption::Raw(raw)
         }
         ["raw", octets] => TcpOption::Raw(hexadecimal(octets)?),
         ["sack", ref blocks @ ..] if !blocks.is_empty() => {

@@ -103,6 +103,11 @@ pub struct SegmentSpec {
     pub options: Option<OptionsSpec>,
     /// The ECN bits of the layer below, if the script speaks of them.
     pub ecn: Option<u8>,
+    /// Expected: the hops and the class of traffic that are asked of the layer below, 0 for as
+    /// usual, if the script speaks of them.
+    pub hops: Option<u8>,
+    /// See [`hops`](Self::hops).
+    pub class: Option<u8>,
     /// Injected: all data octets have this value.
     pub fill: Option<u8>,
     /// Injected: the checksum is wrong.

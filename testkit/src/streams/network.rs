@@ -6,11 +6,36 @@ use super::{NUMBER, host};
 use crate::kernel::{TestKernel, octets};
 use crate::script::wire::{FAST_OPEN, HEADER_LEN, SYN, seal};
 use core::cmp::Reverse;
+use core::net::Ipv4Addr;
+use core::ops::Range;
 use core::time::Duration;
 use std::collections::{BTreeMap, BinaryHeap};
 use xk_core::random::Random;
 use xk_core::{Message, Part, Time};
 use xk_kit::control::PseudoHeader;
+use xk_kit::net::attribute::{Arrived, Ecn};
+
+/// The octets of the option that counts octets by marks, if there is one (RFC 9768, section 3.2.3).
+fn counts_in(options: &[u8]) -> Option<Range<usize>> {
+    let mut at = 0;
+    loop {
+        match *options.get(at..)? {
+            [1, ..] => at += 1,
+            [172 | 174, length, ..] if length >= 2 => return Some(at..at + usize::from(length)),
+            [kind, length, ..] if kind > 0 && length >= 2 => at += usize::from(length),
+            _ => return None,
+        }
+    }
+}
+
+/// Tells with a packet what was on it, as the network layer does that was asked for it.
+fn note_mark(message: &mut Message, mark: Option<Ecn>, to: Ipv4Addr) {
+    let told = Arrived { to: to.into(), hops: 64, class: mark.map_or(0, Ecn::bits) };
+    let _ = message.set_attribute(told);
+    if mark == Some(Ecn::Experienced) {
+        let _ = message.set_attribute(Ecn::Experienced);
+    }
+}
 
 /// A network with the habits of a plan.
 pub(super) struct Network {
@@ -58,24 +83,35 @@ impl Network {
             return Some(data);
         };
         let header = usize::from(offset >> 4) * 4;
-        let options = data.get(HEADER_LEN..header);
-        let (Some(options), true) = (options, u16::from(flags) & SYN != 0) else {
+        let Some(options) = data.get(HEADER_LEN..header) else {
             return Some(data);
         };
-        match middlebox {
-            Middlebox::DropsData if data.len() > header => return None,
-            // As each is laid out here: behind padding.
-            Middlebox::DropsOption if options.windows(2).any(|two| two == [1, FAST_OPEN]) => {
-                return None;
+        let is_syn = u16::from(flags) & SYN != 0;
+        let has_data = data.len() > header;
+        // As each is laid out here: behind padding.
+        let has_cookie = options.windows(2).any(|two| two == [1, FAST_OPEN]);
+        let counts = counts_in(options).and_then(|at| data.get_mut(HEADER_LEN..)?.get_mut(at));
+        match (middlebox, counts) {
+            (Middlebox::DropsData, _) if is_syn && has_data => return None,
+            (Middlebox::DropsOption, _) if is_syn && has_cookie => return None,
+            (Middlebox::DropsCounts, Some(_)) => return None,
+            (Middlebox::CutsData, _) if is_syn && has_data => data.truncate(header),
+            (Middlebox::StripsCounts, Some(counts)) => counts.fill(1),
+            (Middlebox::ClearsCounts, Some(counts)) => counts[2..].fill(0),
+            (Middlebox::SpoilsCounts, Some(counts)) => {
+                counts[2..].fill_with(|| self.chance.below(256) as u8);
             }
-            Middlebox::CutsData if data.len() > header => {
-                data.truncate(header);
-                let (source, peer) = (host(from).into(), host(1 - from).into());
-                seal(&mut data, PseudoHeader::new([source; 2], peer, NUMBER.into()).sum);
-            }
-            _ => {}
+            _ => return Some(data),
         }
+        let (source, peer) = (host(from).into(), host(1 - from).into());
+        seal(&mut data, PseudoHeader::new([source; 2], peer, NUMBER.into()).sum);
         Some(data)
+    }
+
+    /// The bits that a packet with these arrives with.
+    fn mark(&self, ecn: Option<Ecn>) -> Option<Ecn> {
+        let is_marked = self.plan.marks > 0 && self.chance.chance_per_million(self.plan.marks);
+        ecn.map(|ecn| if is_marked { Ecn::Experienced } else { ecn })
     }
 
     /// Takes a packet from a side.
@@ -99,6 +135,7 @@ impl Network {
             leaves = waits.after(per_octet * message.len() as u32);
             self.busy[from] = leaves;
         }
+        let ecn = message.attribute::<Ecn>();
         // As on every real way, what arrives is no reference to what the sender keeps.
         let Some(mut data) = self.meddle(from, octets(&message)) else {
             return;
@@ -113,7 +150,9 @@ impl Network {
             let delay = self.plan.delay[from] + Duration::from_nanos(jitter);
             self.last += 1;
             self.queue.push(Reverse((leaves.after(delay), self.last)));
-            self.packets.insert(self.last, (from, cx.message(&data)));
+            let (mut copy, mark) = (cx.message(&data), self.mark(ecn));
+            note_mark(&mut copy, mark, host(1 - from));
+            self.packets.insert(self.last, (from, copy));
         }
     }
 

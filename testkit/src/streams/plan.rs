@@ -34,15 +34,23 @@ pub(super) struct EndPlan {
     pub(super) ending: Ending,
 }
 
-/// The treatment that a box in the network gives to SYNs that are not as most are.
+/// The treatment that a box in the network gives to what is not as most is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Middlebox {
-    /// Lets none with data pass.
+    /// Lets no SYN with data pass.
     DropsData,
-    /// Cuts the data off.
+    /// Cuts the data off SYNs.
     CutsData,
-    /// Lets none with a Fast Open option pass.
+    /// Lets no SYN with a Fast Open option pass.
     DropsOption,
+    /// Lets nothing with counts of octets by marks (RFC 9768) pass.
+    DropsCounts,
+    /// Puts no-operations in their place.
+    StripsCounts,
+    /// Clears them.
+    ClearsCounts,
+    /// Sets them to something else.
+    SpoilsCounts,
 }
 
 /// Both ends of a stream.
@@ -78,6 +86,8 @@ pub(super) struct Plan {
     /// `None` if none moves.
     pub(super) moves: Option<Duration>,
     pub(super) middlebox: Option<Middlebox>,
+    /// Packets marked, per million that may be.
+    pub(super) marks: u32,
     pub(super) streams: Vec<StreamPlan>,
 }
 
@@ -160,12 +170,19 @@ impl Plan {
             backlog: None,
             moves: None,
             middlebox: None,
+            marks: 0,
         };
         // Chosen last, so that what older seeds are known for stays.
         plan.backlog = chance.chance(0.3).then(|| (1 + chance.below(2) as usize, ms(chance, 5000)));
         plan.moves = chance.chance(0.4).then(|| Duration::from_millis(scaled(chance, 10, 2000)));
         let boxes = [Middlebox::DropsData, Middlebox::CutsData, Middlebox::DropsOption];
         plan.middlebox = chance.chance(0.2).then(|| one_of(chance, &boxes));
+        plan.marks = one_of(chance, &[0, 0, 10_000, 300_000, 1_000_000]);
+        if chance.chance(0.2) {
+            use Middlebox::{ClearsCounts, DropsCounts, SpoilsCounts, StripsCounts};
+            let boxes = [DropsCounts, StripsCounts, ClearsCounts, SpoilsCounts];
+            plan.middlebox = Some(one_of(chance, &boxes));
+        }
         plan
     }
 

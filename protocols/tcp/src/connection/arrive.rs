@@ -11,6 +11,7 @@ use alloc::boxed::Box;
 use core::time::Duration;
 use xk_core::reason::{Class, Reason};
 use xk_core::{Message, Time};
+use xk_kit::net::attribute::Ecn;
 use xk_kit::net::stream::StreamError;
 
 /// Its timestamp is older than one that came before (RFC 7323, section 5).
@@ -39,8 +40,8 @@ const PAUSE_NS_MIN: u64 = 100_000_000;
 const TIMESTAMPS_VALID: Duration = Duration::from_secs(24 * 24 * 3600);
 
 impl Connection {
-    /// Takes a segment in. `payload` is what follows its header; `congested` says that a router
-    /// marked it (RFC 3168).
+    /// Takes a segment in. `payload` is what follows its header, `mark` what its packet bore (RFC
+    /// 3168).
     ///
     /// # Errors
     /// Why it was dropped, wholly or but for its acknowledgement.
@@ -49,7 +50,7 @@ impl Connection {
         now: Time,
         header: &Header,
         payload: Option<Message>,
-        congested: bool,
+        mark: Option<Ecn>,
     ) -> Verdict {
         match self.state {
             State::Closed => {
@@ -57,8 +58,8 @@ impl Connection {
                 self.refuse(header, payload.as_ref().map_or(0, Message::len));
                 Err(&NOT_READ)
             }
-            State::SynSent => self.in_syn_sent(now, header, payload, congested),
-            _ => self.in_others(now, header, payload, congested),
+            State::SynSent => self.in_syn_sent(now, header, payload, mark),
+            _ => self.in_others(now, header, payload, mark),
         }
     }
 
@@ -68,7 +69,7 @@ impl Connection {
         now: Time,
         header: &Header,
         payload: Option<Message>,
-        congested: bool,
+        mark: Option<Ecn>,
     ) -> Verdict {
         let flags = header.flags;
         let acks = flags.has(Flags::ACK);
@@ -88,7 +89,7 @@ impl Connection {
         if !flags.has(Flags::SYN) {
             return Err(&NO_ACK);
         }
-        self.learn(&Syn::of(header).marked(congested), now);
+        self.learn(&Syn::of(header).marked(mark), now);
         self.receive.rcv_adv = self.receive.rcv_nxt + self.syn_window();
         if !acks {
             // Both have opened at once: our SYN goes again, with what the peer's said.
@@ -102,6 +103,7 @@ impl Connection {
         self.establish(now);
         self.ack_due = AckDue::Now;
         let octets = payload.as_ref().map_or(0, Message::len) as u32;
+        self.count_octets(mark, octets);
         let verdict = match payload {
             // Data on a SYN begin behind it.
             Some(payload) => self.take_text(now, header.seq + 1, payload),
@@ -119,7 +121,7 @@ impl Connection {
         now: Time,
         header: &Header,
         payload: Option<Message>,
-        congested: bool,
+        mark: Option<Ecn>,
     ) -> Verdict {
         let octets = payload.as_ref().map_or(0, Message::len);
         self.check_timestamps(now, header, octets)?;
@@ -154,7 +156,7 @@ impl Connection {
         }
         self.heard_at = now;
         self.keep_alive_count = 0;
-        self.take_mark(header.flags, congested, octets);
+        self.take_mark(header.flags, mark, octets);
         self.after_ack(now);
         let verdict = match payload {
             Some(payload) => self.take_payload(now, header, payload),
@@ -264,6 +266,7 @@ impl Connection {
         let is_duplicate = octets > 0 && end.at_or_before(nxt) && nxt.since(header.seq) < 1 << 30;
         if is_duplicate {
             self.receive.duplicate = Some((header.seq, end));
+            self.note_repeat();
         }
         if self.state == State::TimeWait && flags.has(Flags::FIN) {
             // RFC 9293, section 3.10.7.4: our acknowledgement of it was lost; the wait starts over.
@@ -510,7 +513,7 @@ impl Connection {
         self.enter(Cause::AckOfFin);
         match self.state {
             State::FinWait2 if self.is_deaf && self.ends_at.is_none() => {
-                self.ends_at = Some(now + super::Settings::ORPHAN_TIMEOUT);
+                self.ends_at = Some(now + self.settings.orphan_timeout);
             }
             State::TimeWait if self.ends_at.is_none() => self.begin_time_wait(now),
             _ => {}

@@ -2,18 +2,33 @@
 //! section 3.1), and the counts that accurate feedback is made of (RFC 9768, section 3.2).
 
 use super::{AckDue, Connection, Settings};
+use crate::options::Tallies;
+use crate::seq::Seq;
 use crate::state::State;
 use crate::wire::{Flags, Header};
 use alloc::boxed::Box;
 use xk_core::control::{Field, Reader, Writer};
 use xk_core::fields;
 use xk_kit::net::attribute::Ecn;
-use xk_kit::net::stream::StreamEcn;
+use xk_kit::net::stream::{StreamEcn, StreamMarks};
 
 /// Where both counts of marked packets begin (RFC 9768, section 3.2.1).
 const MARKS_FIRST: u32 = 5;
+/// Where those of octets begin (RFC 9768, section 3.2.1): two of them are never 0 at the beginning,
+/// unless something on the way has cleared them.
+const OCTETS_FIRST: [u32; 3] = [1, 0, 1];
+/// From so many repetitions on a SYN,ACK goes without flags (RFC 9768, section 3.2.3.2.2).
+const UNMARKED_FROM: u8 = 2;
+/// After so many segments in a row that were acknowledged before they came, acknowledgements with
+/// counts of octets seem to get lost (RFC 9768, section 3.2.3.2.2).
+const REPEATS_MAX: u8 = 2;
+/// After so many losses in a row of data with counts of octets these seem to be the cause (RFC
+/// 9768, section 3.2.3.2.2).
+const LOSSES_MAX: u8 = 2;
 /// After so many marked packets the peer is told at once (RFC 9768, section 3.2.2.5.1).
 const MARKS_TOLD: u8 = 2;
+/// So many blocks of what came out of order go before counts of octets (RFC 9768, section 3.2.3.3).
+const BLOCKS_FIRST: usize = 2;
 /// The field counts modulo so many.
 const FIELD_VALUES: u32 = 8;
 
@@ -36,11 +51,14 @@ pub struct EcnOffer {
     flags: u8,
     /// True for a SYN that answers another.
     is_answer: bool,
+    /// Counts the times that it was answered again: the option in the answer may be what does not
+    /// pass, or the flags (RFC 9768, section 3.2.3.2.2).
+    repeats: u8,
     /// The two bits of the network's header.
     pub(crate) mark: u8,
 }
 
-fields!(EcnOffer { flags, is_answer, mark });
+fields!(EcnOffer { flags, is_answer, repeats, mark });
 
 /// The three flags of a header as one number.
 fn number(flags: Flags) -> u8 {
@@ -62,11 +80,11 @@ fn told(mark: u8) -> u32 {
 
 impl EcnOffer {
     /// None.
-    pub const NONE: EcnOffer = EcnOffer { flags: 0, is_answer: false, mark: 0 };
+    pub const NONE: EcnOffer = EcnOffer { flags: 0, is_answer: false, repeats: 0, mark: 0 };
 
     pub(super) fn of(header: &Header) -> Self {
         let is_answer = header.flags.has(Flags::ACK);
-        Self { flags: number(header.flags), is_answer, mark: 0 }
+        Self { flags: number(header.flags), is_answer, ..Self::NONE }
     }
 
     /// Returns the flags of a SYN of this side.
@@ -96,8 +114,22 @@ impl EcnOffer {
         match self.accepted(settings) {
             Mode::No => Flags::NONE,
             Mode::Classic => Flags::ECE,
+            Mode::Accurate if self.repeats >= UNMARKED_FROM => Flags::NONE,
             Mode::Accurate => flags(told(self.mark)),
         }
+    }
+
+    /// Returns it as it is answered for the `times`-th time again.
+    pub(crate) fn repeated(self, times: u8) -> Self {
+        Self { repeats: self.repeats.max(times), ..self }
+    }
+
+    /// The option of the first SYN,ACK that answers it, where other options leave so many octets
+    /// (RFC 9768, section 3.2.3.2.1).
+    pub(super) fn first_tallies(self, settings: &Settings, room: usize) -> Option<Tallies> {
+        let is_told = self.accepted(settings) == Mode::Accurate && self.repeats == 0;
+        let count = Tallies::fitting(room).filter(|_| is_told)?;
+        Some(Tallies::new(OCTETS_FIRST, count, false))
     }
 
     /// Agrees with a peer whose SYN,ACK says this.
@@ -121,6 +153,26 @@ impl EcnOffer {
     }
 }
 
+/// Octets by ECT(0), CE and ECT(1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Octets([u64; 3]);
+
+impl Field for Octets {
+    fn put(&self, out: &mut Writer<'_>) {
+        self.0.iter().for_each(|octets| octets.put(out));
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        Some(Self([u64::take(from)?, u64::take(from)?, u64::take(from)?]))
+    }
+}
+
+impl From<Octets> for StreamMarks {
+    fn from(Octets([capable_zero, experienced, capable_one]): Octets) -> Self {
+        Self { capable_zero, experienced, capable_one }
+    }
+}
+
 /// The counts of a connection with accurate feedback.
 #[derive(Clone, Debug)]
 pub(super) struct Accurate {
@@ -132,6 +184,25 @@ pub(super) struct Accurate {
     untold: u8,
     /// The last packet that came was marked.
     was_marked: bool,
+    /// Octets that came, and those that the peer was told of.
+    octets: Octets,
+    octets_told: Octets,
+    /// Octets of ours that the peer has told of, and how many marked packets were known then.
+    octets_sent: Octets,
+    sent_then: u32,
+    /// Its counts of octets are believed.
+    is_believed: bool,
+    /// Ours are told.
+    tells_octets: bool,
+    /// Ours are told though none is new: with the next segment, and with the first data (RFC 9768,
+    /// section 3.2.3.2.1).
+    first_due: (bool, bool),
+    /// Segments in a row that had been acknowledged before they came.
+    repeats: u8,
+    /// Data that went with counts of octets and are not acknowledged; how many such in a row were
+    /// lost.
+    carrier: Option<Seq>,
+    losses: u8,
     /// The mark that the acknowledgement of the peer's SYN,ACK tells, until one went.
     syn_told: Option<u8>,
     /// Nothing was heard since the handshake.
@@ -140,7 +211,25 @@ pub(super) struct Accurate {
     awaits_syn_told: bool,
 }
 
-fields!(Accurate { received, sent, untold, was_marked, syn_told, is_first, awaits_syn_told });
+fields!(Accurate {
+    received,
+    sent,
+    untold,
+    was_marked,
+    octets,
+    octets_told,
+    octets_sent,
+    sent_then,
+    is_believed,
+    tells_octets,
+    first_due,
+    repeats,
+    carrier,
+    losses,
+    syn_told,
+    is_first,
+    awaits_syn_told,
+});
 
 impl Field for Box<Accurate> {
     fn put(&self, out: &mut Writer<'_>) {
@@ -160,21 +249,88 @@ impl Accurate {
 
     /// Counts the newly marked packets of ours, by the field of an acknowledgement of so many
     /// segments: as many as fit it, if acknowledgements between may have been lost (RFC 9768,
-    /// section 3.2.2.5.2).
-    fn newly(&mut self, field: u32, segments: u32) -> u32 {
+    /// section 3.2.2.5.2), unless counts of octets say that there were only so many segments marked
+    /// since they were told last.
+    fn newly(&mut self, field: u32, segments: u32, told: Option<u32>) -> u32 {
         let least = field.wrapping_sub(self.sent) % FIELD_VALUES;
-        let marks = match segments.checked_sub(FIELD_VALUES) {
+        let most = match segments.checked_sub(FIELD_VALUES) {
             Some(_) => segments - segments.wrapping_sub(least) % FIELD_VALUES,
             None => least,
+        };
+        let marks = match told {
+            Some(told) => {
+                let known = self.sent.wrapping_sub(self.sent_then).saturating_add(least);
+                let rounds = told.saturating_sub(known).div_ceil(FIELD_VALUES);
+                most.min(least.saturating_add(rounds.saturating_mul(FIELD_VALUES)))
+            }
+            None => most,
         };
         self.sent = self.sent.wrapping_add(marks);
         marks
     }
+
+    /// Takes the peer's counts of octets in; answers how many more were marked, if they tell.
+    fn take_tallies(&mut self, told: &Tallies) -> Option<u64> {
+        let told = told.get();
+        let Octets(known) = &mut self.octets_sent;
+        let before = known[1];
+        for ((known, told), first) in known.iter_mut().zip(told).zip(OCTETS_FIRST) {
+            let more = told.map(|told| told.wrapping_sub(*known as u32 + first));
+            // One that is behind was overtaken.
+            let more = more.map(|more| more % Tallies::FIELD_VALUES);
+            *known += u64::from(more.filter(|more| *more < Tallies::FIELD_VALUES / 2).unwrap_or(0));
+        }
+        // A count that is left out has not changed since it was told last; where that got lost is
+        // not known.
+        (told[1].is_some() || known[1] == 0).then(|| known[1] - before)
+    }
+
+    /// Whether there is something to tell of octets, on a segment with or without data.
+    fn is_to_tell(&self, has_data: bool) -> bool {
+        let is_due = self.first_due.0 || has_data && self.first_due.1;
+        self.tells_octets && (is_due || self.octets != self.octets_told)
+    }
+
+    /// The option for a segment that has room for so many octets more: all counts that ever
+    /// changed, but rather those that did since they were told last than none (RFC 9768, section
+    /// 3.2.3.3).
+    fn tallies(&self, has_data: bool, room: usize) -> Option<Tallies> {
+        let room = Tallies::fitting(room).filter(|_| self.is_to_tell(has_data))?;
+        let (Octets(octets), Octets(told)) = (self.octets, self.octets_told);
+        let is_reversed = octets[0] == 0 && octets[2] > 0;
+        let upto = |has: &dyn Fn(usize) -> bool| {
+            let at = |place: usize| has(if is_reversed { 2 - place } else { place });
+            (0..3).rev().find(|place| at(*place)).map_or(0, |place| place + 1)
+        };
+        let new = upto(&|at| octets[at] != told[at]);
+        let is_due = self.first_due.0 || self.first_due.1;
+        let all = if is_due { 3 } else { upto(&|at| octets[at] > 0) };
+        let count = room.min(all);
+        let mut numbers = OCTETS_FIRST;
+        numbers.iter_mut().zip(octets).for_each(|(first, octets)| *first += octets as u32);
+        (count >= new).then(|| Tallies::new(numbers, count, is_reversed))
+    }
+
+    /// Data from `from` on are believed lost.
+    fn note_lost(&mut self, from: Seq) {
+        if self.carrier.take_if(|carrier| *carrier == from).is_some() {
+            self.losses += 1;
+            self.tells_octets &= self.losses < LOSSES_MAX;
+        }
+    }
+}
+
+/// Whether counts of octets, if there are some, were not cleared on the way where they begin (RFC
+/// 9768, section 3.2.3.2.4).
+fn is_intact(told: Option<Tallies>) -> bool {
+    told.is_none_or(|told| {
+        told.get().iter().zip(OCTETS_FIRST).all(|(told, first)| first == 0 || *told != Some(0))
+    })
 }
 
 impl Connection {
     /// The peer's SYN is known: how marks are fed back, both ways.
-    pub(super) fn agree_on_ecn(&mut self, offer: EcnOffer) {
+    pub(super) fn agree_on_ecn(&mut self, offer: EcnOffer, told: Option<Tallies>) {
         let is_told = offer.is_answer;
         let mode = match is_told {
             true => offer.agreed(&self.settings),
@@ -183,9 +339,9 @@ impl Connection {
         self.offer = offer;
         self.ecn = self.ecn_offered && mode != Mode::No;
         self.accurate = (mode == Mode::Accurate).then(|| {
-            if is_told {
-                self.ecn &= !offer.is_mangled();
-            }
+            // RFC 9768, section 3.1.5: whether a peer whose SYN was answered without flags knows of
+            // this mode is not certain.
+            self.ecn &= if is_told { !offer.is_mangled() } else { offer.repeats < UNMARKED_FROM };
             let is_marked = is_told && offer.mark == Ecn::Experienced.bits();
             let received = MARKS_FIRST + u32::from(is_marked);
             Box::new(Accurate {
@@ -193,6 +349,16 @@ impl Connection {
                 sent: MARKS_FIRST,
                 untold: 0,
                 was_marked: false,
+                octets: Octets::default(),
+                octets_told: Octets::default(),
+                octets_sent: Octets::default(),
+                sent_then: MARKS_FIRST,
+                is_believed: !is_told || is_intact(told),
+                tells_octets: true,
+                first_due: (is_told, is_told),
+                repeats: 0,
+                carrier: None,
+                losses: 0,
                 syn_told: is_told.then_some(offer.mark),
                 is_first: true,
                 awaits_syn_told: !is_told,
@@ -212,7 +378,9 @@ impl Connection {
     }
 
     /// Takes the mark of the network's header of a segment with so many octets of data.
-    pub(super) fn take_mark(&mut self, flags: Flags, is_marked: bool, octets: usize) {
+    pub(super) fn take_mark(&mut self, flags: Flags, mark: Option<Ecn>, octets: usize) {
+        let is_marked = mark == Some(Ecn::Experienced);
+        self.count_octets(mark, octets as u32);
         let packets = self.runs.packets(octets as u32);
         let Some(accurate) = self.accurate.as_mut() else {
             if self.ecn {
@@ -227,6 +395,7 @@ impl Connection {
             return;
         };
         accurate.syn_told = None;
+        accurate.repeats = 0;
         let was_marked = core::mem::replace(&mut accurate.was_marked, is_marked);
         let has_data = octets > 0;
         if !is_marked {
@@ -245,6 +414,18 @@ impl Connection {
         self.echo = accurate.field();
     }
 
+    /// Counts octets that came in a packet with this mark (RFC 9768, section 3.2).
+    pub(super) fn count_octets(&mut self, mark: Option<Ecn>, octets: u32) {
+        if let (Some(accurate), Some(mark)) = (self.accurate.as_mut(), mark) {
+            let place = match mark {
+                Ecn::CapableZero => 0,
+                Ecn::Experienced => 1,
+                Ecn::CapableOne => 2,
+            };
+            accurate.octets.0[place] += u64::from(octets);
+        }
+    }
+
     /// Whether an acknowledgement that covers so many octets more tells of congestion. `octets` is
     /// how many of data it has.
     pub(super) fn is_congested(
@@ -258,6 +439,14 @@ impl Connection {
             return self.ecn && header.flags.has(Flags::ECE);
         };
         let field = u32::from(number(header.flags));
+        if accurate.is_first {
+            accurate.is_believed &= is_intact(header.options.tallies);
+        }
+        if accurate.carrier.take_if(|carrier| header.ack.after(*carrier)).is_some() {
+            accurate.losses = 0;
+        }
+        let told = header.options.tallies.filter(|_| accurate.is_believed);
+        let octets = told.and_then(|told| accurate.take_tallies(&told));
         if core::mem::take(&mut accurate.awaits_syn_told) && is_alone {
             // What was on our SYN,ACK, which nothing may mark (RFC 9768, table 4).
             accurate.is_first = false;
@@ -269,15 +458,75 @@ impl Connection {
             // Something clears the flags (RFC 9768, section 3.2.2.4).
             self.ecn = false;
         }
-        accurate.newly(field, segments) > 0 && self.ecn
+        let told = octets.map(|octets| octets.div_ceil(u64::from(self.segment).max(1)) as u32);
+        let marks = accurate.newly(field, segments, told);
+        let is_few = self.recovery.board().segments() < FIELD_VALUES;
+        if octets.is_some_and(|octets| octets > 0) && accurate.sent == accurate.sent_then {
+            // Marked octets without a marked packet, unless the field went round (RFC 9768, section
+            // 3.2.3.2.5).
+            self.ecn &= !is_few;
+        }
+        if told.is_some() {
+            accurate.sent_then = accurate.sent;
+        }
+        marks > 0 && self.ecn
     }
 
-    /// Puts on the acknowledgement of the peer's SYN,ACK what was on that (RFC 9768, table 3).
-    pub(super) fn tell_of_syn(&mut self, header: &mut Header) {
-        if let Some(accurate) = self.accurate.as_mut()
-            && let Some(mark) = accurate.syn_told
-        {
+    /// Puts on the acknowledgement of the peer's SYN,ACK the mark of that (RFC 9768, table 3), and
+    /// on every segment that is no repetition the counts of octets, if they are new.
+    pub(super) fn tell_marks(&mut self, header: &mut Header, has_data: bool) {
+        let Some(accurate) = self.accurate.as_mut() else {
+            return;
+        };
+        if let Some(mark) = accurate.syn_told.filter(|_| !has_data) {
             header.flags = header.flags.without(flags(0b111)) | flags(told(mark));
+        }
+        if !accurate.is_to_tell(has_data) {
+            return;
+        }
+        let mut tallies = accurate.tallies(has_data, header.options.room());
+        if tallies.is_none() {
+            // Two blocks come first, and no more (RFC 9768, section 3.2.3.3).
+            let mut fewer = header.options;
+            fewer.sack.truncate(BLOCKS_FIRST);
+            tallies = accurate.tallies(has_data, fewer.room());
+            if tallies.is_some() {
+                header.options = fewer;
+            }
+        }
+        if tallies.is_some() {
+            accurate.octets_told = accurate.octets;
+            accurate.first_due.0 = false;
+            accurate.first_due.1 &= !has_data;
+            if has_data {
+                accurate.carrier.get_or_insert(header.seq);
+            }
+        }
+        header.options.tallies = tallies;
+    }
+
+    /// Octets that the next segment with data needs for counts of octets.
+    #[inline]
+    pub(super) fn tallies_len(&self) -> u32 {
+        match self.accurate.as_ref() {
+            Some(accurate) if accurate.is_to_tell(true) => Tallies::length(3) as u32,
+            _ => 0,
+        }
+    }
+
+    /// Notes a segment that had been acknowledged before: the acknowledgement may have got lost for
+    /// its option (RFC 9768, section 3.2.3.2.2).
+    pub(super) fn note_repeat(&mut self) {
+        if let Some(accurate) = self.accurate.as_mut() {
+            accurate.repeats = accurate.repeats.saturating_add(1);
+            accurate.tells_octets &= accurate.repeats < REPEATS_MAX;
+        }
+    }
+
+    /// Notes that data from `from` on go again.
+    pub(super) fn note_carrier_lost(&mut self, from: Seq) {
+        if let Some(accurate) = self.accurate.as_mut() {
+            accurate.note_lost(from);
         }
     }
 
@@ -294,5 +543,11 @@ impl Connection {
     pub(super) fn marks(&self) -> (u64, u64) {
         let count = |marks: u32| u64::from(marks.wrapping_sub(MARKS_FIRST));
         self.accurate.as_ref().map_or((0, 0), |a| (count(a.received), count(a.sent)))
+    }
+
+    /// Octets by marks: those that came, and ours.
+    pub(super) fn octets_by_marks(&self) -> [StreamMarks; 2] {
+        let accurate = self.accurate.as_ref();
+        accurate.map_or_else(Default::default, |a| [a.octets.into(), a.octets_sent.into()])
     }
 }

@@ -3,7 +3,7 @@
 
 use super::ecn::EcnOffer;
 use super::settings::{SEGMENT_MIN, Settings};
-use crate::options::{Cookie, Options, Timestamps};
+use crate::options::{Cookie, Options, Tallies, Timestamps};
 use crate::seq::Seq;
 use crate::wire::{Flags, HEADER_LEN, Header};
 use xk_core::Time;
@@ -59,6 +59,8 @@ pub struct Syn {
     pub sack: bool,
     /// The flags and the mark that tell of ECN.
     pub ecn: EcnOffer,
+    /// The counts of octets, where it answers our SYN.
+    pub tallies: Option<Tallies>,
     /// Its user timeout, as in the option (RFC 5482).
     pub user_timeout: Option<u16>,
     /// Its Fast Open option (RFC 7413); where this side answers, the cookie that it gives.
@@ -78,15 +80,16 @@ impl Syn {
             clock: options.timestamps.map(|t| t.value),
             sack: options.sack_permitted,
             ecn: EcnOffer::of(header),
+            tallies: options.tallies,
             user_timeout: options.user_timeout,
             fast_open: options.fast_open,
         }
     }
 
-    /// Returns it as it came in a packet that a router had marked, or had not.
+    /// Returns it as it came in a packet with this mark.
     #[must_use]
-    pub fn marked(mut self, congested: bool) -> Self {
-        self.ecn.mark = if congested { Ecn::Experienced.bits() } else { 0 };
+    pub fn marked(mut self, mark: Option<Ecn>) -> Self {
+        self.ecn.mark = mark.map_or(0, Ecn::bits);
         self
     }
 }
@@ -115,6 +118,7 @@ pub fn syn(settings: &Settings, ends: &Ends, iss: Seq, peer: Option<&Syn>, now: 
         None => header.flags |= EcnOffer::asking(settings),
         Some(peer) => {
             header.flags |= Flags::ACK | peer.ecn.answer(settings);
+            header.options.tallies = peer.ecn.first_tallies(settings, header.options.room());
             header.ack = peer.irs + 1;
         }
     }

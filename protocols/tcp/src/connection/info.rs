@@ -39,6 +39,7 @@ impl Connection {
         let count = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
         let (lost, resent) = board.lost_and_resent();
         let data_at = if self.has_received() { self.data_at } else { self.heard_at };
+        let [marks, marks_sent] = self.octets_by_marks();
         let is_scaled = self.send.shift > 0 || receive.shift > 0;
         StreamDetail {
             recovery: stage,
@@ -69,6 +70,8 @@ impl Connection {
             reordered: recovery.reordered(),
             out_of_order: receive.out_of_order,
             timeouts_ever: count(counters.timeouts),
+            marks,
+            marks_sent,
         }
     }
 

@@ -47,6 +47,7 @@ use core::time::Duration;
 use xk_core::object::PushError;
 use xk_core::{Message, Reason, Time, fields};
 use xk_kit::control::NetworkErrorKind;
+use xk_kit::net::attribute::Sending;
 use xk_kit::net::stream::{StreamError, StreamEvent, StreamSetting};
 
 /// How many segments may be outstanding.
@@ -261,6 +262,7 @@ impl Connection {
         let _ = connection.recovery.sent(1, sent);
         connection.receive.rcv_adv = connection.receive.rcv_nxt + connection.syn_window();
         connection.last_ack_sent = connection.receive.rcv_nxt;
+        connection.offer = connection.offer.repeated(1);
         connection
     }
 
@@ -408,6 +410,14 @@ impl Connection {
         self.send.end_record();
     }
 
+    /// Returns the wishes for the headers of packets, if they are not as usual.
+    #[inline]
+    pub(crate) fn sending(&self) -> Option<Sending> {
+        let (hops, class) = (self.settings.hops, self.settings.class);
+        let is_usual = hops == 0 && class.is_none();
+        (!is_usual).then(|| Sending { hops, class, ..Sending::default() })
+    }
+
     /// Nothing more will be sent: our FIN follows what was (the user's CLOSE of RFC 9293, section
     /// 3.10.4).
     pub fn shut(&mut self) {
@@ -440,7 +450,7 @@ impl Connection {
         }
         self.shut();
         if self.state == State::FinWait2 {
-            self.ends_at = Some(now + Settings::ORPHAN_TIMEOUT);
+            self.ends_at = Some(now + self.settings.orphan_timeout);
         }
     }
 
@@ -594,7 +604,7 @@ impl Connection {
         (self.ts_recent, self.ts_recent_at) = (peer.clock.unwrap_or(0), now);
         self.sack = settings.sack && peer.sack;
         self.peer_segment = peer.segment_max;
-        self.agree_on_ecn(peer.ecn);
+        self.agree_on_ecn(peer.ecn, peer.tallies);
         if let Some(field) = peer.user_timeout {
             self.take_user_timeout(field);
         }

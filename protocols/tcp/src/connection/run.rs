@@ -148,6 +148,7 @@ impl Connection {
             && !self.poke
             && !self.cwr
             && !self.has_blocks()
+            && self.tallies_len() == 0
             && !self.may_probe_path(now)
     }
 }

@@ -19,6 +19,9 @@ const KEEP_ALIVE_MIN: Duration = Duration::from_secs(1);
 /// The shortest user timeout; less that is asked for is raised to it.
 const USER_TIMEOUT_MIN: Duration = Duration::from_millis(10);
 
+/// The bits of a class of traffic that are ECN's (RFC 3168, section 5).
+const ECN_BITS: u8 = 3;
+
 /// How a connection is to behave.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -51,6 +54,12 @@ pub struct Settings {
     pub announce_user_timeout: bool,
     /// The receiver tells what it has consumed.
     pub manual_window: bool,
+    /// The hops that packets may go; 0 for as many as usual.
+    pub hops: u8,
+    /// The class of traffic of packets, if it is not the usual one.
+    pub class: Option<u8>,
+    /// How long the peer of a connection that is not held any more may take to end its direction.
+    pub orphan_timeout: Duration,
     /// Offer window scaling (RFC 7323, section 2).
     pub window_scale: bool,
     /// Offer timestamps (RFC 7323, section 3).
@@ -90,6 +99,9 @@ fields!(Settings {
     is_timeout_own,
     announce_user_timeout,
     manual_window,
+    hops,
+    class,
+    orphan_timeout,
     window_scale,
     timestamps,
     sack,
@@ -118,8 +130,6 @@ impl Settings {
     /// How long octets may stay unacknowledged unless said otherwise (RFC 9293, section 3.8.3:
     /// R2 of 100 seconds at least).
     pub const USER_TIMEOUT: Duration = Duration::from_secs(300);
-    /// How long the peer of a connection that is not held any more may take to end its direction.
-    pub const ORPHAN_TIMEOUT: Duration = Duration::from_secs(60);
 
     /// Sets one; false if the value is out of bounds.
     pub fn set(&mut self, setting: StreamSetting) -> bool {
@@ -157,6 +167,9 @@ impl Settings {
             }
             StreamSetting::UnsentMax(octets) if octets > 0 => self.unsent_max = octets,
             StreamSetting::QuickAcks(on) => self.quick_acks = on,
+            StreamSetting::Hops(hops) => self.hops = hops,
+            StreamSetting::Class(class) => self.class = class.map(|class| class & !ECN_BITS),
+            StreamSetting::OrphanTimeout(limit) => self.orphan_timeout = limit,
             _ => return false,
         }
         true
@@ -196,6 +209,9 @@ impl Default for Settings {
             is_timeout_own: false,
             announce_user_timeout: false,
             manual_window: false,
+            hops: 0,
+            class: None,
+            orphan_timeout: Duration::from_secs(60),
             window_scale: true,
             timestamps: true,
             sack: true,

@@ -2,10 +2,10 @@
 //! 9293, sections 3.8 and 3.10).
 
 use super::{AckDue, Connection, syn};
-use crate::options::Options;
+use crate::options::{Options, TIMESTAMPS_LEN};
 use crate::seq::Seq;
 use crate::state::State;
-use crate::wire::{Flags, Header};
+use crate::wire::{Flags, Header, OPTIONS_LEN_MAX};
 use xk_core::{Message, Time};
 
 /// A segment to be sent.
@@ -109,7 +109,7 @@ impl Connection {
         if core::mem::take(&mut self.timeout_due) {
             header.options.user_timeout = self.settings.announced();
         }
-        self.tell_of_syn(&mut header);
+        self.tell_marks(&mut header, false);
         Some(Out::bare(header))
     }
 
@@ -148,6 +148,7 @@ impl Connection {
             clock: self.timestamps.then_some(self.ts_recent),
             sack: self.sack,
             ecn: self.offer,
+            tallies: None,
             user_timeout: None,
             fast_open: None,
         });
@@ -156,6 +157,7 @@ impl Connection {
             header.flags = header.flags.without(Flags::ECE | Flags::CWR | Flags::AE);
         }
         if peer.is_some() {
+            self.offer = self.offer.repeated(1);
             self.ack_due = AckDue::No;
             self.last_ack_sent = self.receive.rcv_nxt;
             let window = self.receive.room().min(u32::from(u16::MAX));
@@ -188,6 +190,16 @@ impl Connection {
         self.sack && (self.receive.has_gap() || self.receive.duplicate.is_some())
     }
 
+    /// Octets that the options of the next segment with new data may take, besides the timestamps.
+    #[inline]
+    fn options_len(&self) -> u32 {
+        match self.has_blocks() {
+            // As many blocks as there may be.
+            true => (OPTIONS_LEN_MAX - if self.timestamps { TIMESTAMPS_LEN } else { 0 }) as u32,
+            false => self.tallies_len(),
+        }
+    }
+
     /// Octets of data that a segment has room for besides the header's options.
     fn room_behind(&self, options: &Options) -> u32 {
         let blocks = options.sack.as_slice().len() as u32;
@@ -210,6 +222,7 @@ impl Connection {
                     return None;
                 }
                 self.note_resent(lost.start);
+                self.note_carrier_lost(lost.start);
                 (lost.start, lost.start + lost.octets)
             }
         };
@@ -298,12 +311,7 @@ impl Connection {
             self.force = false;
             return None;
         }
-        let room = if self.has_blocks() {
-            // As many blocks as there may be.
-            u32::from(self.segment).saturating_sub(28).max(1)
-        } else {
-            u32::from(self.segment)
-        };
+        let room = u32::from(self.segment).saturating_sub(self.options_len()).max(1);
         let probe = self.path_probe(now, self.send.unsent_of_record(), self.usable());
         let octets = probe.unwrap_or_else(|| self.sensible(room));
         let allows_fin = self.may_end();
@@ -346,8 +354,12 @@ impl Connection {
         self.record_sent((octets, one), has_fin, now);
         self.note_sent(now);
         self.force = false;
+        let mut header = self.header(now, nxt, flags);
+        if octets > 0 && probe.is_none() {
+            self.tell_marks(&mut header, true);
+        }
         Some(Out {
-            header: self.header(now, nxt, flags),
+            header,
             payload,
             markable: self.ecn && octets > 0,
             run: if octets > one { one as u16 } else { 0 },

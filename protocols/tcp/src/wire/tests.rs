@@ -1,5 +1,5 @@
 use super::*;
-use crate::options::{Blocks, Cookie, SHIFT_MAX, Timestamps};
+use crate::options::{Blocks, Cookie, SHIFT_MAX, Tallies, Timestamps};
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use proptest::prelude::*;
@@ -19,9 +19,11 @@ fn options() -> impl Strategy<Value = Options> {
     let timestamps = any::<Option<(u32, u32)>>();
     let offers = (any::<Option<u16>>(), proptest::option::of(0..=SHIFT_MAX), any::<bool>());
     let cookie = any::<([u8; Cookie::OCTETS_MAX], usize)>();
-    (offers, timestamps, blocks(), cookie).prop_map(
-        |((segment_max, window_scale, sack_permitted), timestamps, sack, (cookie, length))| {
-            Options {
+    let tallies = any::<Option<([u32; 3], usize, bool)>>();
+    (offers, timestamps, blocks(), cookie, tallies).prop_map(
+        |(offers, timestamps, sack, (cookie, length), tallies)| {
+            let (segment_max, window_scale, sack_permitted) = offers;
+            let options = Options {
                 segment_max,
                 window_scale,
                 sack_permitted,
@@ -35,7 +37,13 @@ fn options() -> impl Strategy<Value = Options> {
                 user_timeout: None,
                 fast_open: Cookie::of(&cookie[..length % cookie.len()])
                     .filter(|_| segment_max.is_some() || sack == Blocks::NONE),
-            }
+                tallies: None,
+            };
+            let fitting = Tallies::fitting(options.room());
+            let tallies = tallies.zip(fitting).map(|((octets, count, is_reversed), fitting)| {
+                Tallies::new(octets, count % (fitting + 1), is_reversed)
+            });
+            Options { tallies, ..options }
         },
     )
 }
@@ -92,6 +100,52 @@ fn contradictions_are_refused() {
     octets[20..24].copy_from_slice(&[2, 3, 9, 0]);
     let (header, _) = Header::parse(&octets[..24]).unwrap();
     assert_eq!(header.options, Options::NONE);
+}
+
+#[test]
+fn counts_of_octets_are_read_in_both_orders_at_each_length() {
+    // RFC 9768, section 3.2.3, figure 4 and table 5.
+    let octets = [172, 11, 0, 0x1f, 0x41, 0, 0x07, 0xd0, 0, 0, 1, 1];
+    let numbers = [Some(0x1f41), Some(0x07d0), Some(1)];
+    for kind in [172, 174] {
+        for length in [2, 5, 8, 11] {
+            let mut octets = octets;
+            (octets[0], octets[1]) = (kind, length as u8);
+            octets[length..].fill(1);
+            let read = Options::parse(&octets).unwrap();
+            let mut told = [None; 3];
+            told[..length / 3].copy_from_slice(&numbers[..length / 3]);
+            if kind == 174 {
+                told.reverse();
+            }
+            assert_eq!(read.tallies.unwrap().get(), told, "{kind} {length}");
+            let mut written = [0; 12];
+            let end = read.emit(&mut written);
+            let from = end - length;
+            assert_eq!((end % 4, &written[..from]), (0, &[1; 4][..from]));
+            assert_eq!(written[from..end], octets[..length], "{kind} {length}");
+            assert_eq!(read.length() + read.room(), OPTIONS_LEN_MAX);
+            for cut in 1..length {
+                assert_eq!(Options::parse(&octets[..cut]), None, "{kind} {length} {cut}");
+            }
+        }
+        // What is left behind whole fields is padding.
+        for (length, fields) in [(3, 0), (4, 0), (6, 1), (9, 2), (10, 2), (12, 3), (40, 3)] {
+            let mut octets = [7; 40];
+            (octets[0], octets[1]) = (kind, length as u8);
+            let read = Options::parse(&octets[..length]).unwrap();
+            let told = read.tallies.unwrap().get().iter().flatten().count();
+            assert_eq!(told, fields, "{kind} {length}");
+        }
+    }
+    let read = Options::parse(&octets).unwrap();
+    assert_eq!(read.to_string(), ", e0b 8001, ceb 2000, e1b 1");
+    let most = Tallies::new([u32::MAX; 3], 9, true).get();
+    assert_eq!(most, [Some(Tallies::FIELD_VALUES - 1); 3]);
+    assert_eq!([0, 3, 4, 7, 8, 11, 12, 40].map(Tallies::fitting), {
+        let [none, empty, two, all] = [None, Some(0), Some(2), Some(3)];
+        [none, none, empty, empty, two, two, all, all]
+    });
 }
 
 #[test]

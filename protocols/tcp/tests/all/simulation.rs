@@ -34,6 +34,18 @@ fn some_hundred_seeds_hold() {
     println!("{:?}", sweep(&xk_tcp::ENTRY, configure, 0..300));
 }
 
+/// Parameters of one side that agrees on accurate feedback with the other.
+fn with_accurate_marks(chance: &Random) -> Params {
+    let mut params = configure(chance);
+    params.set("accurate_ecn", Value::Bool(true));
+    params
+}
+
+#[test]
+fn seeds_with_accurate_marks_hold() {
+    println!("{:?}", sweep(&xk_tcp::ENTRY, with_accurate_marks, 0..200));
+}
+
 #[test]
 #[ignore = "takes minutes: the long form of the test above"]
 fn ten_thousand_seeds_hold() {

@@ -58,7 +58,7 @@ impl Pair {
         for (side, machine) in [&mut *a, &mut *b].into_iter().enumerate() {
             for out in self.wires[side].drain(..) {
                 // What comes late or twice is dropped with its reason.
-                let _ = machine.segment(self.now, &out.header, out.payload, false);
+                let _ = machine.segment(self.now, &out.header, out.payload, None);
             }
             if machine.deadline().is_some_and(|at| at <= self.now) {
                 machine.timer(self.now);

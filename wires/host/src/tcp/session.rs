@@ -338,7 +338,15 @@ impl Stream {
             StreamSetting::QuickAcks(on) => {
                 return self.with(|socket| sockopt::set_tcp_quickack(socket, on)).is_ok();
             }
+            StreamSetting::Hops(0) | StreamSetting::Class(None) => return false,
+            StreamSetting::Hops(hops) => {
+                return self.with(|socket| sockopt::set_ip_ttl(socket, hops.into())).is_ok();
+            }
+            StreamSetting::Class(Some(class)) => {
+                return self.with(|socket| sockopt::set_ip_tos(socket, class)).is_ok();
+            }
             StreamSetting::AnnounceUserTimeout(_)
+            | StreamSetting::OrphanTimeout(_)
             | StreamSetting::SegmentMax(_)
             | StreamSetting::UnsentMax(_)
             | StreamSetting::FastOpen(_)

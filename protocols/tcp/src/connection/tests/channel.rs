@@ -195,7 +195,7 @@ impl Channel {
             }
             None => return,
         };
-        end.drops += u64::from(machine.segment(now, &header, payload, false).is_err());
+        end.drops += u64::from(machine.segment(now, &header, payload, None).is_err());
     }
 
     /// From now on machines are written, and read again where the clock shows a later time (a

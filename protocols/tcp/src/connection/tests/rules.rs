@@ -7,6 +7,7 @@ use crate::options::{Options, Timestamps};
 use alloc::vec::Vec;
 use xk_core::Pool;
 use xk_core::message::PoolConfig;
+use xk_kit::net::attribute::Ecn;
 use xk_kit::net::stream::KeepAlive;
 
 const ISS: Seq = Seq(u32::MAX - 5);
@@ -71,7 +72,7 @@ impl Lone {
 
     pub(super) fn take(&mut self, header: &Header, data: &[u8]) -> Verdict {
         let payload = (!data.is_empty()).then(|| self.pool.copy_from(0, data).unwrap());
-        self.machine.segment(self.now, header, payload, false)
+        self.machine.segment(self.now, header, payload, None)
     }
 
     /// All that the machine sends now: header and data.
@@ -567,7 +568,7 @@ fn congestion_that_is_told_is_answered() {
     drop(lone.sent());
     let data = lone.header(Flags::ACK, 1, 1);
     let payload = lone.pool.copy_from(0, b"x").unwrap();
-    lone.machine.segment(lone.now, &data, Some(payload), true).unwrap();
+    lone.machine.segment(lone.now, &data, Some(payload), Some(Ecn::Experienced)).unwrap();
     let sent = lone.wait(Duration::from_secs(1));
     assert!(sent[0].0.flags.has(Flags::ECE));
     lone.write(&pattern(1000, 1));
