@@ -292,21 +292,23 @@ impl Send {
     #[inline]
     pub(crate) fn cut(&mut self, octets: u32) -> Result<Message, NoBuffers> {
         let (from, upto) = (self.sent, self.sent + octets);
-        let message = match self.pieces.get_mut(self.current) {
-            Some(piece) if piece.start == from && piece.end() == upto => {
-                let kept = piece.octets.try_clone()?;
-                core::mem::replace(&mut piece.octets, kept)
-            }
-            Some(_) => self.part(self.current, from, octets)?,
-            None => return Err(NoBuffers),
+        let piece = self.pieces.get_mut(self.current).ok_or(NoBuffers)?;
+        let (end, mut mark) = (piece.end(), piece.mark);
+        let message = if piece.start == from && end == upto {
+            let kept = piece.octets.try_clone()?;
+            core::mem::replace(&mut piece.octets, kept)
+        } else {
+            self.part(self.current, from, octets)?
         };
         self.sent = upto;
-        let mut mark = Mark::None;
-        while let Some(piece) = self.pieces.get(self.current)
-            && piece.end().at_or_before(upto)
-        {
-            self.current += 1;
-            mark = mark.max(piece.mark);
+        if end.after(upto) {
+            // A part of one piece, which goes on.
+            self.pushes = false;
+            return Ok(message);
+        }
+        self.current += 1;
+        if end != upto {
+            mark = mark.max(self.pass(upto));
         }
         self.pushes = mark != Mark::None;
         // No cut goes beyond a record.
@@ -314,6 +316,18 @@ impl Send {
             self.records -= 1;
         }
         Ok(message)
+    }
+
+    /// Goes behind the pieces that end at `upto` or before; answers the strongest of their marks.
+    fn pass(&mut self, upto: Seq) -> Mark {
+        let mut mark = Mark::None;
+        while let Some(piece) = self.pieces.get(self.current)
+            && piece.end().at_or_before(upto)
+        {
+            self.current += 1;
+            mark = mark.max(piece.mark);
+        }
+        mark
     }
 
     /// A reference to `octets` octets from `from` on, which lies in the piece `at`.
