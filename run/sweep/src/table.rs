@@ -82,6 +82,7 @@ impl Column {
         }
     }
 
+    /// The cell of a row, but for figures: see [`cells`].
     fn cell<'a>(&self, row: &'a Row) -> Cell<'a> {
         match self {
             Self::Parameter(name, is_number) => match row.set.get(name) {
@@ -95,7 +96,7 @@ impl Column {
             Self::Ended => Cell::Number(row.ended),
             Self::Digest => Cell::Text(&row.digest),
             Self::Fault(name) => row.faults.get(name).map_or(Cell::Nothing, |n| Cell::Whole(*n)),
-            Self::Figure(name) => row.figures.get(name).map_or(Cell::Nothing, |x| Cell::Number(*x)),
+            Self::Figure(_) => Cell::Nothing,
             Self::Replay => Cell::Text(&row.replay),
         }
     }
@@ -112,6 +113,19 @@ impl Column {
             _ => (Physical::BYTE_ARRAY, Repetition::OPTIONAL, ConvertedType::UTF8),
         }
     }
+}
+
+/// The cells of a row. Figures are in the order of their names, in columns as in rows: one walk
+/// over both finds all.
+fn cells<'a>(columns: &'a [Column], row: &'a Row) -> impl Iterator<Item = Cell<'a>> {
+    let mut figures = row.figures.iter().peekable();
+    columns.iter().map(move |column| {
+        let Column::Figure(name) = column else { return column.cell(row) };
+        match figures.next_if(|(known, _)| *known == name) {
+            Some((_, number)) => Cell::Number(*number),
+            None => Cell::Nothing,
+        }
+    })
 }
 
 /// The totals of all rows.
@@ -139,6 +153,7 @@ const WORST_MAX: usize = 10;
 pub fn write(folder: &Folder) -> Result<Summary, TableError> {
     let mut summary = Summary::default();
     let mut figures = BTreeSet::new();
+    let mut last: Vec<String> = Vec::new();
     let mut texts = BTreeSet::new();
     for row in folder.rows() {
         let row = row?;
@@ -146,10 +161,10 @@ pub fn write(folder: &Folder) -> Result<Summary, TableError> {
         for (name, count) in &row.faults {
             *summary.faults.entry(name.clone()).or_default() += count;
         }
-        for name in row.figures.keys() {
-            if !figures.contains(name) {
-                figures.insert(name.clone());
-            }
+        // Most rows have what the one before has.
+        if !row.figures.keys().eq(&last) {
+            last = row.figures.keys().cloned().collect();
+            figures.extend(last.iter().cloned());
         }
         let no_numbers = row.set.iter().filter(|(_, value)| figure(value).is_none());
         texts.extend(no_numbers.map(|(name, _)| name.clone()));
@@ -217,9 +232,9 @@ fn csv(folder: &Folder, columns: &[Column], file: File) -> Result<(), Trouble> {
     writeln!(out, "{}", names.join(","))?;
     for row in folder.rows() {
         let row = row?;
-        for (at, column) in columns.iter().enumerate() {
+        for (at, cell) in cells(columns, &row).enumerate() {
             let before = if at == 0 { "" } else { "," };
-            match column.cell(&row) {
+            match cell {
                 Cell::Text(text) => write!(out, "{before}{}", quoted(text))?,
                 Cell::Number(number) => write!(out, "{before}{number}")?,
                 Cell::Whole(number) => write!(out, "{before}{number}")?,
@@ -260,11 +275,10 @@ fn parquet(folder: &Folder, columns: &[Column], file: File) -> Result<(), Troubl
         if group.is_empty() {
             break;
         }
+        let mut rows: Vec<_> = group.iter().map(|row| cells(columns, row)).collect();
         let mut out = writer.next_row_group()?;
-        for column in columns {
-            let Some(mut into) = out.next_column()? else { break };
-            let cells = group.iter().map(|row| column.cell(row));
-            fill(into.untyped(), cells)?;
+        while let Some(mut into) = out.next_column()? {
+            fill(into.untyped(), rows.iter_mut().filter_map(Iterator::next))?;
             into.close()?;
         }
         out.close()?;
