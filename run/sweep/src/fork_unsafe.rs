@@ -37,30 +37,18 @@ pub(crate) struct Child {
     pub(crate) said: Vec<u8>,
 }
 
-/// From now on what this process writes to its standard output goes to its standard error.
-///
-/// # Errors
-/// The system's.
-pub(crate) fn output_to_errors() -> io::Result<()> {
-    // SAFETY: both are open descriptors of this process, which stay.
-    match unsafe { libc::dup2(libc::STDERR_FILENO, libc::STDOUT_FILENO) } {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    }
-}
-
 /// Has a child of this process work for `limit` at most. What `work` answers comes back.
 ///
-/// The process must have one thread: a child has only the thread that forks, and what another one
-/// held a lock of would stay locked.
+/// Other threads of the process must wait, as that of a test harness does for its test: a child has
+/// only the thread that forks, and what another one held a lock of would stay locked.
 ///
 /// # Errors
 /// The system's: no process, no pipe.
 pub(crate) fn in_child(limit: Duration, work: impl FnOnce() -> Vec<u8>) -> io::Result<Child> {
     let [answers, errors] = [pipe_with(PipeFlags::CLOEXEC)?, pipe_with(PipeFlags::CLOEXEC)?];
     let parent = rustix::process::getpid();
-    // SAFETY: this process has one thread, as the caller sees to, so the child may do all that its
-    // parent may.
+    // SAFETY: other threads wait and hold no lock, as the caller sees to, so the child may do all
+    // that its parent may.
     let forked = unsafe { libc::fork() };
     match forked {
         -1 => Err(io::Error::last_os_error()),

@@ -110,6 +110,17 @@ pub struct Job {
     pub set: Vec<(String, String)>,
 }
 
+impl Job {
+    /// The value of a parameter.
+    ///
+    /// # Panics
+    /// If there is no such parameter.
+    pub fn value(&self, name: &str) -> &str {
+        let found = self.set.iter().find(|(known, _)| known == name);
+        found.map_or_else(|| panic!("the sweep sets no `{name}`"), |(_, value)| value)
+    }
+}
+
 /// Which runs there are, and what each is made of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {

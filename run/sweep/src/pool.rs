@@ -6,7 +6,10 @@ use crate::worker::{Done, Task};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -30,7 +33,8 @@ pub struct Pool<'a> {
     pub limit: Duration,
     /// Whether failures are collected, or the first one ends the sweep.
     pub keeps_going: bool,
-    /// The command of a worker, which calls [`worker::serve`](crate::worker::serve).
+    /// The command of a worker, which calls [`worker::serve`](crate::worker::serve). Its standard
+    /// input is the pool's; its outputs are where this says.
     pub command: &'a dyn Fn() -> Command,
 }
 
@@ -118,7 +122,7 @@ enum Told {
 
 struct Worker {
     process: Child,
-    input: Option<ChildStdin>,
+    socket: UnixStream,
     /// Runs that it has been handed and has not answered, in order.
     batch: VecDeque<u64>,
     is_ready: bool,
@@ -135,35 +139,33 @@ impl Worker {
     ) -> Result<Self, PoolError> {
         let failed = |error: io::Error| PoolError::Worker(error.to_string());
         let mut command = (pool.command)();
-        let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let mut process = started.map_err(failed)?;
-        let mut input = process.stdin.take();
-        if let Some(input) = &mut input {
-            // One that is gone already is told of by its output.
-            let _ = input.write_all(task.as_bytes());
-        }
-        if let Some(output) = process.stdout.take() {
-            thread::spawn(move || {
-                for line in BufReader::new(output).lines() {
-                    let told = match line {
-                        Ok(line) if line.is_empty() => Told::Ready,
-                        Ok(line) => match serde_json::from_str(&line) {
-                            Ok(done) => Told::Done(Box::new(done)),
-                            Err(error) => {
-                                Told::Gone(Some(format!("it answered {line:?}: {error}")))
-                            }
-                        },
-                        Err(error) => Told::Gone(Some(error.to_string())),
-                    };
-                    let is_last = matches!(told, Told::Gone(_));
-                    if to.send((at, life, told)).is_err() || is_last {
-                        return;
-                    }
+        let (mut socket, theirs) = UnixStream::pair().map_err(failed)?;
+        let output = socket.try_clone().map_err(failed)?;
+        let process = command.stdin(OwnedFd::from(theirs)).spawn().map_err(failed)?;
+        // It has the other end: what is ours of that would keep the end of its words from us.
+        drop(command);
+        // One that is gone already is told of by its output.
+        let _ = socket.write_all(task.as_bytes());
+        thread::spawn(move || {
+            for line in BufReader::new(output).lines() {
+                let told = match line {
+                    Ok(line) if line.is_empty() => Told::Ready,
+                    Ok(line) => match serde_json::from_str(&line) {
+                        Ok(done) => Told::Done(Box::new(done)),
+                        Err(error) => Told::Gone(Some(format!("it answered {line:?}: {error}"))),
+                    },
+                    // A socket is reset by an end that leaves words unread.
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionReset => break,
+                    Err(error) => Told::Gone(Some(error.to_string())),
+                };
+                let is_last = matches!(told, Told::Gone(_));
+                if to.send((at, life, told)).is_err() || is_last {
+                    return;
                 }
-                let _ = to.send((at, life, Told::Gone(None)));
-            });
-        }
-        Ok(Self { process, input, batch: VecDeque::new(), is_ready: false, life })
+            }
+            let _ = to.send((at, life, Told::Gone(None)));
+        });
+        Ok(Self { process, socket, batch: VecDeque::new(), is_ready: false, life })
     }
 
     fn hand(&mut self, batch: VecDeque<u64>) {
@@ -173,13 +175,11 @@ impl Worker {
         }
         line.push('\n');
         self.batch = batch;
-        if let Some(input) = &mut self.input {
-            let _ = input.write_all(line.as_bytes());
-        }
+        let _ = self.socket.write_all(line.as_bytes());
     }
 
     fn end(&mut self) {
-        self.input = None;
+        let _ = self.socket.shutdown(Shutdown::Both);
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

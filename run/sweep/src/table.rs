@@ -3,22 +3,11 @@
 use crate::figures::figure;
 use crate::folder::{Folder, FolderError};
 use crate::row::Row;
-use parquet::basic::{ConvertedType, Repetition, Type as Physical};
-use parquet::column::writer::ColumnWriter;
-use parquet::data_type::ByteArray;
-use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
-use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::types::Type;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
-
-/// Rows that are in memory at a time.
-const GROUP: usize = 8192;
 
 /// Why there is no table.
 #[derive(Debug)]
@@ -48,7 +37,7 @@ impl From<FolderError> for TableError {
 
 /// A column: where its cells come from.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Column {
+pub(crate) enum Column {
     Parameter(String, bool),
     Seed,
     Verdict,
@@ -61,7 +50,7 @@ enum Column {
 }
 
 /// A cell.
-enum Cell<'a> {
+pub(crate) enum Cell<'a> {
     Text(&'a str),
     Number(f64),
     Whole(u64),
@@ -69,7 +58,7 @@ enum Cell<'a> {
 }
 
 impl Column {
-    fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         match self {
             Self::Parameter(name, _) | Self::Figure(name) => name.clone(),
             Self::Seed => "seed".into(),
@@ -100,24 +89,11 @@ impl Column {
             Self::Replay => Cell::Text(&row.replay),
         }
     }
-
-    /// Returns the type by which Parquet keeps it.
-    fn kind(&self) -> (Physical, Repetition, ConvertedType) {
-        match self {
-            Self::Parameter(_, true) | Self::Figure(_) | Self::Ended => {
-                (Physical::DOUBLE, Repetition::OPTIONAL, ConvertedType::NONE)
-            }
-            Self::Seed | Self::Fault(_) => {
-                (Physical::INT64, Repetition::OPTIONAL, ConvertedType::UINT_64)
-            }
-            _ => (Physical::BYTE_ARRAY, Repetition::OPTIONAL, ConvertedType::UTF8),
-        }
-    }
 }
 
 /// The cells of a row. Figures are in the order of their names, in columns as in rows: one walk
 /// over both finds all.
-fn cells<'a>(columns: &'a [Column], row: &'a Row) -> impl Iterator<Item = Cell<'a>> {
+pub(crate) fn cells<'a>(columns: &'a [Column], row: &'a Row) -> impl Iterator<Item = Cell<'a>> {
     let mut figures = row.figures.iter().peekable();
     columns.iter().map(move |column| {
         let Column::Figure(name) = column else { return column.cell(row) };
@@ -144,7 +120,7 @@ pub struct Summary {
 /// Rows of a [`Summary`] that are kept.
 const WORST_MAX: usize = 10;
 
-/// Writes `table.csv` and `table.parquet` into the folder: a row for each run that has ended, the
+/// Writes `table.csv`, and `table.parquet` with the feature `formats`, into the folder: a row for each run that has ended, the
 /// parameters and the seed first. The same runs make the same octets, whatever did them, in
 /// whatever order. Times are in seconds, shares from 0 to 1; what a run has no figure for is empty.
 ///
@@ -183,7 +159,8 @@ pub fn write(folder: &Folder) -> Result<Summary, TableError> {
     columns.extend([Column::Digest, Column::Replay]);
     for (name, write) in [
         ("table.csv", csv as fn(&Folder, &[Column], File) -> Result<(), Trouble>),
-        ("table.parquet", parquet),
+        #[cfg(feature = "formats")]
+        ("table.parquet", crate::parquet::write),
     ] {
         let (part, whole) = (folder.path().join(format!("{name}.part")), folder.path().join(name));
         let failed = |error| TableError::Io(whole.clone(), error);
@@ -203,7 +180,7 @@ pub fn write(folder: &Folder) -> Result<Summary, TableError> {
     Ok(summary)
 }
 
-enum Trouble {
+pub(crate) enum Trouble {
     Folder(FolderError),
     Io(io::Error),
 }
@@ -217,12 +194,6 @@ impl From<FolderError> for Trouble {
 impl From<io::Error> for Trouble {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
-    }
-}
-
-impl From<ParquetError> for Trouble {
-    fn from(error: ParquetError) -> Self {
-        Self::Io(io::Error::other(error))
     }
 }
 
@@ -255,68 +226,11 @@ fn quoted(text: &str) -> String {
     }
 }
 
-fn parquet(folder: &Folder, columns: &[Column], file: File) -> Result<(), Trouble> {
-    let fields = columns.iter().map(|column| {
-        let (physical, repetition, converted) = column.kind();
-        let name = column.name();
-        let built = Type::primitive_type_builder(&name, physical)
-            .with_repetition(repetition)
-            .with_converted_type(converted);
-        built.build().map(Arc::new)
-    });
-    let fields = fields.collect::<Result<Vec<_>, _>>()?;
-    let schema = Type::group_type_builder("table").with_fields(fields).build()?;
-    // The writer's version is no part of a table.
-    let properties = WriterProperties::builder().set_created_by("xk sweep".into()).build();
-    let mut writer = SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties))?;
-    let mut rows = folder.rows();
-    loop {
-        let group = rows.by_ref().take(GROUP).collect::<Result<Vec<Row>, _>>()?;
-        if group.is_empty() {
-            break;
-        }
-        let mut rows: Vec<_> = group.iter().map(|row| cells(columns, row)).collect();
-        let mut out = writer.next_row_group()?;
-        while let Some(mut into) = out.next_column()? {
-            fill(into.untyped(), rows.iter_mut().filter_map(Iterator::next))?;
-            into.close()?;
-        }
-        out.close()?;
-    }
-    writer.close()?;
-    Ok(())
-}
-
-/// Writes the cells of a column: 1 where there is one, 0 where there is none.
-fn fill<'a>(
-    into: &mut ColumnWriter<'_>,
-    cells: impl Iterator<Item = Cell<'a>>,
-) -> Result<(), ParquetError> {
-    let (mut texts, mut numbers, mut wholes, mut levels) =
-        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for cell in cells {
-        levels.push(i16::from(!matches!(cell, Cell::Nothing)));
-        match cell {
-            Cell::Text(text) => texts.push(ByteArray::from(text)),
-            Cell::Number(number) => numbers.push(number),
-            // The type of the column says that it has no sign.
-            Cell::Whole(number) => wholes.push(number as i64),
-            Cell::Nothing => {}
-        }
-    }
-    match into {
-        ColumnWriter::ByteArrayColumnWriter(into) => into.write_batch(&texts, Some(&levels), None),
-        ColumnWriter::DoubleColumnWriter(into) => into.write_batch(&numbers, Some(&levels), None),
-        ColumnWriter::Int64ColumnWriter(into) => into.write_batch(&wholes, Some(&levels), None),
-        _ => Err(ParquetError::General("a column of another type".into())),
-    }?;
-    Ok(())
-}
-
 /// The names of all figures and parameters of a folder's rows.
 ///
 /// # Errors
 /// The folder's.
+#[cfg(feature = "formats")]
 pub(crate) fn names(folder: &Folder) -> Result<BTreeSet<String>, FolderError> {
     let mut names = BTreeSet::new();
     for row in folder.rows() {
@@ -326,14 +240,12 @@ pub(crate) fn names(folder: &Folder) -> Result<BTreeSet<String>, FolderError> {
     Ok(names)
 }
 
-#[cfg(test)]
-mod tests {
+#[cfg(all(test, feature = "formats"))]
+pub(crate) mod tests {
     use super::*;
     use crate::{Axis, Header, Plan, Verdict};
-    use parquet::file::reader::{FileReader, SerializedFileReader};
-    use parquet::record::RowAccessor;
 
-    fn filled(order: &[u64]) -> (tempfile::TempDir, Folder) {
+    pub(crate) fn filled(order: &[u64]) -> (tempfile::TempDir, Folder) {
         let plan = Plan {
             what: "x".into(),
             options: Vec::new(),
@@ -375,20 +287,5 @@ mod tests {
              0,hub,0,clean,,0,0,0,,\n0,hub,1,clean,,0,1,0.125,,\n0.05,hub,0,clean,,0,2,0.25,,\n\
              0.05,hub,1,failed,\"a, \"\"b\"\"\",0,3,,,\n"
         );
-    }
-
-    #[test]
-    fn parquet_has_the_cells_of_the_text() {
-        let (at, folder) = filled(&[0, 1, 2, 3]);
-        write(&folder).unwrap();
-        let file = File::open(at.path().join("table.parquet")).unwrap();
-        let reader = SerializedFileReader::new(file).unwrap();
-        let rows: Vec<_> = reader.get_row_iter(None).unwrap().map(Result::unwrap).collect();
-        assert_eq!(rows.len(), 4);
-        assert_eq!(rows[2].get_double(0).unwrap(), 0.05);
-        assert_eq!(rows[3].get_string(4).unwrap(), "a, \"b\"");
-        assert_eq!(rows[3].get_ulong(6).unwrap(), 3);
-        assert!(rows[3].get_double(7).is_err(), "no figure is no zero");
-        assert_eq!(rows[2].get_double(7).unwrap(), 0.25);
     }
 }

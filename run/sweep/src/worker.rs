@@ -1,11 +1,11 @@
 //! A worker process: does the runs that it is handed, each in a child of its own.
 
-use crate::fork_unsafe::{Child, Ended, in_child, output_to_errors};
+use crate::fork_unsafe::{Child, Ended, in_child};
 use crate::plan::{Job, Plan};
 use crate::row::{Row, Verdict};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::time::{Duration, Instant};
 
 /// The first line to a worker.
@@ -30,22 +30,24 @@ struct Prepared<P> {
     made: Result<P, String>,
 }
 
-/// The runs of a process that a [`pool`](crate::pool) has started. `prepare` makes of parameters
-/// what a run needs, once for all runs in a row that have the same; `run` does one, in a child of
-/// this process.
+/// The runs of a process that a [`pool`](crate::pool) has started, and which talks with it by the
+/// standard input, a socket. `prepare` makes of parameters what a run needs, once for all runs in a
+/// row that have the same; `run` does one, in a child of this process; `replay` says which command
+/// does it again.
 ///
-/// The process must have one thread, for it forks.
+/// Other threads of this process must wait, for it forks.
 ///
 /// # Errors
 /// The system's, or what is said on the standard input reads as nothing that a pool says.
 pub fn serve<P>(
     mut prepare: impl FnMut(&Plan, &Job) -> Result<P, String>,
     mut run: impl FnMut(&P, &Job) -> Row,
+    replay: impl Fn(&Plan, &Job) -> String,
 ) -> io::Result<()> {
     // One that is killed takes its workers with it.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-    let mut input = io::stdin().lock();
-    let mut output = own_output()?;
+    let mut output = File::from(rustix::io::fcntl_dupfd_cloexec(io::stdin(), 3)?);
+    let mut input = BufReader::new(output.try_clone()?);
     let mut line = String::new();
     input.read_line(&mut line)?;
     let task: Task = serde_json::from_str(&line)?;
@@ -70,6 +72,7 @@ pub fn serve<P>(
                 Ok(made) => alone(limit, &job, || run(made, &job))?,
                 Err(why) => Row::silent(&job, Verdict::Failed, first_line(why)),
             };
+            let row = Row { replay: replay(&task.plan, &job), ..row };
             let us = begun.elapsed().as_micros() as u64;
             let mut octets = serde_json::to_vec(&Done { number, us, row })?;
             octets.push(b'\n');
@@ -78,15 +81,8 @@ pub fn serve<P>(
     }
 }
 
-/// The standard output as a file of our own: what else is written there goes to the standard error.
-fn own_output() -> io::Result<File> {
-    let own = rustix::io::fcntl_dupfd_cloexec(io::stdout(), 3)?;
-    output_to_errors()?;
-    Ok(File::from(own))
-}
-
-/// One run in a child of this process, which must have one thread: the row that it answers, or one
-/// that says how it ended without.
+/// One run in a child of this process, whose other threads must wait: the row that it answers, or
+/// one that says how it ended without.
 ///
 /// # Errors
 /// The system's: no process, no pipe.

@@ -45,6 +45,16 @@ thread_local! {
     static COUNTS: RefCell<Counts> = const { RefCell::new(Counts::new()) };
 }
 
+/// Returns those of the faults that have had no effect, in words.
+pub(crate) fn idle(fired: &Counts) -> Option<String> {
+    let names = fired.iter().filter(|(_, count)| **count == 0).map(|(name, _)| name.as_str());
+    let names: Vec<&str> = names.collect();
+    (!names.is_empty()).then(|| {
+        let remedy = "Let it last longer or be likelier, or take more seeds; or leave it out";
+        format!("{}. {remedy}", names.join(", "))
+    })
+}
+
 /// Takes the counts of the faults of this thread's worlds, of those that have ended since this
 /// was last asked.
 pub(crate) fn take_counts() -> Counts {

@@ -77,8 +77,12 @@
 //! # Faults
 //! By the test between runs, or from inside of a program by [`World::faults`]: hosts crash, restart
 //! and pause, do not hear each other one way or both, have clocks of their own; streams are reset;
-//! links change. [`World::fired`] says how often each has had an effect, and [`seeds`] fails if one
-//! has had none in any seed.
+//! links change. [`World::fired`] says how often each has had an effect, and [`seeds`] and [`sweep`]
+//! fail if one has had none in any seed.
+//!
+//! # Many seeds and parameters
+//! [`sweep`] runs a test for every combination of parameters with every seed, by a pool of
+//! processes, and keeps a row for each run, as `xk sweep` does.
 
 mod crew;
 mod faults;
@@ -87,6 +91,7 @@ mod outcome;
 mod runs;
 mod runtime;
 mod seeds;
+mod sweep;
 mod system_unsafe;
 mod threads_unsafe;
 mod world;
@@ -95,10 +100,12 @@ pub use faults::{Faults, Skew};
 pub use link::Link;
 pub use outcome::Outcome;
 pub use seeds::seeds;
+pub use sweep::{Sweep, figure, sweep};
 pub use world::World;
 pub use xk_core::{Entry, Time};
 pub use xk_net::{Crashed, JoinHandle, Mode, Ready, Sim};
 pub use xk_sim::LinkConfig;
+pub use xk_sweep::Job;
 
 /// What programs and tests answer.
 pub type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;

@@ -1,6 +1,7 @@
 //! What came of a run, and what it is compared by.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::path::PathBuf;
 use std::rc::Rc;
 use xk_compose::{CaptureError, Captures};
@@ -26,6 +27,18 @@ impl Outcome {
         Self { now, frames: digest.frames(), shape: digest.shape(), octets }
     }
 }
+
+/// The error of a run whose virtual time is over.
+#[derive(Debug)]
+pub(crate) struct Late(pub(crate) String);
+
+impl fmt::Display for Late {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Late {}
 
 thread_local! {
     /// Where worlds of this thread capture what crosses their links.

@@ -68,6 +68,24 @@ impl Order {
     }
 }
 
+/// This program, for one test alone, which finds an order when it comes to a call.
+fn again(test: &str, order: &str) -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command
+        .args([test, "--exact", "--nocapture", "--include-ignored", "--test-threads=2"])
+        .env(ORDER, order);
+    have_one_layout(&mut command);
+    command
+}
+
+/// The command of a process that does the runs of a sweep as they are handed out.
+pub(crate) fn worker(test: &str, call: &str) -> Command {
+    // What the harness prints is no part of a run.
+    let mut command = again(test, &format!("{call}\n0\n\n"));
+    command.stdout(Stdio::null());
+    command
+}
+
 /// Runs one test in a process of its own, up to one call there. `None` if it cannot be started, or
 /// has not come to the call.
 pub(crate) fn run_alone(
@@ -83,13 +101,7 @@ pub(crate) fn run_alone(
     let path = std::env::temp_dir().join(name);
     let folder = capture.map_or_else(String::new, |path| path.display().to_string());
     let order = format!("{call}\n{seed}\n{}\n{folder}", path.display());
-    let mut command = Command::new(std::env::current_exe().ok()?);
-    command
-        .args([test, "--exact", "--nocapture", "--include-ignored", "--test-threads=2"])
-        .env(ORDER, order)
-        .stdin(Stdio::null());
-    have_one_layout(&mut command);
-    let output = command.output().ok()?;
+    let output = again(test, &order).stdin(Stdio::null()).output().ok()?;
     let report = std::fs::read_to_string(&path).ok();
     // It may never have been written.
     let _ = std::fs::remove_file(&path);

@@ -1,6 +1,6 @@
 //! A test, seed by seed.
 
-use crate::faults::{Counts, take_counts};
+use crate::faults::{Counts, idle, take_counts};
 use crate::runs::{Order, Report, run_alone};
 use crate::{Outcome, Result};
 use std::ops::Range;
@@ -34,10 +34,7 @@ pub fn seeds(seeds: Range<u64>, test: impl Fn(u64) -> Result<Outcome> + Sync) {
         // This process is for another call.
         return;
     }
-    let only = std::env::var("XK_SEED").ok().map(|seed| match seed.parse() {
-        Ok(seed) => seed..seed + 1,
-        Err(_) => panic!("XK_SEED=\"{seed}\" is no seed: set a number, or unset it"),
-    });
+    let only = only_seed().map(|seed| seed..seed + 1);
     let are_all = only.is_none();
     let mut fired = Counts::new();
     for seed in only.unwrap_or(seeds.clone()) {
@@ -52,26 +49,34 @@ pub fn seeds(seeds: Range<u64>, test: impl Fn(u64) -> Result<Outcome> + Sync) {
             *fired.entry(name).or_default() += count;
         }
     }
-    let idle: Vec<_> =
-        fired.iter().filter(|(_, count)| **count == 0).map(|(name, _)| name.as_str()).collect();
-    assert!(
-        !are_all || idle.is_empty(),
-        "a fault has fired in none of the seeds {seeds:?}: {}. Let it last longer or be likelier, \
-         or take more seeds; or leave it out",
-        idle.join(", ")
-    );
+    if let Some(idle) = idle(&fired).filter(|_| are_all) {
+        panic!("a fault has fired in none of the seeds {seeds:?}: {idle}");
+    }
 }
 
-/// Which call of [`seeds`] this is.
-struct Call {
+/// The seed that the environment names.
+///
+/// # Panics
+/// If it names something else.
+pub(crate) fn only_seed() -> Option<u64> {
+    let seed = std::env::var("XK_SEED").ok()?;
+    let number = seed.parse();
+    Some(
+        number
+            .unwrap_or_else(|_| panic!("XK_SEED=\"{seed}\" is no seed: set a number, or unset it")),
+    )
+}
+
+/// Which call of [`seeds`] or of [`sweep`](crate::sweep()) this is.
+pub(crate) struct Call {
     /// Its place in the source, and which of the calls of this thread from there.
-    name: String,
+    pub(crate) name: String,
     /// The test.
-    test: Option<String>,
+    pub(crate) test: Option<String>,
 }
 
 impl Call {
-    fn here(location: &Location<'_>) -> Self {
+    pub(crate) fn here(location: &Location<'_>) -> Self {
         let test = thread::current().name().filter(|name| *name != "main").map(str::to_owned);
         Self { name: crate::runs::count(&location.to_string()), test }
     }
@@ -122,7 +127,7 @@ impl Call {
     }
 
     /// Returns the command that runs a seed again.
-    fn command(&self, seed: u64) -> String {
+    pub(crate) fn command(&self, seed: u64) -> String {
         let package = std::env::var("CARGO_PKG_NAME").ok();
         let package = package.map_or_else(String::new, |name| format!(" -p {name}"));
         let test = self.test.as_deref().map_or_else(String::new, |test| format!(" {test}"));

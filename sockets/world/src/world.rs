@@ -1,7 +1,7 @@
 //! Hosts with programs, and the time that they share.
 
 use crate::faults::{Counts, Faults};
-use crate::outcome::{Both, Outcome, captures};
+use crate::outcome::{Both, Late, Outcome, captures};
 use crate::runtime::{Runtime, Task};
 use crate::system_unsafe::{Entered, HOST};
 use crate::threads_unsafe::{abandon_parked, end_parked, forget_parked};
@@ -358,7 +358,8 @@ impl World {
             }
         }
         let names = names.join(", ");
-        Err(format!("{}after {limit:?} the clients of {names} still run", self.place()).into())
+        let place = self.place();
+        Err(Late(format!("{place}after {limit:?} the clients of {names} still run")).into())
     }
 
     /// Which run it is, and when, for messages.

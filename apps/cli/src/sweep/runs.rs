@@ -48,7 +48,8 @@ pub(super) fn main(file: &Path, args: &RunArgs) -> Result<(), Failure> {
     let command = || {
         // The program may have been replaced since: rows are of this one.
         let mut command = Command::new("/proc/self/exe");
-        command.args([WORKER, &name]).process_group(0);
+        // What a run prints is no answer, and not the table that this prints.
+        command.args([WORKER, &name]).stdout(std::io::stderr()).process_group(0);
         command
     };
     let jobs = std::thread::available_parallelism().map_or(1, NonZero::get);

@@ -29,8 +29,6 @@ struct Prepared {
     /// The name of the host in the file, by that in the world.
     hosts: BTreeMap<String, String>,
     options: Options,
-    /// The command that does a run again, without its seed.
-    replay: String,
 }
 
 /// The options of a run besides its graph.
@@ -52,14 +50,14 @@ impl Options {
 pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let prepare = |plan: &Plan, job: &Job| {
         let graph = plan::graph(plan, &args.file, &job.set).map_err(|failure| failure.text())?;
-        let replay = replay(plan, &args.file, job);
-        Ok(Prepared { hosts: hosts(&graph), graph, options: Options::of(plan), replay })
+        Ok(Prepared { hosts: hosts(&graph), graph, options: Options::of(plan) })
     };
     let run = |prepared: &Prepared, job: &Job| {
-        let Prepared { graph, hosts, options, replay } = prepared;
-        Row { replay: format!("{replay} --seed {}", job.seed), ..row(graph, hosts, job, *options) }
+        let Prepared { graph, hosts, options } = prepared;
+        row(graph, hosts, job, *options)
     };
-    worker::serve(prepare, run).map_err(|error| Failure::new(error.to_string()))
+    worker::serve(prepare, run, |plan, job| replay(plan, &args.file, job))
+        .map_err(|error| Failure::new(error.to_string()))
 }
 
 /// The names of hosts in the file: hosts alike have one.
@@ -73,11 +71,12 @@ pub(super) fn hosts(graph: &CheckedGraph) -> BTreeMap<String, String> {
     all.iter().map(of).collect()
 }
 
-/// The command that does a run again, without its seed.
-pub(super) fn replay(plan: &Plan, file: &str, job: &Job) -> String {
+/// The command that does a run again.
+fn replay(plan: &Plan, file: &str, job: &Job) -> String {
     let mut words = vec!["xk".to_owned(), "sim".into(), quoted(file)];
     words.extend(job.set.iter().map(|(path, value)| quoted(&format!("--set={path}={value}"))));
     words.extend(plan.options.iter().cloned());
+    words.push(format!("--seed {}", job.seed));
     words.join(" ")
 }
 

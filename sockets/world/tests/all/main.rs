@@ -10,6 +10,7 @@ mod plans;
 mod programs;
 mod quic;
 mod readme;
+mod sweeps;
 mod system;
 mod threads;
 mod tls;

@@ -1,0 +1,278 @@
+//! A test for many seeds and many parameters.
+
+use crate::faults::{idle, take_counts};
+use crate::outcome::Late;
+use crate::runs::{Order, worker};
+use crate::seeds::{Call, only_seed};
+use crate::{Outcome, Result};
+use std::collections::BTreeMap;
+use std::num::NonZero;
+use std::ops::Range;
+use std::panic::Location;
+use std::path::PathBuf;
+use std::process::exit;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use xk_sweep::pool::{self, Pool, PoolError};
+use xk_sweep::{Axis, Folder, FolderError, Header, Job, Plan, Row, Verdict, parse_seeds, table};
+
+/// The real time that a run may take, unless the test says another.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The figures of this process's run.
+static FIGURES: Mutex<BTreeMap<String, f64>> = Mutex::new(BTreeMap::new());
+
+/// Keeps a figure in the row of this run of a [`sweep()`]: a time in seconds, a count.
+pub fn figure(name: &str, value: f64) {
+    FIGURES.lock().unwrap_or_else(PoisonError::into_inner).insert(name.into(), value);
+}
+
+/// A test for every combination of parameters with every seed, by a pool of processes.
+///
+/// ```
+/// use std::time::Duration;
+/// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+/// use xk_world::{Link, Result, TcpListener, TcpStream, World};
+///
+/// xk_world::sweep("one octet").seeds(0..20).set("loss", [0.05, 0.2]).run(|job| {
+///     let loss = job.value("loss").parse()?;
+///     let mut world = World::lan(job.seed, &["server", "client"], Link::new().loss(loss))?;
+///     world.host("server", |stack| async move {
+///         let listener = TcpListener::bind(&stack, "0.0.0.0:7")?;
+///         Ok(listener.accept().await?.0.write_u8(b'h').await?)
+///     })?;
+///     world.client("client", |stack| async move {
+///         let mut stream = TcpStream::connect(&stack, "server:7").await?;
+///         Result::Ok(assert_eq!(stream.read_u8().await?, b'h'))
+///     })?;
+///     world.run(Duration::from_secs(600))
+/// });
+/// ```
+///
+/// As `xk sweep` has it: each run is a fork of a process in which none has run, so nothing is left
+/// over from one to the next; one in a hundred is done twice; a sweep that was killed goes on with
+/// the same command, where its folder has been given ([`Sweep::out`]) or the program is the same;
+/// `xk sweep merge` and `xk sweep plot` take its folders.
+///
+/// The environment may say otherwise: `XK_SEEDS` the seeds, `XK_OUT` the folder, as for parts on
+/// several machines; `XK_SEED` one seed, and `XK_SET` parameters, that are run in this process.
+pub fn sweep(name: &str) -> Sweep {
+    let plan = Plan {
+        what: name.into(),
+        options: Vec::new(),
+        axes: Vec::new(),
+        draws: Vec::new(),
+        seeds: (0, 100),
+    };
+    Sweep { plan, jobs: None, limit: LIMIT, keeps_going: false, out: None }
+}
+
+/// A [`sweep()`] that is to be run.
+#[must_use = "`run` runs it"]
+pub struct Sweep {
+    plan: Plan,
+    jobs: Option<usize>,
+    limit: Duration,
+    keeps_going: bool,
+    out: Option<PathBuf>,
+}
+
+impl Sweep {
+    /// The seeds of each combination; a hundred if nothing is said.
+    pub fn seeds(mut self, seeds: Range<u64>) -> Self {
+        self.plan.seeds = (seeds.start, seeds.end);
+        self
+    }
+
+    /// A parameter, and the values that it takes. [`Job::value`] has that of a run.
+    ///
+    /// # Panics
+    /// If there are none, one is there twice, or a word has a comma, a quote or white space in it.
+    pub fn set<V: ToString>(mut self, name: &str, values: impl IntoIterator<Item = V>) -> Self {
+        let values: Vec<String> = values.into_iter().map(|value| value.to_string()).collect();
+        let is_word = |word: &str| !word.contains(|c: char| c.is_whitespace() || "',=".contains(c));
+        let axis = Axis::parse(&format!("{name}={}", values.join(",")));
+        match axis.ok().filter(|axis| {
+            is_word(name) && axis.values == values && values.iter().all(|value| is_word(value))
+        }) {
+            Some(axis) => self.plan.axes.push(axis),
+            None => panic!("`{name}` and {values:?} are no parameter and values: words, each once"),
+        }
+        self
+    }
+
+    /// The number of processes; that of processors if nothing is said.
+    pub fn jobs(mut self, jobs: usize) -> Self {
+        self.jobs = Some(jobs);
+        self
+    }
+
+    /// Ends a run after this real time, which counts as exhausted; a minute if nothing is said.
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Goes on after a failure, and collects all.
+    pub fn keep_going(mut self) -> Self {
+        self.keeps_going = true;
+        self
+    }
+
+    /// The folder of the rows and the table, which stays. Without it they are kept beside other
+    /// temporary files until the sweep has ended.
+    pub fn out(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.out = Some(folder.into());
+        self
+    }
+
+    /// Does the runs that the folder has no row of.
+    ///
+    /// # Panics
+    /// If one has failed or was exhausted, by what it is done again; if a fault has fired in none;
+    /// if the folder cannot be used.
+    #[track_caller]
+    pub fn run(mut self, test: impl Fn(&Job) -> Result<Outcome> + Sync) {
+        let call = Call::here(Location::caller());
+        if let Some(order) = Order::of_this_process() {
+            if order.call == call.name {
+                let run = |(): &(), job: &Job| row(job, &test);
+                let replay = |_: &Plan, job: &Job| again(&call, job);
+                let served = xk_sweep::worker::serve(|_, _| Ok(()), run, replay);
+                exit(i32::from(served.is_err()));
+            }
+            // This process is for another call.
+            return;
+        }
+        if let Some(seed) = only_seed() {
+            self.plan.seeds = (seed, seed + 1);
+            return self.run_one(&test);
+        }
+        if let Ok(seeds) = std::env::var("XK_SEEDS") {
+            self.plan.seeds = parse_seeds(&seeds).unwrap_or_else(|why| panic!("XK_SEEDS: {why}"));
+        }
+        let name = format!("sweep `{}`", self.plan.what);
+        let kept = std::env::var_os("XK_OUT").map(PathBuf::from).or_else(|| self.out.clone());
+        let header = Header::own(self.plan.clone());
+        let header = header.unwrap_or_else(|error| panic!("{name}: its program: {error}"));
+        let path = kept.clone().unwrap_or_else(|| {
+            let named = format!("sweep-{}-{}", header.plan_hash, header.binary_hash);
+            std::env::temp_dir().join("xk-world").join(named)
+        });
+        let failed = |error: FolderError| -> ! { panic!("{name}: {error}: {}", error.help()) };
+        let mut folder = Folder::open(&path, header).unwrap_or_else(|error| failed(error));
+        match self.fill(&call, &mut folder, &test) {
+            Err(PoolError::Folder(error)) => failed(error),
+            Err(error) => panic!("{name}: {error}"),
+            Ok(()) => {}
+        }
+        let summary = table::write(&folder).unwrap_or_else(|error| panic!("{name}: {error}"));
+        if kept.is_none() {
+            let _ = std::fs::remove_dir_all(&path);
+        }
+        let [_, exhausted, wrong] = summary.verdicts;
+        if exhausted + wrong > 0 {
+            let say = |row: &Row| {
+                let (verdict, set) = (row.verdict.word(), words(row.set.iter()));
+                let Row { seed, why, replay, .. } = row;
+                format!("\n{verdict}: {set}seed {seed}: {why}\n  again: {replay}")
+            };
+            let worst: String = summary.worst.iter().map(say).collect();
+            panic!("{name}: {wrong} failed, {exhausted} exhausted of {} runs{worst}", folder.len());
+        }
+        if let Some(idle) = idle(&summary.faults) {
+            panic!("{name}: a fault has fired in no run: {idle}");
+        }
+    }
+
+    /// Does the runs that have no row, by processes that start with this test, or by forks of this
+    /// one if there can be none: a test of documentation has no harness that starts it alone.
+    fn fill(
+        &self,
+        call: &Call,
+        folder: &mut Folder,
+        test: &(impl Fn(&Job) -> Result<Outcome> + Sync),
+    ) -> std::result::Result<(), PoolError> {
+        if let Some(name) = &call.test {
+            let jobs = std::thread::available_parallelism().map_or(1, NonZero::get);
+            let pool = Pool {
+                jobs: self.jobs.unwrap_or(jobs),
+                limit: self.limit,
+                keeps_going: self.keeps_going,
+                command: &|| worker(name, &call.name),
+            };
+            return pool::run(&pool, folder, &mut |_, _| true).map(drop);
+        }
+        for number in 0..self.plan.runs() {
+            if folder.has(number) {
+                continue;
+            }
+            let job = self.plan.job(number);
+            let done = xk_sweep::worker::alone(self.limit, &job, || row(&job, test));
+            let done = done.map_err(|error| PoolError::Worker(error.to_string()))?;
+            folder.add(&Row { replay: again(call, &job), ..done.clone() })?;
+            if done.verdict == Verdict::Failed && !self.keeps_going {
+                break;
+            }
+        }
+        Ok(folder.sync()?)
+    }
+
+    /// Does the runs of one seed that the environment has chosen, where all that they print is seen.
+    fn run_one(&self, test: &impl Fn(&Job) -> Result<Outcome>) {
+        let chosen = std::env::var("XK_SET").unwrap_or_default();
+        let is_chosen = |job: &Job| {
+            let all = words(job.set.iter().map(|(name, value)| (name, value)));
+            chosen.split_whitespace().all(|word| all.split(' ').any(|known| known == word))
+        };
+        let jobs: Vec<Job> = (0..self.plan.runs()).map(|number| self.plan.job(number)).collect();
+        let jobs: Vec<Job> = jobs.into_iter().filter(is_chosen).collect();
+        assert!(!jobs.is_empty(), "XK_SET=\"{chosen}\": the sweep has no such parameters");
+        for job in jobs {
+            let row = row(&job, test);
+            let (set, why) = (words(row.set.iter()), &row.why);
+            assert!(
+                row.verdict == Verdict::Clean,
+                "{}: {set}seed {}: {why}",
+                row.verdict.word(),
+                job.seed
+            );
+        }
+    }
+}
+
+/// Runs a test once, in this process.
+fn row(job: &Job, test: &impl Fn(&Job) -> Result<Outcome>) -> Row {
+    let ended = test(job);
+    let mut row = match ended {
+        Ok(Outcome { now, frames, shape, octets }) => {
+            let octets = octets.map_or_else(String::new, |octets| format!("{octets:016x}"));
+            let mut row = Row::silent(job, Verdict::Clean, "");
+            row.ended = now.as_ns() as f64 / 1e9;
+            row.digest = format!("{shape:016x}{frames:08x}{octets}");
+            row.figures.insert("frames".into(), frames as f64);
+            row
+        }
+        Err(error) => {
+            let is_late = error.is::<Late>();
+            let verdict = if is_late { Verdict::Exhausted } else { Verdict::Failed };
+            let why = error.to_string();
+            Row::silent(job, verdict, why.lines().next().unwrap_or_default())
+        }
+    };
+    row.faults = take_counts();
+    row.figures.append(&mut FIGURES.lock().unwrap_or_else(PoisonError::into_inner));
+    row
+}
+
+/// Parameters as the environment has them, with a space behind each.
+fn words<'a>(set: impl Iterator<Item = (&'a String, &'a String)>) -> String {
+    set.map(|(name, value)| format!("{name}={value} ")).collect()
+}
+
+/// Returns the command that does a run again.
+fn again(call: &Call, job: &Job) -> String {
+    let set = words(job.set.iter().map(|(name, value)| (name, value)));
+    let set = if set.is_empty() { set } else { format!("XK_SET='{}' ", set.trim_end()) };
+    format!("{set}{}", call.command(job.seed))
+}
