@@ -228,10 +228,11 @@ impl<'g> Simulation<'g> {
             .collect()
     }
 
-    /// Whether an anchor says that what it was asked to do went wrong.
+    /// The anchors that say that what they were asked to do went wrong, and why if they say that.
     pub fn failures(&self) -> Vec<String> {
         let told = self.told().into_iter();
-        told.filter(|t| t.report.failed).map(|t| t.who).collect()
+        let failed = told.filter(|t| t.report.failed);
+        failed.map(|t| format!("{}{}", t.who, why(&t.report))).collect()
     }
 
     /// The anchors that have not done yet what they were asked to do.
@@ -347,4 +348,10 @@ impl<'g> Simulation<'g> {
         }
         table
     }
+}
+
+/// Returns the reason that a report of a failure has, if it has one.
+fn why(report: &Report) -> String {
+    let found = report.lines.iter().find(|(name, _)| name == "why");
+    found.map_or_else(String::new, |(_, why)| format!(" ({why})"))
 }

@@ -70,6 +70,8 @@ xk_core::settings! {
         flag("announce_user_timeout", false, "whether the peer is told that, and its word heeded"),
         optional("local", ParamKind::Text("a participant, such as port9000"),
             "what it enables below; needed on a layer with ports"),
+        #[cfg(debug_assertions)]
+        flag("planted", false, "whether some of what goes again lacks an octet, for tests of tests"),
     ]
 }
 
@@ -101,6 +103,7 @@ pub(crate) fn settings(params: &Params) -> Settings {
         ecn: flag("ecn", usual.ecn),
         accurate_ecn: flag("accurate_ecn", usual.accurate_ecn),
         fast_open: flag("fast_open", usual.fast_open),
+        planted: flag("planted", usual.planted),
         segment_max: params.number("segment_max", usual.segment_max),
         congestion: named.and_then(Name::of).unwrap_or(usual.congestion),
         time_wait: params.duration("time_wait", usual.time_wait),

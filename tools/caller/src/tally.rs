@@ -96,8 +96,12 @@ impl Tally {
         for (name, time) in self.times.figures().iter().flat_map(Figures::lines) {
             line(name, time);
         }
-        report.lines = lines;
         report.finished = count > 0 && self.begun >= count && self.waiting == 0;
         report.failed = report.finished && self.replies == 0 || self.wrong > 0;
+        if report.failed {
+            let is_wrong = self.wrong > 0;
+            line("why", if is_wrong { "replies were wrong" } else { "no reply came" }.into());
+        }
+        report.lines = lines;
     }
 }

@@ -172,6 +172,14 @@ impl Tally {
         for (name, time) in self.times.figures().iter().flat_map(Figures::lines) {
             line(name, time);
         }
+        if results.failed {
+            let why = match () {
+                () if self.corrupt > 0 => "answers were corrupt",
+                () if self.is_broken => "the stream broke",
+                () => "no answer came",
+            };
+            line("why", why.into());
+        }
         report.lines = lines;
         report.finished = results.finished;
         report.failed = results.failed;

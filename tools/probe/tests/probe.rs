@@ -203,6 +203,8 @@ fn a_broken_stream_ends_it() {
     assert_eq!((net.count("stream refused"), net.count("lost")), (1, 1));
     let report = net.report();
     assert!(report.finished && report.failed, "{:?}", report.lines);
+    let why = ("why".to_owned(), "the stream broke".to_owned());
+    assert!(report.lines.contains(&why), "{:?}", report.lines);
     net.cx.advance(10_000 * MS);
     assert_eq!(net.count("sent"), 1, "nothing more goes");
 }

@@ -82,6 +82,8 @@ pub struct Settings {
     /// How often a SYN is sent again before the open fails (RFC 9293, section 3.8.3: three minutes
     /// at least).
     pub syn_retries_max: u32,
+    /// Forget an octet of some of what is sent again: a planted fault, which builds for tests have.
+    pub planted: bool,
 }
 
 fields!(Settings {
@@ -112,6 +114,7 @@ fields!(Settings {
     delayed_ack,
     time_wait,
     syn_retries_max,
+    planted,
 });
 
 impl Settings {
@@ -222,6 +225,7 @@ impl Default for Settings {
             delayed_ack: Duration::from_millis(40),
             time_wait: Duration::from_secs(60),
             syn_retries_max: 7,
+            planted: false,
         }
     }
 }
