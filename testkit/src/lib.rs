@@ -14,6 +14,7 @@
 //! | [`peer`] | a runner for test programs with `harness = false` that counts skipped tests, which the standard one cannot |
 //! | [`pty_unsafe`] | a serial line to a program |
 //! | [`script`] | packet scripts: segments, acts of an application and times, for a protocol of streams |
+//! | [`seeds`] | the seeds of tests by chance: how many, one alone, and what does one again |
 //! | [`signals_unsafe`] | programs that find their signals as a person would have them, however the tests were started |
 //! | [`streams`] | streams in a random network against a model, by seed |
 //! | [`tshark`] | a second opinion on a capture: malformed packets, wrong checksums, the dissectors' warnings |
@@ -48,6 +49,7 @@ mod offload_unsafe;
 pub mod peer;
 pub mod pty_unsafe;
 pub mod script;
+pub mod seeds;
 pub mod signals_unsafe;
 pub mod streams;
 pub mod tshark;

@@ -21,6 +21,7 @@ use self::app::Side;
 use self::network::Network;
 use self::plan::{Ending, Plan};
 use crate::kernel::{Bottom, Lower, TestKernel};
+use crate::seeds;
 use core::fmt::Write as _;
 use core::net::Ipv4Addr;
 use core::ops::Range;
@@ -92,10 +93,10 @@ pub fn simulate(entry: &'static Entry, configure: Configure, seed: u64) -> Resul
 /// # Panics
 /// If something did not hold: with what the first such seed has to say, and the numbers of some
 /// others.
-pub fn sweep(entry: &'static Entry, configure: Configure, seeds: Range<u64>) -> Outcome {
+pub fn sweep(entry: &'static Entry, configure: Configure, range: Range<u64>) -> Outcome {
     let mut sum = Outcome::default();
     let mut failures = Vec::new();
-    for seed in seeds {
+    for seed in range {
         match simulate(entry, configure, seed) {
             Ok(outcome) => {
                 sum.whole += outcome.whole;
@@ -111,10 +112,10 @@ pub fn sweep(entry: &'static Entry, configure: Configure, seeds: Range<u64>) -> 
             break;
         }
     }
-    if let Some((_, first)) = failures.first() {
+    if let Some((seed, first)) = failures.first() {
         let all: Vec<_> =
             failures.iter().map(|(_, what)| what.lines().next().unwrap_or_default()).collect();
-        panic!("{first}\n{}", all.join("\n"));
+        panic!("{first}\n{}\nagain: {}", all.join("\n"), seeds::again(*seed));
     }
     sum
 }

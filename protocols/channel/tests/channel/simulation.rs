@@ -12,6 +12,7 @@ use xk_core::random::Random;
 use xk_core::shepherd::Semaphore;
 use xk_core::{Kernel, Message};
 use xk_testkit::kernel::{Task, octets};
+use xk_testkit::seeds;
 
 /// How many calls each task makes, one after the other.
 const CALLS: u32 = 12;
@@ -143,25 +144,14 @@ fn simulate(seed: u64) -> (u32, u32) {
     counts
 }
 
-fn sweep(seeds: core::ops::Range<u64>) {
-    let (mut replied, mut failed) = (0, 0);
-    for seed in seeds.clone() {
-        println!("seed {seed}");
+#[test]
+fn at_most_once_in_random_networks() {
+    let (seeds, mut replied, mut failed) = (seeds::of(1), 0, 0);
+    seeds::each(&seeds, |seed| {
         let (r, f) = simulate(seed);
         replied += r;
         failed += f;
-    }
+    });
     println!("{replied} calls were answered, {failed} failed, in {seeds:?}");
     assert!(replied > 20 * failed, "{replied} answered, {failed} failed");
-}
-
-#[test]
-fn at_most_once_in_two_hundred_networks() {
-    sweep(0..200);
-}
-
-#[test]
-#[ignore = "some minutes"]
-fn at_most_once_in_ten_thousand_networks() {
-    sweep(1000..11_000);
 }

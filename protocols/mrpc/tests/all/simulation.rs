@@ -1,9 +1,5 @@
 //! At most once, against a model: two clients and a server on a network that loses, doubles, delays
-//! and splits, whose hosts crash and boot again. Every choice comes from one seed, which is printed
-//! when something is wrong.
-//!
-//! `cargo test -p xk-mrpc --test all simulation -- --ignored` runs 10,000 seeds; `XK_SEED=7` runs
-//! one.
+//! and splits, whose hosts crash and boot again. Every choice comes from one seed.
 
 use crate::net::*;
 use core::cell::{Cell, RefCell};
@@ -16,6 +12,7 @@ use xk_core::random::Random;
 use xk_core::shepherd::Semaphore;
 use xk_core::{SessionRef, Time};
 use xk_mrpc::Config;
+use xk_testkit::seeds;
 
 /// Octets in front of a request: the call's number.
 const NUMBER_LEN: usize = 8;
@@ -275,37 +272,18 @@ impl Run {
     }
 }
 
-fn run(seeds: core::ops::Range<u64>) {
-    let seeds = match std::env::var("XK_SEED").ok().and_then(|s| s.parse().ok()) {
-        Some(seed) => seed..seed + 1,
-        None => seeds,
-    };
-    let mut sums = Sums::default();
-    for seed in seeds.clone() {
-        let run = std::panic::catch_unwind(|| Run::new(seed).play());
-        let Ok(one) = run else {
-            panic!(
-                "seed {seed} failed: XK_SEED={seed} cargo test -p xk-mrpc --test all simulation"
-            );
-        };
+#[test]
+fn executed_once_at_most() {
+    let (seeds, mut sums) = (seeds::of(1), Sums::default());
+    seeds::each(&seeds, |seed| {
+        let one = Run::new(seed).play();
         sums.calls += one.calls;
         sums.replies += one.replies;
         sums.executed += one.executed;
         sums.rebooted += one.rebooted;
         sums.timed_out += one.timed_out;
         sums.crashes += one.crashes;
-    }
+    });
     println!("seeds {seeds:?}: {sums:?}");
     assert!(sums.replies * 2 > sums.calls, "most calls succeed: {sums:?}");
-}
-
-#[test]
-fn executed_once_at_most() {
-    run(0..200);
-}
-
-#[test]
-#[ignore = "minutes: the long form"]
-fn executed_once_at_most_with_ten_thousand_seeds() {
-    run(0..10_000);
 }

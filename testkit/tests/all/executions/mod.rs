@@ -14,8 +14,7 @@
 //! - every call of a client that lives has come to an end;
 //! - once nothing fails any more, a call gets through.
 //!
-//! The ordinary run takes some hundred seeds; ten thousand: `cargo test --release -p xk-testkit
-//! --test all executions -- --ignored`. `XK_SEED=N` replays one, `XK_SEEDS=N` takes so many.
+//! Which seeds, and how many: [`xk_testkit::seeds`].
 
 mod apps;
 mod model;
@@ -26,61 +25,56 @@ use core::time::Duration;
 use plan::Stack;
 use world::{simulate, simulate_plan};
 use xk_appletalk::atp::Want;
+use xk_testkit::seeds;
 
-/// Seeds of the ordinary run, for each stack, and of the long one.
-const SEEDS: u64 = 60;
-const SEEDS_LONG: u64 = 10_000;
+/// The cost of a seed.
+const COST: u64 = 5;
+/// That which makes more seeds than there are pairs of nine configurations.
+const COST_PAIRS: u64 = 3;
 
-/// Runs a range of seeds, each over its stack, or the one that `XK_SEED` names.
-fn sweep(stack_of: impl Fn(u64) -> Stack, seeds: u64) {
-    let of = |name| std::env::var(name).ok().and_then(|n| n.parse().ok());
-    let (wanted, seeds) = (of("XK_SEED"), of("XK_SEEDS").unwrap_or(seeds));
-    let range = wanted.map_or(0..seeds, |seed: u64| seed..seed + 1);
+/// Runs seeds, each over its stack.
+fn sweep(stack_of: impl Fn(u64) -> Stack, cost: u64) {
+    let seeds = seeds::of(cost);
     let mut sum = model::Counts::default();
     let Stack { name, is_of_one_boot, .. } = stack_of(0);
-    for seed in range {
+    seeds::each(&seeds, |seed| {
         let stack = stack_of(seed);
-        match simulate(&stack, seed) {
-            Ok(counts) => sum.add(counts),
-            Err(what) => panic!(
-                "{name}, seed {seed}: {what}\nreplay: XK_SEED={seed} cargo test -p xk-testkit --test all executions::{name}\n{}",
-                stack.graph
-            ),
-        }
-    }
+        let counts = simulate(&stack, seed);
+        sum.add(counts.unwrap_or_else(|what| panic!("{name}: {what}\n{}", stack.graph)));
+    });
     println!("{name}: {sum:?}");
-    if wanted.is_none() {
-        assert!(sum.replies > seeds, "most calls bring a reply: {sum:?}");
-        assert!(sum.crashes > seeds / 2, "hosts crash: {sum:?}");
+    if seeds::are_all(&seeds) {
+        assert!(sum.replies > seeds.end, "most calls bring a reply: {sum:?}");
+        assert!(sum.crashes > seeds.end / 2, "hosts crash: {sum:?}");
         assert!(sum.failures > 0 || is_of_one_boot, "some calls fail: {sum:?}");
     }
 }
 
-/// Seeds of the ordinary run where there are nine configurations: each pair of them once.
+/// Seeds that make each pair of nine configurations once.
 const SEEDS_PAIRS: u64 = 81;
 
 /// ATP and DDP of three subsystems talk to one another.
 #[test]
 fn atp_nine() {
-    sweep(plan::atp_nine, SEEDS_PAIRS);
+    sweep(plan::atp_nine, COST_PAIRS);
 }
 
 #[test]
 fn atp_nine_at_least_once() {
-    sweep(plan::atp_nine_at_least_once, SEEDS_PAIRS);
+    sweep(plan::atp_nine_at_least_once, COST_PAIRS);
 }
 
 /// What is executed is executed no second time because its reply cannot be sent.
 #[test]
 fn atp_nine_too_big() {
-    sweep(plan::atp_nine_too_big, SEEDS_PAIRS);
+    sweep(plan::atp_nine_too_big, COST_PAIRS);
 }
 
 /// Exactly once is what every ATP is set to, also where the protocol above knows of no
 /// transactions.
 #[test]
 fn atp_nine_as_the_graph_says() {
-    sweep(plan::atp_nine_as_the_graph_says, SEEDS_PAIRS);
+    sweep(plan::atp_nine_as_the_graph_says, COST_PAIRS);
 }
 
 /// What the graph asks for at least once is executed twice: whichever ATP it is, `xo` holds.
@@ -97,35 +91,12 @@ fn a_graph_that_asks_for_at_least_once_gets_it() {
     }
 }
 
-/// Each pair of configurations more than a hundred times.
-mod nine_ten_thousand {
-    #[test]
-    #[ignore = "takes minutes"]
-    fn atp_nine() {
-        super::sweep(super::plan::atp_nine, super::SEEDS_LONG);
-    }
-
-    #[test]
-    #[ignore = "takes minutes"]
-    fn atp_nine_at_least_once() {
-        super::sweep(super::plan::atp_nine_at_least_once, super::SEEDS_LONG);
-    }
-}
-
 macro_rules! stacks {
     ($($name:ident),* $(,)?) => {
         $(#[test]
         fn $name() {
-            sweep(|_| plan::$name(), SEEDS);
+            sweep(|_| plan::$name(), COST);
         })*
-
-        mod ten_thousand {
-            $(#[test]
-            #[ignore = "takes minutes"]
-            fn $name() {
-                super::sweep(|_| super::plan::$name(), super::SEEDS_LONG);
-            })*
-        }
     };
 }
 
@@ -172,7 +143,7 @@ fn a_request_that_comes_after_the_release_timer_is_executed_twice() {
 fn a_transaction_that_is_executed_twice_is_found_out() {
     let promise = plan::Promise::OnceUntilReleased;
     let stack = Stack { promise, ..plan::atp_udp_at_least_once() };
-    let found = (0..SEEDS).find_map(|seed| simulate(&stack, seed).err());
+    let found = (0..60).find_map(|seed| simulate(&stack, seed).err());
     let found = found.expect("ATP executes some call twice at least");
     assert!(found.contains("was executed twice"), "{found}");
 }
@@ -181,7 +152,7 @@ fn a_transaction_that_is_executed_twice_is_found_out() {
 #[test]
 fn a_stack_that_executes_twice_is_found_out() {
     let stack = Stack { promise: plan::Promise::AtMostOnce, ..plan::sun_udp() };
-    let found = (0..SEEDS).find_map(|seed| simulate(&stack, seed).err());
+    let found = (0..60).find_map(|seed| simulate(&stack, seed).err());
     let found = found.expect("REQUEST.REPLY executes some call twice");
     assert!(found.contains("was executed twice"), "{found}");
 }
