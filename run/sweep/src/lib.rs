@@ -5,7 +5,8 @@
 //!   was killed.
 //! - [`pool::run`] hands batches of runs to worker processes; [`worker::serve`] is what those do: a
 //!   fork for each run, so that none sees what another has left.
-//! - [`table`] makes one table of all lines, and `plot` draws a column of it over another. The feature
+//! - [`table`] makes one table of all lines, and `plot` draws a column of it over another. The
+//!   feature
 //!   `formats`, which is a default, has Parquet and plots.
 //! - [`shrink::smallest`] leaves out of a failing run what the failure does not need.
 //!

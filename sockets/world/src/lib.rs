@@ -77,7 +77,8 @@
 //! # Faults
 //! By the test between runs, or from inside of a program by [`World::faults`]: hosts crash, restart
 //! and pause, do not hear each other one way or both, have clocks of their own; streams are reset;
-//! links change. [`World::fired`] says how often each has had an effect, and [`seeds`] and [`sweep`]
+//! links change. [`World::fired`] says how often each has had an effect, and [`seeds`] and
+//! [`sweep`]
 //! fail if one has had none in any seed.
 //!
 //! # Many seeds and parameters

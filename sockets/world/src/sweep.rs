@@ -218,7 +218,8 @@ impl Sweep {
         Ok(folder.sync()?)
     }
 
-    /// Does the runs of one seed that the environment has chosen, where all that they print is seen.
+    /// Does the runs of one seed that the environment has chosen, where all that they print is
+    /// seen.
     fn run_one(&self, test: &impl Fn(&Job) -> Result<Outcome>) {
         let chosen = std::env::var("XK_SET").unwrap_or_default();
         let is_chosen = |job: &Job| {
