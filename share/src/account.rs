@@ -110,9 +110,16 @@ impl Port {
     /// takes whatever comes down, so that this ends.
     pub(crate) fn answers_max(&self, cx: &Kernel) -> usize {
         let carrier = self.carrier();
-        let room = carrier.room().saturating_sub(RESERVE);
-        let is_bound = || !self.lowers.borrow().is_empty() && carrier.finds_room_unread();
-        if room == 0 && (!is_bound() || carrier.is_lost(cx)) { usize::MAX } else { room }
+        match carrier.room().saturating_sub(RESERVE) {
+            0 if !self.waits_for_room() || carrier.is_lost(cx) => usize::MAX,
+            room => room,
+        }
+    }
+
+    /// True if what comes is not taken before there is room for answers.
+    pub(crate) fn waits_for_room(&self) -> bool {
+        let carrier = self.carrier();
+        carrier.room() <= RESERVE && !self.lowers.borrow().is_empty() && carrier.finds_room_unread()
     }
 
     /// Has what the other side brings about charged to the account of a user: it is not trusted.

@@ -52,8 +52,12 @@ impl Port {
 
     /// See [`Wire::next_poll`](xk_core::wire::Wire::next_poll).
     pub fn next_poll(&self) -> Option<Time> {
-        let next = [self.retry_at.get(), self.carrier().next_poll()];
-        next.into_iter().flatten().min().filter(|_| !self.is_lost())
+        let retry_at = self.retry_at.get();
+        let frames = match retry_at {
+            Some(_) if self.waits_for_room() => None,
+            _ => self.carrier().next_poll(),
+        };
+        [retry_at, frames].into_iter().flatten().min().filter(|_| !self.is_lost())
     }
 
     /// See [`Wire::rest`](xk_core::wire::Wire::rest).
