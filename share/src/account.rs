@@ -70,6 +70,8 @@ impl Drop for Under<'_> {
 /// Counts what each user has sent by a carrier since that was more than half full.
 #[derive(Default)]
 pub(crate) struct Crowding {
+    /// The last look found no room for answers.
+    is_full: Cell<bool>,
     room_max: Cell<usize>,
     sent: RefCell<Vec<(Payer, usize)>>,
 }
@@ -110,16 +112,18 @@ impl Port {
     /// takes whatever comes down, so that this ends.
     pub(crate) fn answers_max(&self, cx: &Kernel) -> usize {
         let carrier = self.carrier();
-        match carrier.room().saturating_sub(RESERVE) {
-            0 if !self.waits_for_room() || carrier.is_lost(cx) => usize::MAX,
-            room => room,
+        if self.lowers.borrow().is_empty() || !carrier.finds_room_unread() {
+            return usize::MAX;
         }
+        let room = carrier.room().saturating_sub(RESERVE);
+        let is_full = room == 0 && !carrier.is_lost(cx);
+        self.crowding.is_full.set(is_full);
+        if room == 0 && !is_full { usize::MAX } else { room }
     }
 
-    /// True if what comes is not taken before there is room for answers.
+    /// True if what comes is not taken before there is room for answers, as of the last look.
     pub(crate) fn waits_for_room(&self) -> bool {
-        let carrier = self.carrier();
-        carrier.room() <= RESERVE && !self.lowers.borrow().is_empty() && carrier.finds_room_unread()
+        self.crowding.is_full.get()
     }
 
     /// Has what the other side brings about charged to the account of a user: it is not trusted.

@@ -548,7 +548,7 @@ impl Port {
             }
         }
         self.send_noted(cx);
-        let waits = !self.outbox.borrow().is_empty() || self.answers_max(cx) == 0;
+        let waits = !self.outbox.borrow().is_empty() || self.waits_for_room();
         self.retry_at.set(waits.then(|| cx.now().after(RETRY)));
         self.carrier().flush();
     }

@@ -259,7 +259,7 @@ impl Carrier for Messages {
         FRAMES_MAX.saturating_sub(under_way as usize)
     }
 
-    /// What tells that frames were received comes behind those of the other side.
+    /// Acknowledgements come behind the frames of the other side.
     fn finds_room_unread(&self) -> bool {
         false
     }

@@ -91,7 +91,7 @@ impl Cut {
         self.upper.flush(&self.above);
     }
 
-    /// What has come back since the side below looked the last time.
+    /// Returns the numbers that have come back since the side below looked the last time.
     fn come_back(&self) -> Vec<u64> {
         self.lower.poll(&self.below, usize::MAX);
         let number = |sent: Sent| {
