@@ -14,7 +14,7 @@ use crate::setup;
 const SOURCE: &str = "http://deb.debian.org/debian trixie main";
 /// Keys that Debian's own installations hold.
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/// How long apt and dpkg may take together, in seconds.
+/// Bounds the time of apt and dpkg together, in seconds.
 const SECONDS_MAX: &str = "300";
 
 /// The programs' packages, and those of all libraries that the programs name, and these name.
@@ -31,19 +31,10 @@ fn root(target: &Path) -> PathBuf {
     target.join("netatalk")
 }
 
-/// Fetches and unpacks them unless they are there, and says so, or why it cannot.
+/// Fetches and unpacks them unless they are there.
 pub(crate) fn offer(target: &Path) {
-    if root(target).is_dir() {
-        println!("setup: netatalk is here");
-        return;
-    }
-    match fetch(target) {
-        Ok(()) => println!("setup: netatalk unpacked into {}", root(target).display()),
-        Err(why) => println!(
-            "setup: no netatalk ({why}); tests that meet its programs are skipped, until \
-             `cargo xtask setup` can fetch them"
-        ),
-    }
+    let root = root(target);
+    setup::offer("netatalk", (&root, root.is_dir()), || fetch(target));
 }
 
 fn fetch(target: &Path) -> io::Result<()> {

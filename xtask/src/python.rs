@@ -6,35 +6,35 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 
+use crate::setup;
+
 /// The packages with their versions: the one place that has them.
 const PACKAGES: &str = include_str!("../../tests/peers/programs/requirements.txt");
-/// How long Python and pip may take together, in seconds.
+/// Bounds the time of Python and pip together, in seconds.
 const SECONDS_MAX: &str = "300";
 
-/// Installs them unless they are there, and says so, or why it cannot.
+/// Installs them unless they are there.
 pub(crate) fn offer(target: &Path) {
     let root = target.join("python");
     // Written last: what is there is whole, and of these versions.
     let mark = root.join("packages.txt");
-    if fs::read_to_string(&mark).is_ok_and(|installed| installed == PACKAGES) {
-        println!("setup: Python's packages are here");
-        return;
-    }
-    match install(&root).and_then(|()| fs::write(&mark, PACKAGES)) {
-        Ok(()) => println!("setup: Python's packages installed into {}", root.display()),
-        Err(why) => println!(
-            "setup: no {} ({why}); tests that meet them are skipped, until `cargo xtask setup` \
-             can fetch them",
-            PACKAGES.trim().replace('\n', ", ")
-        ),
-    }
+    let is_there = fs::read_to_string(&mark).is_ok_and(|installed| installed == PACKAGES);
+    setup::offer(&named(), (&root, is_there), || {
+        install(&root)?;
+        fs::write(&mark, PACKAGES)
+    });
+}
+
+/// The packages and their versions, in a line.
+fn named() -> String {
+    PACKAGES.trim().replace('\n', ", ")
 }
 
 fn install(root: &Path) -> io::Result<()> {
     if root.exists() {
         fs::remove_dir_all(root)?;
     }
-    println!("setup: fetching {} for Python (100 MB)", PACKAGES.trim().replace('\n', ", "));
+    println!("setup: fetching {} for Python (100 MB)", named());
     let script = "python3 -m venv \"$1\"\n\
         \"$1/bin/pip\" install --quiet --no-input --disable-pip-version-check $2\n";
     let words = ["-ec", script, "sh", &root.to_string_lossy(), &PACKAGES.replace('\n', " ")];

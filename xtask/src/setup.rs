@@ -52,6 +52,26 @@ pub(crate) fn run(target: &Path) -> io::Result<bool> {
     Ok(is_complete)
 }
 
+/// Fetches `what` to a place below the target folder unless it is there, and says so, or why it
+/// cannot: tests that meet it are skipped then.
+pub(crate) fn offer(
+    what: &str,
+    (place, is_there): (&Path, bool),
+    fetch: impl FnOnce() -> io::Result<()>,
+) {
+    if is_there {
+        println!("setup: {what} is here");
+        return;
+    }
+    match fetch() {
+        Ok(()) => println!("setup: {what} is in {} now", place.display()),
+        Err(why) => println!(
+            "setup: no {what} ({why}); tests that meet it are skipped, until `cargo xtask setup` \
+             can fetch it"
+        ),
+    }
+}
+
 fn install() -> io::Result<bool> {
     let missing = missing();
     if missing.is_empty() {
