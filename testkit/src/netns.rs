@@ -31,7 +31,7 @@ const PREFIX: &str = "xkt-";
 const OUTPUT_OCTETS_MAX: usize = 1 << 20;
 /// The longest that an ended program's output is waited for.
 const DRAIN: Duration = Duration::from_secs(1);
-/// How often what runs in a namespace is looked for, until nothing does.
+/// Bounds the searches for processes of a namespace, until there are none.
 const STOPS_MAX: usize = 200;
 /// Numbers namespaces within this process.
 static NEXT: AtomicU32 = AtomicU32::new(0);

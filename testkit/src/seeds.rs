@@ -39,7 +39,7 @@ pub fn each(seeds: &Range<u64>, mut test: impl FnMut(u64)) {
     }
 }
 
-/// Whether these are the seeds of a whole run, and not one that is done again.
+/// Returns true for the seeds of a whole run, false for one that is done again.
 #[must_use]
 pub fn are_all(seeds: &Range<u64>) -> bool {
     seeds.start == 0 && seeds.end > 1

@@ -92,7 +92,7 @@ struct Data {
     lines: Lines,
     /// The values along that are no numbers, in the order of the plan.
     words: Vec<String>,
-    /// Whether the values along are written as percentages.
+    /// Writes the values along as percentages.
     in_percent: bool,
     names: [String; 2],
 }

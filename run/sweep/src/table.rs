@@ -121,9 +121,9 @@ pub struct Summary {
 const WORST_MAX: usize = 10;
 
 /// Writes `table.csv`, and `table.parquet` with the feature `formats`, into the folder: a row for
-/// each run that has ended, the
-/// parameters and the seed first. The same runs make the same octets, whatever did them, in
-/// whatever order. Times are in seconds, shares from 0 to 1; what a run has no figure for is empty.
+/// each run that has ended, the parameters and the seed first. The same runs make the same octets,
+/// whatever did them, in whatever order. Times are in seconds, shares from 0 to 1; what a run has
+/// no figure for is empty.
 ///
 /// # Errors
 /// [`TableError`]; tables that were there before stay then.

@@ -67,7 +67,7 @@ pub(crate) fn only_seed() -> Option<u64> {
     )
 }
 
-/// Which call of [`seeds`] or of [`sweep`](crate::sweep()) this is.
+/// Identifies a call of [`seeds`] or of [`sweep`](crate::sweep()).
 pub(crate) struct Call {
     /// Its place in the source, and which of the calls of this thread from there.
     pub(crate) name: String,

@@ -38,9 +38,8 @@
 //! Answers `report`: `calls`, `replies`, `octets` of replies, `wrong` replies, each kind of error
 //! by the layer that gave up and its cause, `waiting`, `waiting at most`, and `rtt min`, `rtt avg`,
 //! `rtt p50`, `rtt max`, and `why` it has failed. It has finished when every call is over; it has
-//! failed if then there was
-//! no reply, or a wrong one. Answers `try-open` (whether its peer can be opened, for the check).
-//! Forwards the rest.
+//! failed if then there was no reply, or a wrong one. Answers `try-open` (whether its peer can be
+//! opened, for the check). Forwards the rest.
 //!
 //! # Example
 //! ```kdl

@@ -35,10 +35,9 @@
 //! programs, and `report`, text: `sent`, `received`, `lost`,
 //! `corrupt`, `duplicates`, `late`, what could not be sent and what the network reported by kind,
 //! why the stream broke, `rtt min`, `rtt avg`, `rtt p50`, `rtt max`, and `why` it has failed. It
-//! has finished when every
-//! message is answered, lost or failed; it has failed if then nothing came back, or anything came
-//! back corrupt, or if the stream broke. Takes `network-error` and `stream-notice`; forwards the
-//! rest.
+//! has finished when every message is answered, lost or failed; it has failed if then nothing came
+//! back, or anything came back corrupt, or if the stream broke. Takes `network-error` and
+//! `stream-notice`; forwards the rest.
 //!
 //! # Example
 //! ```kdl

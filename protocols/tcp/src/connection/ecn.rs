@@ -14,8 +14,8 @@ use xk_kit::net::stream::{StreamEcn, StreamMarks};
 
 /// Where both counts of marked packets begin (RFC 9768, section 3.2.1).
 const MARKS_FIRST: u32 = 5;
-/// Where those of octets begin (RFC 9768, section 3.2.1): two of them are never 0 at the beginning,
-/// unless something on the way has cleared them.
+/// The first values of counts of octets (RFC 9768, section 3.2.1): two of them are never 0 at the
+/// beginning, unless something on the way has cleared them.
 const OCTETS_FIRST: [u32; 3] = [1, 0, 1];
 /// From so many repetitions on a SYN,ACK goes without flags (RFC 9768, section 3.2.3.2.2).
 const UNMARKED_FROM: u8 = 2;
@@ -190,9 +190,9 @@ pub(super) struct Accurate {
     /// Octets of ours that the peer has told of, and how many marked packets were known then.
     octets_sent: Octets,
     sent_then: u32,
-    /// Its counts of octets are believed.
+    /// Believes the peer's counts of octets.
     is_believed: bool,
-    /// Ours are told.
+    /// Tells our counts of octets.
     tells_octets: bool,
     /// Ours are told though none is new: with the next segment, and with the first data (RFC 9768,
     /// section 3.2.3.2.1).
@@ -285,7 +285,7 @@ impl Accurate {
         (told[1].is_some() || known[1] == 0).then(|| known[1] - before)
     }
 
-    /// Whether there is something to tell of octets, on a segment with or without data.
+    /// Returns true if a segment, with or without data, has counts of octets to tell.
     fn is_to_tell(&self, has_data: bool) -> bool {
         let is_due = self.first_due.0 || has_data && self.first_due.1;
         self.tells_octets && (is_due || self.octets != self.octets_told)
@@ -320,8 +320,8 @@ impl Accurate {
     }
 }
 
-/// Whether counts of octets, if there are some, were not cleared on the way where they begin (RFC
-/// 9768, section 3.2.3.2.4).
+/// Returns true unless the first counts of octets were cleared on the way (RFC 9768, section
+/// 3.2.3.2.4).
 fn is_intact(told: Option<Tallies>) -> bool {
     told.is_none_or(|told| {
         told.get().iter().zip(OCTETS_FIRST).all(|(told, first)| first == 0 || *told != Some(0))

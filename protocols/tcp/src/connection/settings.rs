@@ -58,7 +58,8 @@ pub struct Settings {
     pub hops: u8,
     /// The class of traffic of packets, if it is not the usual one.
     pub class: Option<u8>,
-    /// How long the peer of a connection that is not held any more may take to end its direction.
+    /// Bounds the time that the peer has to end its direction of a connection that is not held any
+    /// more.
     pub orphan_timeout: Duration,
     /// Offer window scaling (RFC 7323, section 2).
     pub window_scale: bool,

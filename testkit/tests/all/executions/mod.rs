@@ -14,7 +14,7 @@
 //! - every call of a client that lives has come to an end;
 //! - once nothing fails any more, a call gets through.
 //!
-//! Which seeds, and how many: [`xk_testkit::seeds`].
+//! The seeds are those of [`xk_testkit::seeds`].
 
 mod apps;
 mod model;
@@ -29,7 +29,7 @@ use xk_testkit::seeds;
 
 /// The cost of a seed.
 const COST: u64 = 5;
-/// That which makes more seeds than there are pairs of nine configurations.
+/// The cost with which there are more seeds than pairs of nine configurations.
 const COST_PAIRS: u64 = 3;
 
 /// Runs seeds, each over its stack.

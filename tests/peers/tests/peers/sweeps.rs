@@ -40,7 +40,7 @@ sweep {
 }
 "#;
 
-/// How long Ray may take to begin, and a sweep to end. Far more than they take on a busy machine.
+/// Bounds the beginning of Ray, and a sweep: far more than they take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(240);
 /// Ray without what it does not need here, quick to see that a node has gone.
 const SETTINGS: &str = "export RAY_USAGE_STATS_ENABLED=0 RAY_health_check_initial_delay_ms=1000 \
