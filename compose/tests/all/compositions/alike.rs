@@ -73,6 +73,8 @@ fn told(world: &World) -> Run {
                 // Sizes are by chance, of which each kernel has its own.
                 let name = match name.as_str() {
                     "octets" | "waiting at most" => continue,
+                    // Words for the counts beside it.
+                    "why" => continue,
                     name if name.starts_with("rtt") => continue,
                     "received" | "replies" => "taken",
                     name if REASONS.iter().any(|reason| name.contains(reason)) => "taken",
