@@ -31,6 +31,7 @@ const WORKS: &[(&str, Work)] = &[
     ("demultiplexing", crate::papers::demultiplexing),
     ("footprint", crate::footprint::measure),
     ("tcp-idle", crate::tcp_idle::measure),
+    ("sweep-bare", crate::sweep::bare_process),
     ("domain-mirror", crate::domain::mirror_process),
     ("domain-echo", crate::domain::echo_process),
 ];

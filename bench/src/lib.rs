@@ -34,6 +34,7 @@ mod stack;
 mod stale;
 mod stopwatch;
 mod stretch_unsafe;
+mod sweep;
 mod tcp_idle;
 mod tcp_inprocess;
 mod tcp_lossy;
@@ -69,6 +70,7 @@ pub fn benchmarks() -> Vec<Benchmark> {
         demux::benchmark(),
         sim::benchmark(),
         world::benchmark(),
+        sweep::benchmark(),
         footprint::benchmark(),
         tcp_idle::benchmark(),
         domain::benchmark(),

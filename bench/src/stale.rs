@@ -37,6 +37,10 @@ const SOURCES: &[(&str, Groups)] = &[
     ("demux", &[EXECUTOR, UDP, &["bench/src/demux.rs", "bench/src/many_sessions.rs"]]),
     ("sim", &[EXECUTOR, UDP, &["compose", "wires/sim", "bench/src/sim.rs"]]),
     ("world", &[EXECUTOR, UDP, TCP, &["compose", "wires/sim", "sockets", "bench/src/world.rs"]]),
+    (
+        "sweep",
+        &[EXECUTOR, UDP, &["compose", "wires/sim", "apps/cli/src/sweep", "bench/src/sweep.rs"]],
+    ),
     ("footprint", &[&["core", "kit", "run", "protocols", "wires", "share", "compose", "apps"]]),
     ("tcp-idle", &[EXECUTOR, UDP, TCP, &["bench/src/tcp_idle.rs"]]),
     ("domain", &[EXECUTOR, CUTS, &["kit", "bench/src/domain"]]),

@@ -15,6 +15,7 @@ fn main() -> ExitCode {
         ("shares_sum_to_the_whole", shares_sum_to_the_whole),
         ("sessions_and_hosts_are_measured", sessions_and_hosts_are_measured),
         ("a_footprint_is_told_or_why_not", a_footprint_is_told_or_why_not),
+        ("sweeps_are_measured_beside_bare_runs", sweeps_are_measured_beside_bare_runs),
     ])
 }
 
@@ -116,4 +117,11 @@ fn sessions_and_hosts_are_measured() {
 
 fn a_footprint_is_told_or_why_not() {
     assert_eq!(records("footprint").len(), 9);
+}
+
+fn sweeps_are_measured_beside_bare_runs() {
+    let records = records("sweep");
+    let of = |system| records.iter().filter(|r| r.system == system).count();
+    assert_eq!((of("bare"), of("xk")), (6, 12));
+    assert!(records.iter().all(|r| r.system != "bare" || r.is_measured()));
 }
