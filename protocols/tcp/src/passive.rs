@@ -130,8 +130,7 @@ impl Tcp {
         }
         let known = table.pending.get(&pending);
         if let Some(note) = known.as_ref().filter(|note| note.syn.irs == header.seq) {
-            // The first one's options stand, as with Linux: what is offered is not taken back.
-            return self.answer_syn(cx, origin, note, lower);
+            return self.answer_again(stray, (pending, note), message);
         }
         let ends = self.ends(path, pending.0, (header.dst, header.src));
         let settings = table.settings_within(&room);
@@ -252,7 +251,7 @@ impl Tcp {
                 return Ok(());
             }
             if header.seq == note.syn.irs {
-                self.answer_syn(stray.cx, stray.origin, &note, stray.lower);
+                self.answer_again(stray, (pending, &note), message);
             } else {
                 self.take_syn(stray, (pending, &upper), (message, length));
             }
@@ -272,6 +271,32 @@ impl Tcp {
             return Ok(());
         }
         self.establish(stray, (pending, note), message)
+    }
+
+    /// The peer's SYN has come again. The first one's options stand, as with Linux: what is offered
+    /// is not taken back. One that asks for marks to be fed back in another way ends it all.
+    fn answer_again(
+        &self,
+        stray: Stray<'_>,
+        (pending, note): (PendingKey, &Note),
+        message: Message,
+    ) {
+        let Stray { cx, this, lower, origin, header } = stray;
+        let again = Syn::of(header).marked(mark_of(&message)).ecn;
+        let Some(ecn) = note.syn.ecn.renewed(again, &self.table.settings.borrow()) else {
+            self.table.pending.remove(&pending);
+            let (seq, ack) = (note.iss + 1, note.syn.irs + 1);
+            let reset = Header::new(header.dst, header.src, seq, ack, Flags::RST | Flags::ACK);
+            if self.table.unfit.take(cx, answers::source(cx, lower), 1) {
+                send_alone(cx, lower, origin, &reset);
+            }
+            this.discard(message, &BAD_HANDSHAKE);
+            return;
+        };
+        let mut note = note.clone();
+        note.syn.ecn = ecn;
+        self.table.pending.enter(pending, note.clone());
+        self.answer_syn(cx, origin, &note, lower);
     }
 
     /// Octets of the window that a peer was told of with our SYN.

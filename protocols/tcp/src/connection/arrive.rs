@@ -125,6 +125,9 @@ impl Connection {
     ) -> Verdict {
         let octets = payload.as_ref().map_or(0, Message::len);
         self.check_timestamps(now, header, octets)?;
+        if header.flags.has(Flags::SYN) && header.seq == self.receive.irs {
+            self.take_answer_again(Syn::of(header).marked(mark).ecn);
+        }
         let payload = self.check_sequence(now, header, payload, octets)?;
         if header.flags.has(Flags::RST) {
             return self.take_reset(now, header);
@@ -134,6 +137,10 @@ impl Connection {
                 // The peer's SYN once more: both have opened at once, or our answer was lost.
                 if header.flags.has(Flags::ACK) {
                     return self.take_ack_of_syn(now, header, octets);
+                }
+                if !self.take_syn_again(Syn::of(header).marked(mark).ecn) {
+                    self.refuse_other_syn(header);
+                    return Err(&BLIND_SYN);
                 }
                 self.again = Some((self.send.iss, self.send.iss + 1));
                 return Ok(());
@@ -355,6 +362,15 @@ impl Connection {
         if let Some(reset) = header.answering_reset(octets) {
             self.reset = Some(Box::new(reset));
         }
+    }
+
+    /// Ends a handshake in which the peer asks for marks to be fed back in two ways (RFC 9768,
+    /// section 3.1.5). The reset is one that fits whether the peer has had our SYN or not.
+    fn refuse_other_syn(&mut self, header: &Header) {
+        let (seq, ack) = (self.snd_nxt(), header.seq + 1);
+        let reset = Header::new(header.dst, header.src, seq, ack, Flags::RST | Flags::ACK);
+        self.reset = Some(Box::new(reset));
+        self.fail(StreamError::Refused);
     }
 
     /// Whether an acknowledgement may be believed (RFC 5961, section 5.2).

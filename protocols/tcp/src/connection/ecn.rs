@@ -31,6 +31,8 @@ const MARKS_TOLD: u8 = 2;
 const BLOCKS_FIRST: usize = 2;
 /// The field counts modulo so many.
 const FIELD_VALUES: u32 = 8;
+/// The flags of a SYN that asks for the usual feedback (RFC 3168, section 6.1.1).
+const CLASSIC: u8 = 0b011;
 
 /// The ways in which marks are fed back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -54,11 +56,14 @@ pub struct EcnOffer {
     /// Counts the times that it was answered again: the option in the answer may be what does not
     /// pass, or the flags (RFC 9768, section 3.2.3.2.2).
     repeats: u8,
+    /// It came again without flags: whether the peer will know of what its first one asked for is
+    /// not certain.
+    is_retracted: bool,
     /// The two bits of the network's header.
     pub(crate) mark: u8,
 }
 
-fields!(EcnOffer { flags, is_answer, repeats, mark });
+fields!(EcnOffer { flags, is_answer, repeats, is_retracted, mark });
 
 /// The three flags of a header as one number.
 fn number(flags: Flags) -> u8 {
@@ -80,7 +85,8 @@ fn told(mark: u8) -> u32 {
 
 impl EcnOffer {
     /// None.
-    pub const NONE: EcnOffer = EcnOffer { flags: 0, is_answer: false, repeats: 0, mark: 0 };
+    pub const NONE: EcnOffer =
+        EcnOffer { flags: 0, is_answer: false, repeats: 0, is_retracted: false, mark: 0 };
 
     pub(super) fn of(header: &Header) -> Self {
         let is_answer = header.flags.has(Flags::ACK);
@@ -91,7 +97,7 @@ impl EcnOffer {
     pub(super) fn asking(settings: &Settings) -> Flags {
         match (settings.accurate_ecn, settings.ecn) {
             (true, _) => flags(0b111),
-            (_, true) => flags(0b011),
+            (_, true) => flags(u32::from(CLASSIC)),
             _ => Flags::NONE,
         }
     }
@@ -101,8 +107,8 @@ impl EcnOffer {
     pub(super) fn accepted(self, settings: &Settings) -> Mode {
         match self.flags {
             0 => Mode::No,
-            0b011 if settings.ecn || settings.accurate_ecn => Mode::Classic,
-            0b011 => Mode::No,
+            CLASSIC if settings.ecn || settings.accurate_ecn => Mode::Classic,
+            CLASSIC => Mode::No,
             _ if settings.accurate_ecn => Mode::Accurate,
             0b111 if settings.ecn => Mode::Classic,
             _ => Mode::No,
@@ -122,6 +128,18 @@ impl EcnOffer {
     /// Returns it as it is answered for the `times`-th time again.
     pub(crate) fn repeated(self, times: u8) -> Self {
         Self { repeats: self.repeats.max(times), ..self }
+    }
+
+    /// Takes in a SYN that comes again, with this offer: the first one's flags stand, and the
+    /// latest one's mark is told (RFC 9768, section 3.1.5). `None` if it asks for another kind of
+    /// feedback than the first, so that neither side could know which the other has.
+    pub(crate) fn renewed(self, again: Self, settings: &Settings) -> Option<Self> {
+        let is_other = self.flags != 0
+            && again.flags != 0
+            && (self.flags == CLASSIC) != (again.flags == CLASSIC)
+            && settings.accurate_ecn;
+        let is_retracted = self.is_retracted || again.flags == 0;
+        (!is_other).then_some(Self { mark: again.mark, is_retracted, ..self })
     }
 
     /// The option of the first SYN,ACK that answers it, where other options leave so many octets
@@ -339,9 +357,12 @@ impl Connection {
         self.offer = offer;
         self.ecn = self.ecn_offered && mode != Mode::No;
         self.accurate = (mode == Mode::Accurate).then(|| {
-            // RFC 9768, section 3.1.5: whether a peer whose SYN was answered without flags knows of
-            // this mode is not certain.
-            self.ecn &= if is_told { !offer.is_mangled() } else { offer.repeats < UNMARKED_FROM };
+            // RFC 9768, section 3.1.5: whether a peer whose SYN was answered without flags, or came
+            // without, knows of this mode is not certain.
+            self.ecn &= match is_told {
+                true => !offer.is_mangled(),
+                false => offer.repeats < UNMARKED_FROM && !offer.is_retracted,
+            };
             let is_marked = is_told && offer.mark == Ecn::Experienced.bits();
             let received = MARKS_FIRST + u32::from(is_marked);
             Box::new(Accurate {
@@ -368,12 +389,44 @@ impl Connection {
         self.is_odd |= self.accurate.is_some();
     }
 
-    /// The SYN,ACK was not answered: something on the way may not like its flags.
+    /// The SYN or SYN,ACK was not answered: something on the way may not like its flags. What a
+    /// SYN of the peer has agreed on stays (RFC 9768, section 3.1.5), but nothing is marked.
     pub(super) fn drop_ecn(&mut self) {
-        (self.ecn_offered, self.ecn) = (false, false);
-        if self.state == State::SynReceived {
-            (self.offer, self.accurate) = (EcnOffer::NONE, None);
-            self.echo = Flags::NONE;
+        match self.state {
+            State::SynReceived => {
+                self.offer = self.offer.repeated(UNMARKED_FROM);
+                self.ecn &= self.accurate.is_none();
+            }
+            _ => (self.ecn_offered, self.ecn) = (false, false),
+        }
+    }
+
+    /// Takes in the peer's SYN that comes again before the handshake is done; false if it
+    /// contradicts the first.
+    pub(super) fn take_syn_again(&mut self, again: EcnOffer) -> bool {
+        let Some(offer) = self.offer.renewed(again, &self.settings) else {
+            return false;
+        };
+        self.offer = offer;
+        self.ecn &= self.accurate.is_none() || !offer.is_retracted;
+        true
+    }
+
+    /// Takes in a SYN,ACK that comes again, of which the next acknowledgement is to tell: the mark
+    /// on the latest, by the encoding for the handshake, where it agrees on accurate feedback (RFC
+    /// 9768, section 3.2.2.1). Marked ones count as one (section 3.2.2.2).
+    pub(super) fn take_answer_again(&mut self, again: EcnOffer) {
+        let is_agreed = again.agreed(&self.settings) == Mode::Accurate;
+        let is_known = again.is_answer && self.is_active;
+        let Some(accurate) = self.accurate.as_mut().filter(|_| is_known) else {
+            return;
+        };
+        let marked = Ecn::Experienced.bits();
+        accurate.syn_told = is_agreed.then_some(again.mark);
+        if again.mark == marked && self.offer.mark != marked {
+            self.offer.mark = marked;
+            accurate.received = accurate.received.wrapping_add(1);
+            self.echo = accurate.field();
         }
     }
 
