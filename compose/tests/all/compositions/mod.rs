@@ -9,8 +9,8 @@
 //! lose, change or refuse messages; where a number or a wire is why, a second statement of that
 //! rule must agree.
 //!
-//! A run draws the same graphs on every machine and commit. `XK_SEED=7` draws those of another seed,
-//! `XK_GRAPHS=100000` more of them; `XK_GRAPH=123` draws that one alone and prints it.
+//! A run draws the same graphs on every machine and commit. `XK_SEED=7` draws those of another
+//! seed, `XK_GRAPHS=100000` more of them; `XK_GRAPH=123` draws that one alone and prints it.
 
 mod alike;
 mod drawn;
