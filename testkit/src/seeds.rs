@@ -1,17 +1,18 @@
 //! The seeds of tests by chance: how many there are stands here, for all suites.
 //!
-//! `XK_LONG=1` has them all take ten thousand each, which takes minutes each; `XK_SEED=7` has them
-//! take that one. Seeds run in the test's own process, one after another: beside it are threads of
-//! other tests, and a process with threads at work is not forked. Tests whose processes are to have
-//! nothing of one seed left for the next are sweeps of `xk-world`.
+//! `XK_LONG=1` has each test take a hundred times as many as usually, `XK_LONG=8` eight hundred
+//! times; `XK_SEED=7` has them take that one. Seeds run in the test's own process, one after
+//! another: beside it are threads of other tests, and a process with threads at work is not forked.
+//! Tests whose processes are to have nothing of one seed left for the next are sweeps of
+//! `xk-world`.
 
 use core::ops::Range;
 use std::thread;
 
 /// Seeds of the ordinary run, where one costs next to nothing.
 const SHORT: u64 = 300;
-/// Seeds of the long run.
-const LONG: u64 = 10_000;
+/// The long run has so many times as many.
+const TIMES_LONG: u64 = 100;
 
 /// The seeds of a test of which each costs so many times as much as the cheapest do, or the one
 /// that the environment names.
@@ -19,39 +20,73 @@ const LONG: u64 = 10_000;
 /// # Panics
 /// If that is no number.
 #[must_use]
-pub fn of(cost: u64) -> Range<u64> {
-    match std::env::var("XK_SEED") {
-        Ok(seed) => {
-            let seed: u64 = seed.parse().expect("XK_SEED is a number");
-            seed..seed + 1
-        }
-        Err(_) if std::env::var_os("XK_LONG").is_some() => 0..LONG,
-        Err(_) => 0..(SHORT / cost).max(1),
-    }
+pub fn of(cost: u64) -> Seeds {
+    let number = |name: &str| {
+        let text = std::env::var(name).ok()?;
+        Some(text.parse().unwrap_or_else(|_| panic!("{name}=\"{text}\" is no number")))
+    };
+    let (left, is_whole) = match number("XK_SEED") {
+        Some(seed) => (seed..seed + 1, false),
+        None => (0..count(cost, number("XK_LONG").unwrap_or(0)), true),
+    };
+    Seeds { telling: &[], left, is_whole, current: None }
 }
 
-/// Does `test` for each of these seeds. When it panics, the command that does that seed again is
+/// Counts the seeds of such a cost in a run that is so long.
+fn count(cost: u64, long: u64) -> u64 {
+    let times = (long * TIMES_LONG).max(1);
+    (SHORT * times / cost).max(1)
+}
+
+/// Seeds, one after the other. If the test panics over one, the command that does it again is
 /// printed.
-pub fn each(seeds: &Range<u64>, mut test: impl FnMut(u64)) {
-    for seed in seeds.clone() {
-        let _told = Told(seed);
-        test(seed);
+#[derive(Debug)]
+pub struct Seeds {
+    telling: &'static [u64],
+    left: Range<u64>,
+    is_whole: bool,
+    current: Option<u64>,
+}
+
+impl Seeds {
+    /// Takes those before the others that have shown faults, unless one is done again.
+    #[must_use]
+    pub fn behind(mut self, telling: &'static [u64]) -> Self {
+        if self.is_whole {
+            self.telling = telling;
+        }
+        self
+    }
+
+    /// Counts the seeds of a whole run without [telling ones](Self::behind); `None` if it is one
+    /// that is done again.
+    #[must_use]
+    pub fn whole(&self) -> Option<u64> {
+        self.is_whole.then_some(self.left.end)
     }
 }
 
-/// Returns true for the seeds of a whole run, false for one that is done again.
-#[must_use]
-pub fn are_all(seeds: &Range<u64>) -> bool {
-    seeds.start == 0 && seeds.end > 1
+impl Iterator for Seeds {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        self.current = match self.telling {
+            [first, rest @ ..] => {
+                self.telling = rest;
+                Some(*first)
+            }
+            [] => self.left.next(),
+        };
+        self.current
+    }
 }
 
-/// Tells of a seed when its test panics.
-struct Told(u64);
-
-impl Drop for Told {
+impl Drop for Seeds {
     fn drop(&mut self) {
-        if thread::panicking() {
-            eprintln!("again: {}", again(self.0));
+        if let Some(seed) = self.current
+            && thread::panicking()
+        {
+            eprintln!("again: {}", again(seed));
         }
     }
 }
@@ -69,18 +104,50 @@ pub fn again(seed: u64) -> String {
 mod tests {
     use super::*;
     use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::process::Command;
 
     #[test]
-    fn each_seed_is_done_until_one_panics() {
-        let mut done = Vec::new();
-        let ran = catch_unwind(AssertUnwindSafe(|| {
-            each(&(0..9), |seed| {
-                done.push(seed);
-                assert!(seed < 4, "as it must");
-            });
-        }));
-        assert!(ran.is_err() && done == [0, 1, 2, 3, 4], "{done:?}");
-        let name = "seeds::tests::each_seed_is_done_until_one_panics";
-        assert_eq!(again(4), format!("XK_SEED=4 cargo test -p xk-testkit {name} -- --exact"));
+    fn a_long_run_has_a_hundred_times_as_many_whatever_one_costs() {
+        for cost in [1, 3, 30, 300] {
+            assert_eq!(count(cost, 1), 100 * count(cost, 0), "{cost}");
+            assert_eq!(count(cost, 8), 800 * count(cost, 0), "{cost}");
+        }
+        assert_eq!(count(1000, 0), 1);
+    }
+
+    /// The seed over which a test panics is told of, and it alone is taken when it is named; one
+    /// that panics behind its seeds tells of none.
+    #[test]
+    fn the_seed_of_a_panic_is_told_and_done_again() {
+        if std::env::var_os("XK_SEEDS_TOLD").is_some() {
+            let mut done = Vec::new();
+            let ran = catch_unwind(AssertUnwindSafe(|| {
+                for seed in of(1) {
+                    done.push(seed);
+                    assert!(seed < 4, "as it must");
+                }
+            }));
+            println!("done {done:?} {}", ran.is_err());
+            for _ in of(100) {}
+            panic!("behind them");
+        }
+        let name = "seeds::tests::the_seed_of_a_panic_is_told_and_done_again";
+        let said = |seed: Option<&str>| {
+            let mut command = Command::new("/proc/self/exe");
+            command.args([name, "--exact", "--nocapture"]).env("XK_SEEDS_TOLD", "1");
+            command.env_remove("XK_LONG").env_remove("XK_SEED");
+            let output = command.envs(seed.map(|seed| ("XK_SEED", seed))).output().unwrap();
+            let [out, error] =
+                [output.stdout, output.stderr].map(|octets| String::from_utf8(octets).unwrap());
+            format!("{out}{error}")
+        };
+        let again = format!("again: XK_SEED=4 cargo test -p xk-testkit {name} -- --exact");
+        let all = said(None);
+        assert!(all.contains("done [0, 1, 2, 3, 4] true"), "{all}");
+        assert_eq!((all.matches(&again).count(), all.matches("again: ").count()), (1, 1), "{all}");
+        let one = said(Some("4"));
+        assert!(one.contains("done [4] true") && one.contains(&again), "{one}");
+        let fine = said(Some("2"));
+        assert!(fine.contains("done [2] false") && !fine.contains("again: "), "{fine}");
     }
 }

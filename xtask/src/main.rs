@@ -27,7 +27,8 @@ const USAGE: &str = "\
 cargo xtask COMMAND
 
   test [--keep-going] [--only STEP]...   everything that must pass before a merge, step by step
-                                         (--list names the steps)
+                                         (--list names the steps; with --long tests by chance have a
+                                         hundred times as many seeds, which takes hours)
   test --changed [REV]                   what a change touches: tidy, format, clippy and tests of the crates
                                          that differ from REV (or from where this left main), and of those
                                          that depend on them directly

@@ -75,6 +75,7 @@ pub(crate) fn run(root: &Path, options: &[&str]) -> io::Result<bool> {
         return Ok(true);
     };
     let mut world = World::look(root)?;
+    world.is_long = options.is_long;
     if let Some(revision) = &options.changed {
         world.limit(revision.as_deref())?;
     }
@@ -119,6 +120,7 @@ fn word(outcome: &Outcome) -> String {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
     keep_going: bool,
+    is_long: bool,
     only: Vec<String>,
     /// Against which revision, if one was named.
     changed: Option<Option<String>>,
@@ -133,6 +135,7 @@ impl Options {
             match *word {
                 "--list" => return Ok(None),
                 "--keep-going" => options.keep_going = true,
+                "--long" => options.is_long = true,
                 "--changed" => {
                     let revision = words.next_if(|word| !word.starts_with("--"));
                     options.changed = Some(revision.map(|word| (*word).to_owned()));
@@ -480,6 +483,7 @@ mod tests {
     #[test]
     fn options_are_read() {
         let options = Options::parse(&["--keep-going", "--only", "tidy"]).unwrap().unwrap();
+        assert!(!options.is_long && Options::parse(&["--long"]).unwrap().unwrap().is_long);
         assert!(options.keep_going && options.wants("tidy") && !options.wants("tests"));
         assert_eq!(Options::parse(&["--list"]).unwrap(), None);
         assert!(Options::parse(&["--only", "nothing"]).is_err());

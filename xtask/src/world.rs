@@ -11,6 +11,9 @@ use crate::workspace::{self, Crate};
 /// The variable from which property tests take their seed.
 const SEED: &str = "PROPTEST_RNG_SEED";
 
+/// The variable by which tests by chance take more seeds; see `xk_testkit::seeds`.
+const LONG: &str = "XK_LONG";
+
 /// What the steps share.
 pub(crate) struct World {
     pub(crate) root: PathBuf,
@@ -20,6 +23,8 @@ pub(crate) struct World {
     pub(crate) mark: String,
     /// What is looked at, if it is not the whole workspace.
     pub(crate) touched: Option<Touched>,
+    /// Whether tests take as long as they are meant to be.
+    pub(crate) is_long: bool,
     crates: Vec<Crate>,
     seed: Option<String>,
 }
@@ -32,6 +37,7 @@ impl World {
             target: workspace::target_dir(root),
             mark: leftovers::mark(),
             touched: None,
+            is_long: false,
             crates: workspace::crates(root)?,
             seed: std::env::var(SEED)
                 .ok()
@@ -52,6 +58,7 @@ impl World {
     pub(crate) fn tests(&self) -> Command {
         let mut command = self.cargo();
         command.envs(self.seed.as_ref().map(|seed| (SEED, seed)));
+        command.envs(self.is_long.then_some((LONG, "1")));
         command
     }
 

@@ -5,10 +5,10 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::common::seeds;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::{Answer, Ask, Kernel, Protocol, ProtocolRef, SessionRef, Time, Upper, reason};
 use xk_kit::net::stream::{StreamAbort, StreamEvent, StreamNotice};
+use xk_testkit::seeds;
 
 /// Each layer of the server is a domain.
 const GRAPH: &str = r#"
@@ -73,7 +73,7 @@ impl Protocol for Opens {
 #[test]
 fn a_connection_behind_one_that_was_reset_does_not_wait() {
     let graph = check(GRAPH, "connects", &xk_catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
-    for seed in seeds(10) {
+    for seed in seeds::of(30) {
         let what = format!("XK_SEED={seed}");
         let config = SimulationConfig { seed, ..SimulationConfig::default() };
         let mut world = simulate(&graph, config).unwrap_or_else(|error| panic!("{error}"));

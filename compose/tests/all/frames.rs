@@ -3,13 +3,13 @@
 //! with retransmission in it, under loss, duplication, reordering, jitter, and many callers at
 //! once.
 //!
-//! `XK_SEED=7` runs one seed, `XK_LONG=1` fifty of them.
+//! `XK_SEED=7` runs one seed, `XK_LONG=1` a hundred times as many as usually.
 
-use crate::common::seeds;
 use std::time::Duration;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::Time;
 use xk_core::control::Report;
+use xk_testkit::seeds;
 
 /// A stack above the hosts' layer, and what asks and answers on it.
 struct Stack {
@@ -260,7 +260,7 @@ fn a_bad_network_costs_twice_the_needed_and_the_lost() {
     for stack in STACKS {
         for octets in sizes(stack) {
             for link in links {
-                for seed in seeds(2) {
+                for seed in seeds::of(150) {
                     judge(stack, Work { callers: 1, count: 30, octets }, link, seed);
                 }
             }

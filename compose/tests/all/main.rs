@@ -3,7 +3,6 @@
 mod apple;
 mod asp;
 mod checks;
-mod common;
 mod compositions;
 mod connects;
 mod counted;

@@ -9,6 +9,7 @@ use xk_compose::{simulate, start_world};
 use xk_core::random::Random;
 use xk_lang::DomainKind;
 use xk_sim::{HostId, World};
+use xk_testkit::seeds;
 
 use crate::deaths::{figure, report, run_until};
 
@@ -127,11 +128,6 @@ fn any_domain_of_any_organisation_dies_and_all_works_again() {
     let files = std::fs::read_dir(folder).expect("the graphs").flatten().map(|file| file.path());
     let mut files: Vec<_> = files.collect();
     files.sort();
-    let long = std::env::var_os("XK_LONG").is_some();
-    let seeds = match std::env::var("XK_SEED").ok().and_then(|seed| seed.parse().ok()) {
-        Some(seed) => seed..=seed,
-        None => 1..=if long { 300 } else { 2 },
-    };
     let mut cut = 0;
     for path in files {
         let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
@@ -144,7 +140,7 @@ fn any_domain_of_any_organisation_dies_and_all_works_again() {
         let host = graph.host("neighbour").expect("a host");
         if graph.domains(&host).len() > 1 {
             cut += 1;
-            seeds.clone().for_each(|seed| dies(&graph, name, seed));
+            seeds::of(150).for_each(|seed| dies(&graph, name, seed));
         }
     }
     assert!(cut >= 8, "{cut} organisations have domains");

@@ -1,13 +1,13 @@
 //! A printer of AppleTalk and those that print on it, over a cable that loses, repeats and
 //! reorders.
 
-use crate::common::seeds;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::Time;
 use xk_core::control::Report;
+use xk_testkit::seeds;
 
 /// The report of a node of each host.
 fn run(seed: u64) -> BTreeMap<&'static str, BTreeMap<String, String>> {
@@ -33,8 +33,9 @@ fn run(seed: u64) -> BTreeMap<&'static str, BTreeMap<String, String>> {
 
 #[test]
 fn every_job_is_printed_octet_by_octet_and_one_at_a_time() {
-    let mut waited = 0;
-    for seed in seeds(20) {
+    let (seeds, mut waited) = (seeds::of(15), 0);
+    let is_whole = seeds.whole().is_some();
+    for seed in seeds {
         let reports = run(seed);
         let figure = |host: &str, name: &str| reports[host][name].clone();
         // A client may have lost the end of a job that the printer has, and prints it once more.
@@ -48,5 +49,5 @@ fn every_job_is_printed_octet_by_octet_and_one_at_a_time() {
         let busy: u64 = figure("printer", "busy").parse().unwrap();
         waited += busy;
     }
-    assert!(waited > 0, "some find the printer busy");
+    assert!(waited > 0 || !is_whole, "some find the printer busy");
 }

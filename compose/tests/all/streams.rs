@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use crate::common::seeds;
 use crate::cuts::cut;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::Time;
 use xk_core::control::Report;
 use xk_share::SLOTS_MIN;
+use xk_testkit::seeds;
 
 /// A client that sends to a server and takes back as much, on one link.
 fn pair(probe: &str, server: &str, link: &str) -> String {
@@ -59,7 +59,7 @@ fn a_long_stream_over_each_cut_finishes() {
     });
     for (below, text) in cuts.enumerate() {
         let graph = checked(&text);
-        for seed in seeds(2) {
+        for seed in seeds::of(150) {
             let what = format!("cut below {below}, XK_SEED={seed}");
             let config = SimulationConfig { seed, ..SimulationConfig::default() };
             let mut world = simulate(&graph, config).unwrap_or_else(|error| panic!("{error}"));
@@ -110,7 +110,7 @@ fn streams_to_a_domain_with_little_room_lose_nothing() {
         // finds no room at first is not handed up the moment that there is some.
         let crossings = (all / SEGMENT).div_ceil(slots - SLOTS_MIN + 1) as u32;
         let limit = Duration::from_secs(13) + CROSSING * crossings * 2;
-        for seed in seeds(3) {
+        for seed in seeds::of(100) {
             let what = format!("{slots} slots, {streams} streams {apart} ms apart, XK_SEED={seed}");
             let config = SimulationConfig {
                 seed,
@@ -147,7 +147,7 @@ fn a_long_burst_waits_for_the_wire() {
     let link = r#"delay="5ms" rate="1Gbit" queue=400"#;
     let text = pair(probe, r#"send_buffer="16MiB""#, link);
     let graph = check(&text, "burst", &xk_catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
-    for seed in seeds(2) {
+    for seed in seeds::of(150) {
         let config = SimulationConfig { seed, ..SimulationConfig::default() };
         let mut world = simulate(&graph, config).unwrap_or_else(|error| panic!("{error}"));
         start_world(&graph, &mut world).unwrap_or_else(|error| panic!("XK_SEED={seed}: {error}"));

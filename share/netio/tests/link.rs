@@ -15,6 +15,7 @@ use xk_netio::{GrantChannel, GrantRight, Module, Rate};
 use xk_run::switch::CoroutineSwitch;
 use xk_share::{Arrival, Carrier, Queue};
 use xk_sim::{HostId, LinkConfig, LinkKind, World};
+use xk_testkit::seeds;
 
 const FREELY: Rate = Rate { octets_per_second: 1 << 40, burst_octets: 1 << 40 };
 const STATIONS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
@@ -22,14 +23,6 @@ const STATIONS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
 const CONVERSATIONS: [u16; 3] = [0x0f0f, 0xf0f0, 0xffff];
 /// Frames of each conversation each way.
 const FRAMES: u32 = 300;
-
-fn seeds() -> Vec<u64> {
-    if let Some(seed) = std::env::var("XK_SEED").ok().and_then(|seed| seed.parse().ok()) {
-        return vec![seed];
-    }
-    let count = if std::env::var_os("XK_LONG").is_some() { 10_000 } else { 30 };
-    (1..=count).collect()
-}
 
 /// What a station's frames of a conversation begin with, the peer's station first.
 fn header(from: usize, conversation: u16) -> [u8; 16] {
@@ -169,5 +162,5 @@ fn run(seed: u64) {
 
 #[test]
 fn each_frame_is_its_programs_on_a_bad_link() {
-    seeds().into_iter().for_each(run);
+    seeds::of(10).for_each(run);
 }

@@ -21,10 +21,9 @@ use self::app::Side;
 use self::network::Network;
 use self::plan::{Ending, Plan};
 use crate::kernel::{Bottom, Lower, TestKernel};
-use crate::seeds;
+use crate::seeds::{self, Seeds};
 use core::fmt::Write as _;
 use core::net::Ipv4Addr;
-use core::ops::Range;
 use core::time::Duration;
 use xk_core::graph::Params;
 use xk_core::random::Random;
@@ -93,10 +92,10 @@ pub fn simulate(entry: &'static Entry, configure: Configure, seed: u64) -> Resul
 /// # Panics
 /// If something did not hold: with what the first such seed has to say, and the numbers of some
 /// others.
-pub fn sweep(entry: &'static Entry, configure: Configure, range: Range<u64>) -> Outcome {
+pub fn sweep(entry: &'static Entry, configure: Configure, seeds: Seeds) -> Outcome {
     let mut sum = Outcome::default();
     let mut failures = Vec::new();
-    for seed in range {
+    for seed in seeds {
         match simulate(entry, configure, seed) {
             Ok(outcome) => {
                 sum.whole += outcome.whole;

@@ -7,6 +7,10 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use xk_core::object::CallCause;
 use xk_core::{Kernel, ProtocolRef};
+use xk_testkit::seeds;
+
+/// The cost of a seed.
+const COST: u64 = 5;
 
 fn stack(cx: &Kernel, name: &str, below: ProtocolRef, dupcache: usize) -> ProtocolRef {
     let udp = udp(cx, &format!("udp-{name}"), below);
@@ -61,16 +65,11 @@ fn run(seed: u64, dupcache: usize, faults: Faults) -> Rc<Model> {
     model
 }
 
-/// How many seeds: some by default, as many as `XK_SEEDS` says for a long run.
-fn seeds() -> u64 {
-    let given = std::env::var("XK_SEEDS").ok();
-    given.and_then(|given| given.parse().ok()).unwrap_or(60)
-}
-
 #[test]
 fn zero_or_more_executions_and_at_least_one_for_a_reply() {
-    let (mut replies, mut twice, mut timeouts) = (0, 0, 0);
-    for seed in 0..seeds() {
+    let (seeds, mut replies, mut twice, mut timeouts) = (seeds::of(COST), 0, 0, 0);
+    let whole = seeds.whole();
+    for seed in seeds {
         let faults = Faults {
             loss: [0, 100, 300, 600][seed as usize % 4],
             duplicate: [0, 100, 300][seed as usize % 3],
@@ -81,13 +80,15 @@ fn zero_or_more_executions_and_at_least_one_for_a_reply() {
         timeouts += model.timeouts.get();
         twice += model.executed.borrow().values().filter(|n| **n > 1).count();
     }
-    assert!(replies > 0 && timeouts > 0, "{replies} and {timeouts}");
-    assert!(twice > 0, "requests that came twice are executed twice");
+    if whole.is_some() {
+        assert!(replies > 0 && timeouts > 0, "{replies} and {timeouts}");
+        assert!(twice > 0, "requests that came twice are executed twice");
+    }
 }
 
 #[test]
 fn with_a_cache_that_holds_them_all_none_is_executed_twice() {
-    for seed in 0..seeds() {
+    for seed in seeds::of(COST) {
         let faults = Faults { loss: [0, 100, 300][seed as usize % 3], duplicate: 300, late: 200 };
         let model = run(seed, 64, faults);
         let executed = model.executed.borrow();

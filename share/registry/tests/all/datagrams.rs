@@ -9,9 +9,10 @@ use xk_core::{
     reason,
 };
 use xk_sim::{LinkConfig, LinkKind};
+use xk_testkit::seeds;
 
 use crate::app::Plan;
-use crate::moves::seeds;
+use crate::moves::COST;
 use crate::world::Hosts;
 
 /// What arrives at a program.
@@ -100,7 +101,7 @@ impl Protocol for Server {
 /// the module take to give the right to them.
 #[test]
 fn a_port_that_opens_has_its_session_before_its_datagrams() {
-    for seed in seeds() {
+    for seed in seeds::of(COST) {
         let what = format!("XK_SEED={seed}");
         let plan = Plan { octets: 0, ends_first: true };
         let link = LinkConfig::new("lan", LinkKind::Hub);
@@ -148,7 +149,7 @@ fn a_port_that_opens_has_its_session_before_its_datagrams() {
 /// everybody both go by that.
 #[test]
 fn datagrams_of_one_peer_go_by_the_programs_own_protocol() {
-    for seed in seeds() {
+    for seed in seeds::of(COST) {
         let what = format!("XK_SEED={seed}");
         let plan = Plan { octets: 0, ends_first: true };
         let mut hosts = Hosts::new(seed, LinkConfig::new("lan", LinkKind::Hub), plan);
@@ -219,7 +220,7 @@ fn datagrams_of_one_peer_go_by_the_programs_own_protocol() {
 fn datagrams_of_an_enabled_port_go_by_the_programs_own_protocol() {
     const SHORT: usize = 5;
     const LONG: usize = 4000;
-    for (at, seed) in seeds().into_iter().enumerate() {
+    for (at, seed) in seeds::of(COST).enumerate() {
         let port = ["port9", "port9@10.0.0.1"][at % 2];
         let what = format!("XK_SEED={seed} {port}");
         let plan = Plan { octets: 0, ends_first: true };

@@ -4,9 +4,10 @@ use std::time::Duration;
 use xk_core::random::Random;
 use xk_kit::net::stream::StreamError;
 use xk_sim::LinkConfig;
+use xk_testkit::seeds;
 
 use crate::app::Plan;
-use crate::moves::{lossy, seeds};
+use crate::moves::{COST, lossy};
 use crate::world::{Hosts, Member};
 
 /// More than goes before the program dies.
@@ -76,7 +77,7 @@ fn dies(seed: u64, is_active: bool) {
 
 #[test]
 fn the_peers_of_a_program_that_dies_are_reset() {
-    for seed in seeds() {
+    for seed in seeds::of(COST) {
         dies(seed, true);
         dies(seed, false);
     }
@@ -156,7 +157,7 @@ fn registry_dies(seed: u64, is_active: bool) {
 
 #[test]
 fn conversations_outlive_the_registry_and_the_next_one_ends_them() {
-    for seed in seeds() {
+    for seed in seeds::of(COST) {
         registry_dies(seed, true);
         registry_dies(seed, false);
     }
@@ -201,7 +202,7 @@ fn module_dies(seed: u64, is_active: bool) {
 
 #[test]
 fn a_registry_forgets_what_a_module_before_had_granted() {
-    for seed in seeds() {
+    for seed in seeds::of(COST) {
         module_dies(seed, true);
         module_dies(seed, false);
     }
@@ -209,7 +210,7 @@ fn a_registry_forgets_what_a_module_before_had_granted() {
 
 #[test]
 fn a_program_does_not_wait_for_late_segments_but_the_registry_does() {
-    for seed in seeds() {
+    for seed in seeds::of(COST) {
         let what = format!("XK_SEED={seed}");
         let plan = |ends_first| Plan { octets: 10_000, ends_first };
         // A segment that comes late has a peer that is done reset what waits (RFC 1337, section 3).

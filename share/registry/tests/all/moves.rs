@@ -6,17 +6,13 @@ use xk_core::{Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, 
 use xk_kit::net::stream::StreamError;
 use xk_registry::NOT_MOVED;
 use xk_sim::{LinkConfig, LinkKind};
+use xk_testkit::seeds;
 
 use crate::app::{PROMPT_OCTETS_MAX, Plan, Stream};
 use crate::world::{Hosts, Member, requests};
 
-pub(crate) fn seeds() -> Vec<u64> {
-    if let Some(seed) = std::env::var("XK_SEED").ok().and_then(|seed| seed.parse().ok()) {
-        return vec![seed];
-    }
-    let count = if std::env::var_os("XK_LONG").is_some() { 2000 } else { 10 };
-    (1..=count).collect()
-}
+/// The cost of a seed.
+pub(crate) const COST: u64 = 30;
 
 /// A link that loses, doubles and delays, and leaves octets alone: ARP has no checksum, and a
 /// program stays with the station that the registry has told.
@@ -82,7 +78,7 @@ fn carries(seed: u64, link: LinkConfig, octets: usize, (is_active, ends_first): 
 
 #[test]
 fn every_octet_comes_once_and_in_order() {
-    for seed in seeds() {
+    for seed in seeds::of(COST) {
         for is_active in [true, false] {
             for ends_first in [true, false] {
                 let who = (is_active, ends_first);
@@ -113,7 +109,7 @@ impl Protocol for Unheld {
 /// A conversation that a peer has begun goes on for as long as it lasts, also without a holder.
 #[test]
 fn what_nobody_holds_goes_on_in_its_program() {
-    for seed in seeds() {
+    for seed in seeds::of(COST) {
         for link in [lossy(seed), prompt(seed)] {
             let plan = Plan { octets: PROMPT_OCTETS_MAX, ends_first: true };
             let what = format!("XK_SEED={seed} {:?}", link.delay);
@@ -147,7 +143,7 @@ fn what_nobody_holds_goes_on_in_its_program() {
 /// An opener hears that its connection stands however soon the peer answers.
 #[test]
 fn a_peer_may_answer_at_once() {
-    for seed in seeds() {
+    for seed in seeds::of(COST) {
         for who in [(true, true), (true, false), (false, true), (false, false)] {
             carries(seed, prompt(seed), 5000, who);
             // The end of all comes while the conversation moves.
@@ -160,7 +156,7 @@ fn a_peer_may_answer_at_once() {
 /// conversation that moves then is at the registry or at its program, and goes on.
 #[test]
 fn a_registry_may_take_long_to_hand_a_conversation_over() {
-    for seed in seeds() {
+    for seed in seeds::of(COST) {
         for moment in 0..30 {
             let what = format!("XK_SEED={seed} {moment}");
             let plan = Plan { octets: 500, ends_first: false };
@@ -198,7 +194,7 @@ fn a_registry_may_take_long_to_hand_a_conversation_over() {
 /// However soon a peer breaks off, nothing of the connection is left.
 #[test]
 fn a_peer_may_break_off_at_any_moment() {
-    for seed in seeds() {
+    for seed in seeds::of(COST) {
         let plan = Plan { octets: 5000, ends_first: false };
         for turn in 0..20 {
             let what = format!("XK_SEED={seed} {turn}");
@@ -225,7 +221,7 @@ fn a_peer_may_break_off_at_any_moment() {
 /// is too big for the path, and that a router has failed and another station stands for it.
 #[test]
 fn programs_hear_of_the_path_and_of_other_stations() {
-    for seed in seeds() {
+    for seed in seeds::of(COST) {
         for is_active in [true, false] {
             let what = format!("XK_SEED={seed} active={is_active}");
             let plan = Plan { octets: 5_000_000, ends_first: false };

@@ -15,9 +15,10 @@ use xk_kit::net::stream::{
     StreamAbort, StreamError, StreamEvent, StreamInfo, StreamNotice, StreamShutdown,
 };
 use xk_sim::{HostId, LinkConfig, LinkKind};
+use xk_testkit::seeds;
 
 use crate::app::Plan;
-use crate::moves::seeds;
+use crate::moves::COST;
 use crate::world::{Hosts, Member};
 
 /// What a recorder has heard of its stream.
@@ -329,9 +330,8 @@ const MOMENTS: u64 = 30;
 /// Each moment of each seed, of connections that either side opens.
 fn moments() -> impl Iterator<Item = (u64, bool, String)> {
     let each = |seed: u64| (0..MOMENTS).map(move |moment| seed * 1000 + moment);
-    seeds().into_iter().flat_map(each).flat_map(|seed| {
-        [true, false]
-            .map(|is_active| (seed, is_active, format!("XK_SEED={seed} active={is_active}")))
+    seeds::of(COST).flat_map(each).flat_map(|seed| {
+        [true, false].map(|is_active| (seed, is_active, format!("run {seed}, active={is_active}")))
     })
 }
 
