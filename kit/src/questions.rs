@@ -26,8 +26,8 @@ use crate::net::stream::{
 use crate::net::template::Headers;
 use crate::rpc::auth::{IssueShorthand, TakeShorthand};
 use crate::rpc::call::{
-    CallsAtOnce, CancelCall, GathersReplies, LargestPush, MyProcedure, NeedsPseudoHeader,
-    UsualTransaction,
+    CallsAtOnce, CancelCall, GathersReplies, LargestPush, LargestReply, MyProcedure,
+    NeedsPseudoHeader, UsualTransaction,
 };
 use crate::rpc::onc::{CarriesCredentials, MyProgram};
 use crate::rpc::retransmit::{AskCopy, FreeCopy, LastCopy};
@@ -127,6 +127,7 @@ table![
     CancelCall,
     GathersReplies,
     LargestPush,
+    LargestReply,
     MyProcedure,
     NeedsPseudoHeader,
     UsualTransaction,

@@ -93,7 +93,8 @@ impl Port {
                 Some(export) => self.about(cx, &export, header, frame)?,
                 // Of a session that ended meanwhile.
                 None if op == Op::Call => {
-                    self.reply(cx, second, Err(CallError::from(CallCause::Closed)));
+                    let closed = Err(CallError::from(CallCause::Closed));
+                    self.reply(cx, second, closed, CallError::rejected);
                 }
                 None if op == Op::Push => self.count(&LATE),
                 None => {}
@@ -301,7 +302,8 @@ impl Port {
             Op::Call => {
                 let call = || session.call(cx, frame);
                 let full = || Err(CallError::from(CallCause::NoShepherds));
-                self.serve(call, full, |reply| self.reply(cx, header.second, reply))?;
+                let reply = |reply| self.reply(cx, header.second, reply, CallError::rejected);
+                self.serve(call, full, reply)?;
             }
             _ => return None,
         }
@@ -492,8 +494,21 @@ impl Port {
         self.tell(cx, Header::new(Op::Refused, handle, number), &fields);
     }
 
-    /// Answers a request of the rpc realm.
-    fn reply(&self, cx: &Kernel, tag: u32, reply: Result<Message, impl Field>) {
+    /// Answers a request of the rpc realm. One that waits is told of a reply that no frame holds.
+    fn reply<E: Field>(
+        &self,
+        cx: &Kernel,
+        tag: u32,
+        reply: Result<Message, E>,
+        refused: fn(&'static Reason) -> E,
+    ) {
+        let reply = reply.and_then(|reply| match self.crosses(&reply) {
+            true => Ok(reply),
+            false => {
+                self.count(&reason::TOO_BIG);
+                Err(refused(&reason::TOO_BIG))
+            }
+        });
         match reply {
             Ok(reply) => self.post(cx, Header::new(Op::Return, tag, 0), reply),
             Err(why) => {
@@ -513,7 +528,7 @@ impl Port {
             }
         };
         let full = || Err(&reason::QUEUE_FULL);
-        self.serve(call, full, |answer| self.reply(cx, header.second, answer))
+        self.serve(call, full, |answer| self.reply(cx, header.second, answer, |why| why))
     }
 
     // ---- both ----

@@ -5,11 +5,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use xk_appletalk::atp::{OptionKind, Options};
+use xk_appletalk::atp::{OptionKind, Options, REPLY_OCTETS_MAX};
 use xk_asp::AspAttention;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::control::ListSessions;
-use xk_core::object::Refused;
+use xk_core::object::{CallCause, CallError, Refused};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
     SessionRef, Upper,
@@ -23,6 +23,9 @@ host server { sim link=lan; eth sim; aarp eth; ddp aarp net="10" node=18; atp dd
 link lan delay="1ms" loss="2%"
 "#;
 
+/// A request of so many octets is replied to with more than a reply may have.
+const ASKS_FOR_TOO_MUCH: usize = 7;
+
 /// What was seen at both ends.
 #[derive(Default)]
 struct Seen {
@@ -32,6 +35,8 @@ struct Seen {
     attentions: Vec<u16>,
     /// What became of attentions and calls.
     ended: Vec<bool>,
+    /// The error of the latest call that had one.
+    error: Option<CallError>,
     calling: Option<SessionRef>,
 }
 
@@ -48,7 +53,7 @@ struct End(Shared);
 impl Protocol for End {
     fn call_demux(
         &self,
-        _: &Kernel,
+        cx: &Kernel,
         _: &ProtocolRef,
         lower: &SessionRef,
         mut request: Message,
@@ -58,6 +63,9 @@ impl Protocol for End {
         seen.requests.push((block, request.len()));
         seen.served = Some(lower.clone());
         assert!(request.strip(block.into()));
+        if request.len() == ASKS_FOR_TOO_MUCH {
+            return Ok(cx.pool().copy_from(128, &[9; REPLY_OCTETS_MAX + 1]).expect("a buffer"));
+        }
         Ok(request)
     }
 
@@ -97,9 +105,11 @@ fn call(world: &mut World, seen: &Shared, octets: usize, block: u16) -> Option<b
             request.set_attribute(Transaction(beside.emit())).expect("room for it");
         }
         let reply = session.call(cx, request);
+        let mut seen = shared.borrow_mut();
+        let reply = reply.map_err(|error| seen.error = Some(error));
         let is_echo =
             reply.is_ok_and(|reply| reply.octets().eq(data.iter().skip(block.into()).copied()));
-        shared.borrow_mut().ended.push(is_echo);
+        seen.ended.push(is_echo);
     });
     run_for(world, 20);
     seen.borrow_mut().ended.pop()
@@ -138,6 +148,10 @@ fn blocks_attentions_and_tickles() {
     let expected: Vec<_> = calls.iter().map(|(octets, block)| (*block, *octets)).collect();
     assert_eq!(seen.borrow().requests, expected);
     assert_eq!(call(&mut world, &seen, 4625 + 12, 12), Some(false), "more than can be written");
+    assert_eq!(call(&mut world, &seen, ASKS_FOR_TOO_MUCH, 0), Some(false), "more than a reply has");
+    let error = seen.borrow_mut().error.take().expect("an error");
+    assert!(matches!(error.cause, CallCause::Rejected(_)), "{error}");
+    assert_eq!(call(&mut world, &seen, 45, 0), Some(true), "and the session goes on");
     assert_eq!(call(&mut world, &seen, 2000, 579), Some(false), "more than a request has");
     // The server has the workstation look.
     let shared = Rc::clone(&seen);

@@ -7,6 +7,7 @@ use crate::control::{
 };
 use crate::net::attribute::{LinkCast, Sending};
 use crate::net::template::{HeaderField, Headers};
+use crate::rpc::call::LargestReply;
 use crate::{Checksum, Turns};
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -231,6 +232,7 @@ pub fn less_header(ask: &mut Ask<'_>, header: usize) {
     let header = header as u32;
     let _ = ask.answer::<MaxPacket>(|q| q.octets = q.octets.saturating_sub(header));
     let _ = ask.answer::<OptPacket>(|q| q.octets = q.octets.saturating_sub(header));
+    let _ = ask.answer::<LargestReply>(|q| q.octets = q.octets.saturating_sub(header));
 }
 
 /// The sums over a pseudo-header without its length.

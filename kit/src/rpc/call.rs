@@ -59,6 +59,16 @@ pub struct CallsAtOnce {
 
 question!(CallsAtOnce { calls }, "calls-at-once", Fact);
 
+/// Asked of a session of the rpc realm that serves: the largest reply that goes through it, in
+/// octets, where the layer has no words for one that does not. A layer that has answers nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LargestReply {
+    /// Octets.
+    pub octets: u32,
+}
+
+question!(LargestReply { octets }, "largest-reply", Fact);
+
 /// Asked upwards, of a protocol about to open one below: the largest message that it will ever
 /// push, in octets. One that does not answer may push any.
 #[derive(Clone, Copy, Debug, Default)]

@@ -287,7 +287,11 @@ impl Asp {
             Ok(session) => session,
             Err(why) => return Err(this.refuse(request, why)),
         };
-        match session.call_pop(cx, request) {
+        let replied = session.call_pop(cx, request);
+        match replied.and_then(|reply| match reply.len() > REPLY_OCTETS_MAX {
+            true => Err(this.refuse(reply, &reason::TOO_BIG)),
+            false => Ok(reply),
+        }) {
             Ok(reply) => Ok(wire::reply(asked, reply, [0; 4])),
             // Counted above.
             Err(mut refused) => {

@@ -1,5 +1,5 @@
 //! Why a call was refused, as numbers in the `error` of a reply. Ours: "RPC in the x-Kernel" has
-//! none.
+//! none. A number that a client does not know is a `system error` to it, so that others may come.
 
 use xk_core::reason::{self, Class, Reason};
 use xk_kit::rpc::call::{
@@ -7,7 +7,7 @@ use xk_kit::rpc::call::{
 };
 
 /// By number, from 1 on.
-static REASONS: [&Reason; 8] = [
+static REASONS: [&Reason; 9] = [
     &NO_PROCEDURE,
     &NO_PROGRAM,
     &NO_VERSION,
@@ -16,6 +16,7 @@ static REASONS: [&Reason; 8] = [
     &BUSY,
     &BAD_CREDENTIALS,
     &reason::NO_PROTOCOL,
+    &reason::TOO_BIG,
 ];
 
 /// The number for a reason; for one without, that of its kind.
@@ -48,7 +49,7 @@ mod tests {
         assert_eq!(*reason_of(code_of(&reason::TABLE_FULL)), BUSY);
         assert_eq!(*reason_of(code_of(&reason::NO_PORT)), NO_PROCEDURE);
         assert_eq!(*reason_of(code_of(&reason::TRUNCATED)), SYSTEM_ERROR);
-        for code in [0, 9, u16::MAX] {
+        for code in [0, 10, u16::MAX] {
             assert_eq!(*reason_of(code), SYSTEM_ERROR);
         }
     }

@@ -33,7 +33,8 @@
 //! keeps a reference to the reply until the next request or an acknowledgement. It asks for one
 //! after 2, 4, 8 and 16 s and gives the reply up a minute later. A client that goes on to another
 //! call has abandoned the one before: its reply is suppressed. A refusal from above travels back as
-//! an error reply with its reason.
+//! an error reply with its reason, and so does `too big` in place of a reply that the layer
+//! below does not carry.
 //!
 //! At most once holds across reboots of either side: each request bears a ticket of the server that
 //! is running now, without which it is not executed but answered by a challenge with the ticket.

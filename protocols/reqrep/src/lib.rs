@@ -35,7 +35,9 @@
 //! The server keeps nothing: every request goes up, those that came twice included, on the shepherd
 //! that brought it, and the reply goes back under its number. With `dupcache` it remembers the
 //! latest requests by source, number and contents: one that is being executed is dropped, to one
-//! that was executed the same reply goes again. What is not answered above stays without a reply.
+//! that was executed the same reply goes again. What is not answered above stays without a reply,
+//! and so does what the layer below does not take: `sunprog` asks how much that is
+//! (`largest-reply`).
 //!
 //! A client that asks by datagrams has not shown that it is where its requests say. Replies more
 //! than three times as long as their requests go there at `unproved_rate` at most, to neighbours
@@ -63,9 +65,9 @@
 //! above. It may call and serve at once, so that it is neither of the latter's two.
 //!
 //! # Control
-//! Answers `max-packet` and `opt-packet` (those of the layer below less eight octets),
-//! `cancel-call`, `gathers-replies` (of many hosts), `list-sessions`, `list-maps`, `describe`;
-//! takes `stream-notice` and `network-error` from below; forwards the rest.
+//! Answers `max-packet`, `opt-packet` and `largest-reply` (those of the layer below less eight
+//! octets), `cancel-call`, `gathers-replies` (of many hosts), `list-sessions`, `list-maps`,
+//! `describe`; takes `stream-notice` and `network-error` from below; forwards the rest.
 //!
 //! # Example
 //! ```kdl
@@ -124,6 +126,7 @@ pub static ENTRY: Entry = Entry::calls("reqrep", include_str!("lib.rs"), build)
     .questions(&[
         question("cancel-call", "ends the waiting for a reply"),
         question("gathers-replies", "of a session to many hosts: it gives the replies of all"),
+        question("largest-reply", "what the layer below takes, less the header"),
     ])
     .reasons(&[
         &gather::REPEATED_REPLY, &gather::TOO_MANY_REPLIES, &session::NO_CALL,

@@ -16,10 +16,10 @@ use xk_core::{
     Answer, Ask, HostAddr, Kernel, Message, Participants, ProtocolRef, Session, SessionRef,
 };
 use xk_kit::answers::{self, AskerProved, UNPROVED, is_proved};
-use xk_kit::control::{IsGroup, MinPacket, OptPacket, PeerHost, PeerPort};
+use xk_kit::control::{IsGroup, MinPacket, OptPacket, PeerHost, PeerPort, max_packet};
 use xk_kit::net::notice;
 use xk_kit::net::stream::CarriesRecords;
-use xk_kit::rpc::call::{BUSY, CallOptions, CancelCall, Gather, GathersReplies};
+use xk_kit::rpc::call::{BUSY, CallOptions, CancelCall, Gather, GathersReplies, LargestReply};
 use xk_kit::rpc::call_layer::less;
 use xk_kit::rpc::callers::{self, Key};
 use xk_kit::rpc::retransmit::SavedMessage;
@@ -501,6 +501,11 @@ impl Session for Association {
             let known = shared.calls.cancel(cx, this.id(), tag)
                 || shared.gatherings.cancel(cx, this.id(), tag);
             return if known { Answer::Answered } else { Answer::Unknown };
+        }
+        if let Some(question) = ask.get::<LargestReply>() {
+            let below = max_packet(cx, &self.lower, u32::MAX);
+            question.octets = below.saturating_sub(HEADER_OCTETS as u32);
+            return Answer::Answered;
         }
         if self.is_to_many && ask.get::<GathersReplies>().is_some() {
             return Answer::Answered;

@@ -30,8 +30,9 @@
 //! is answered here, with nothing. What has no server gets a reply that says what is missing: the
 //! program, the version (with the lowest and the highest that there are), the procedure. Refusals
 //! from above become `garbage arguments`, `no such procedure`, what is wrong with the credentials
-//! or, all others, `system error`; those of the class "not mine" remain without a reply. A
-//! broadcast gets no such reply.
+//! or, all others, `system error`; those of the class "not mine" remain without a reply. A result
+//! that the layers below do not carry (`largest-reply`) is dropped as `too big`, and the
+//! client is told `system error`. A broadcast gets no such reply.
 //!
 //! # Control
 //! Sessions answer `my-procedure`, `my-program`, `describe`, `max-packet` and `opt-packet`; the

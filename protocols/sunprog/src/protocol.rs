@@ -15,7 +15,7 @@ use xk_core::{
     Upper, reason,
 };
 use xk_kit::net::offers::Offers;
-use xk_kit::rpc::call::{MyProcedure, NO_PROCEDURE, NO_PROGRAM, NO_VERSION};
+use xk_kit::rpc::call::{LargestReply, MyProcedure, NO_PROCEDURE, NO_PROGRAM, NO_VERSION};
 use xk_kit::rpc::call_layer::{
     CallLayer, CallLayered, Calling, Serving, bad_reply, reply_of, reply_to_refused, reply_with,
 };
@@ -46,6 +46,8 @@ pub struct SunProg {
 pub struct Serves {
     served: Rc<Served>,
     name: ProcedureName,
+    /// Octets of the largest result that the layers below carry, as far as they know.
+    result_max: usize,
 }
 
 /// Builds it from its place in a graph.
@@ -145,7 +147,10 @@ impl CallLayer for SunProg {
             Found::Served(served) => {
                 // Procedure 0 is answered here: nothing above hears of it.
                 let upper = if number == 0 { this } else { &served.upper };
-                let serves = Serves { served: Rc::clone(&served), name };
+                let largest = lower.ask(cx, LargestReply::default());
+                let largest = largest.map_or(usize::MAX, |reply| reply.octets as usize);
+                let result_max = largest.saturating_sub(STAT_OCTETS);
+                let serves = Serves { served: Rc::clone(&served), name, result_max };
                 let make = || (serves, name.participants(cx, lower));
                 match all.accept(cx, this, (lower, upper), (), make) {
                     Ok(session) => return session.call_pop(cx, request),
@@ -192,13 +197,17 @@ impl CallLayer for SunProg {
         this: &SessionRef,
         request: Message,
     ) -> Result<Message, Refused> {
-        let Serves { name, .. } = own.state;
+        let Serves { name, result_max, .. } = own.state;
         if name.procedure == 0 {
             // The null procedure: no arguments, no results, no work (RFC 5531, section 8.1). A
             // success has a reply, whatever the request came by.
             return reply_of(cx, request, &[0; STAT_OCTETS]);
         }
         match own.next(cx, this, request) {
+            // The layers below would drop it, and the client wait.
+            Ok(reply) if reply.len() > result_max => {
+                answer(cx, this.refuse(cx, reply, &reason::TOO_BIG), Accepted::SystemError)
+            }
             Ok(reply) => reply_with(cx, this, reply, &[0; STAT_OCTETS]),
             // Of credentials another layer speaks, and of what is not for others none.
             Err(refused)

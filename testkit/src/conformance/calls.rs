@@ -10,6 +10,7 @@
 //! | octets go both ways unchanged | [`carries`] |
 //! | request and reply may lie in slices | [`takes_slices`] |
 //! | the largest request that a refusal tells of is taken | [`tells_what_it_takes`] |
+//! | a reply too big is told of | [`tells_of_long_replies`] |
 //! | both ends know the procedure | [`names_procedures`] |
 //! | a refusal comes back with its reason | [`refuses`] |
 //! | where no protocol serves, a call ends | [`ends_where_nobody_serves`] |
@@ -55,16 +56,18 @@ pub mod blocking;
 mod laws;
 mod null;
 mod sharing;
+mod sizes;
 mod world;
 
 pub use laws::{
     allocates_nothing, carries, closes, end_with_their_session, ends_where_nobody_serves,
     ends_with_its_lower, forgets_the_unwanted, gives_back, keeps_calls_apart, names_procedures,
     nests, obeys_cancels, obeys_deadlines, pins_nothing, refuses, stops, survives_damage,
-    takes_slices, tells_what_it_takes,
+    takes_slices,
 };
 pub use null::answers_the_null_procedure;
 pub use sharing::shares_its_peer;
+pub use sizes::{tells_of_long_replies, tells_what_it_takes};
 pub use world::CallWorld;
 
 use super::{Findings, Side, Verdict, cut, lost};
@@ -183,6 +186,7 @@ pub const LAWS: &[Law] = &[
     ("octets go both ways unchanged", carries),
     ("request and reply may lie in slices", takes_slices),
     ("what is too big is told what is not", tells_what_it_takes),
+    ("a reply too big is told of", tells_of_long_replies),
     ("both ends know the procedure", names_procedures),
     ("a refusal comes back with its reason", refuses),
     ("where nobody serves, a call ends", ends_where_nobody_serves),

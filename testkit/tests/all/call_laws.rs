@@ -246,13 +246,13 @@ fn the_layers_of_authentication_keep_the_laws() {
     }
 }
 
-/// `sunselect` on sessions that carry any number of calls: those of `reqrep`, which all procedures
-/// share.
-struct OnReqrep;
+/// Layers of ONC RPC on sessions that carry any number of calls: those of `reqrep`, which all
+/// procedures share.
+struct OnReqrep(Programs);
 
 impl CallFixture for OnReqrep {
     fn entry(&self) -> &'static Entry {
-        entry("sunselect")
+        self.0.entry()
     }
 
     fn lower(&self, side: Side) -> Lower {
@@ -264,25 +264,39 @@ impl CallFixture for OnReqrep {
     }
 
     fn open(&self, side: Side, procedure: u32) -> Participants {
-        Programs(Family::V4, "sunselect").open(side, procedure)
+        self.0.open(side, procedure)
     }
 
     fn enable(&self, side: Side) -> Participants {
-        Programs(Family::V4, "sunselect").enable(side)
+        self.0.enable(side)
     }
 
     fn number(&self) -> Option<u32> {
-        Some(0)
+        self.0.number()
     }
 
     fn build(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef, params: &Params) -> ProtocolRef {
         let reqrep = on(cx, side, "reqrep", &[bottom], params);
-        on(cx, side, "sunselect", &[&reqrep], params)
+        self.0.build(cx, side, &reqrep, params)
+    }
+
+    fn refusals(&self) -> &'static [&'static Reason] {
+        self.0.refusals()
     }
 }
 
 #[test]
 fn calls_on_a_session_that_others_share_end_with_their_own() {
-    assert_eq!(calls::end_with_their_session(&OnReqrep), Verdict::Holds);
-    assert_eq!(calls::obeys_deadlines(&OnReqrep), Verdict::Holds);
+    let fixture = OnReqrep(Programs(Family::V4, "sunselect"));
+    assert_eq!(calls::end_with_their_session(&fixture), Verdict::Holds);
+    assert_eq!(calls::obeys_deadlines(&fixture), Verdict::Holds);
+}
+
+/// `reqrep` has no words for it: what stands above asks how much it carries.
+#[test]
+fn results_too_big_for_the_messages_below_are_told_of() {
+    for kind in ["sunprog", "authsys"] {
+        let fixture = OnReqrep(Programs(Family::V4, kind));
+        assert_eq!(calls::tells_of_long_replies(&fixture), Verdict::Holds);
+    }
 }

@@ -17,7 +17,7 @@ use xk_core::object::{Closing, PushError, Refused, SessionSlot};
 use xk_core::reason::{self, Class, Reason};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
 use xk_kit::control::PeerProved;
-use xk_kit::rpc::call::{BUSY, SYSTEM_ERROR};
+use xk_kit::rpc::call::BUSY;
 use xk_kit::rpc::call_layer::less;
 use xk_kit::rpc::incarnation::{Admission, CHALLENGED, TICKET};
 use xk_kit::rpc::retransmit::{AskCopy, CopyState, FreeCopy, LastCopy};
@@ -242,7 +242,7 @@ impl ServerSession {
     fn reply_failed(&self, cx: &Kernel, this: &SessionRef, error: PushError, sequence: u32) {
         if let PushError::TooBig | PushError::NotSupported = error {
             self.discard_reply(cx, this, &reason::TOO_BIG);
-            let code = code_of(&SYSTEM_ERROR);
+            let code = code_of(&reason::TOO_BIG);
             self.state.code.set(code);
             self.send(cx, Kind::Refusal, sequence, code);
         }

@@ -8,19 +8,16 @@ use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use std::rc::Rc;
 use xk_core::graph::{Params, Value};
-use xk_core::object::{CallCause, CallError, PushError, Rejection};
+use xk_core::object::{CallCause, CallError, Rejection};
 use xk_core::shepherd::Semaphore;
 use xk_core::{
     Entry, Kernel, Message, Participants, ProtocolRef, Reason, SessionRef, Upper, reason,
 };
-use xk_kit::control::MaxPacket;
 use xk_kit::rpc::call::{CallOptions, CancelCall, MyProcedure};
 
 pub(super) const PROCEDURE: u32 = 3;
 /// Longer than any call of these laws takes, in virtual time.
 pub(super) const LONG: Duration = Duration::from_secs(600);
-/// The largest request tried, in octets.
-const OCTETS_MAX: u32 = 65_536;
 /// Calls before allocations are counted, and while they are.
 const WARM: u32 = 200;
 const STEADY: u32 = 500;
@@ -33,7 +30,7 @@ pub(super) fn conversation(fixture: &dyn CallFixture) -> (CallWorld<'_>, Session
     (world, session)
 }
 
-fn serves(
+pub(super) fn serves(
     what: impl Fn(&Kernel, Message) -> Result<Message, &'static Reason> + 'static,
 ) -> Option<OnServe> {
     Some(Rc::new(move |cx, _, request| what(cx, request)))
@@ -261,28 +258,6 @@ pub fn names_procedures(fixture: &dyn CallFixture) -> Verdict {
         let named = world.node(Side::B).top.take_procedures();
         assert!(named.contains(&number), "a server's session names {number}");
     }
-    world.finish();
-    Verdict::Holds
-}
-
-/// How much is not too big a session tells once it has refused a request as too big, and so much is
-/// carried by the next call.
-///
-/// # Panics
-/// If the law is broken.
-pub fn tells_what_it_takes(fixture: &dyn CallFixture) -> Verdict {
-    let (world, session) = conversation(fixture);
-    right(world.call(&session, b"first"), b"first");
-    let known = || session.ask(&world.cx, MaxPacket::default()).map(|q| q.octets);
-    let Some(long) = known().filter(|octets| *octets < OCTETS_MAX).map(|octets| octets + 1) else {
-        return Verdict::Skipped("nothing is too big for it");
-    };
-    let error = world.call(&session, &pattern(long as usize, 1)).map(drop).unwrap_err();
-    assert_eq!(error.cause, CallCause::Push(PushError::TooBig), "{long} octets are too big");
-    let max = known().expect("a session goes on to answer `max-packet`");
-    assert!(max < long, "{long} octets are too big, {max} are not");
-    let most = pattern(max as usize, 2);
-    right(world.call(&session, &most), &most);
     world.finish();
     Verdict::Holds
 }
