@@ -120,6 +120,9 @@ pub struct Summary {
 /// Rows of a [`Summary`] that are kept.
 const WORST_MAX: usize = 10;
 
+/// The name of the table as CSV.
+pub const CSV: &str = "table.csv";
+
 /// Writes `table.csv`, and `table.parquet` with the feature `formats`, into the folder: a row for
 /// each run that has ended, the parameters and the seed first. The same runs make the same octets,
 /// whatever did them, in whatever order. Times are in seconds, shares from 0 to 1; what a run has
@@ -159,7 +162,7 @@ pub fn write(folder: &Folder) -> Result<Summary, TableError> {
     columns.extend(figures.into_iter().map(Column::Figure));
     columns.extend([Column::Digest, Column::Replay]);
     for (name, write) in [
-        ("table.csv", csv as fn(&Folder, &[Column], File) -> Result<(), Trouble>),
+        (CSV, csv as fn(&Folder, &[Column], File) -> Result<(), Trouble>),
         #[cfg(feature = "formats")]
         ("table.parquet", crate::parquet::write),
     ] {

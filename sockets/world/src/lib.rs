@@ -87,6 +87,7 @@
 
 mod crew;
 mod faults;
+mod folder;
 mod link;
 mod outcome;
 mod runs;

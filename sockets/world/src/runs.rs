@@ -97,8 +97,8 @@ pub(crate) fn run_alone(
     static LAST: AtomicU32 = AtomicU32::new(0);
     // Of one length for all runs, so that their memory is laid out alike.
     let number = LAST.fetch_add(1, Ordering::Relaxed);
-    let name = format!("xk-world-{:08}-{number:08}", std::process::id());
-    let path = std::env::temp_dir().join(name);
+    let name = format!("run-{:08}-{number:08}", std::process::id());
+    let path = crate::folder::own().ok()?.join(name);
     let folder = capture.map_or_else(String::new, |path| path.display().to_string());
     let order = format!("{call}\n{seed}\n{}\n{folder}", path.display());
     let output = again(test, &order).stdin(Stdio::null()).output().ok()?;

@@ -41,9 +41,9 @@ pub fn seeds(seeds: Range<u64>, test: impl Fn(u64) -> Result<Outcome> + Sync) {
         let again = |capture: Option<&Path>| call.run(seed, [capture, None], &test);
         let reports = again(None);
         let counts = call.outcome(seed, &reports, || {
-            let folder = call.capture_folder(seed);
+            let folder = call.capture_folder(seed)?;
             again(Some(&folder));
-            folder
+            Some(folder)
         });
         for (name, count) in counts {
             *fired.entry(name).or_default() += count;
@@ -104,7 +104,7 @@ impl Call {
         &self,
         seed: u64,
         reports: &[Report; 2],
-        capture: impl FnOnce() -> PathBuf,
+        capture: impl FnOnce() -> Option<PathBuf>,
     ) -> Counts {
         let [one, other] = reports;
         let why = match (one, other) {
@@ -118,10 +118,9 @@ impl Call {
             ),
             (Report::Failed(why), _) | (_, Report::Failed(why)) => why.clone(),
         };
-        let folder = capture();
-        let captured = match folder.is_dir() {
-            true => format!("\n  captures: {}", folder.display()),
-            false => String::new(),
+        let captured = match capture().filter(|folder| folder.is_dir()) {
+            Some(folder) => format!("\n  captures: {}", folder.display()),
+            None => String::new(),
         };
         panic!("XK_SEED={seed}: {why}\n  again: {}{captured}", self.command(seed));
     }
@@ -135,10 +134,10 @@ impl Call {
         format!("XK_SEED={seed} cargo test{package}{test}{exact}")
     }
 
-    fn capture_folder(&self, seed: u64) -> PathBuf {
+    fn capture_folder(&self, seed: u64) -> Option<PathBuf> {
         let test = self.test.as_deref().unwrap_or("test").replace("::", "-");
         let name = format!("{test}-{seed}-{}", std::process::id());
-        std::env::temp_dir().join("xk-world").join(name)
+        Some(crate::folder::own().ok()?.join(name))
     }
 }
 

@@ -6,6 +6,7 @@ use crate::runs::{Order, worker};
 use crate::seeds::{Call, only_seed};
 use crate::{Outcome, Result};
 use std::collections::BTreeMap;
+use std::io;
 use std::num::NonZero;
 use std::ops::Range;
 use std::panic::Location;
@@ -119,8 +120,8 @@ impl Sweep {
         self
     }
 
-    /// The folder of the rows and the table, which stays. Without it they are kept beside other
-    /// temporary files until the sweep has ended.
+    /// The folder of the rows and the table, which stays. Without it they are kept beside the
+    /// test's program until the sweep has ended, or, if it has failed, until it is run again.
     pub fn out(mut self, folder: impl Into<PathBuf>) -> Self {
         self.out = Some(folder.into());
         self
@@ -156,8 +157,7 @@ impl Sweep {
         let header = Header::own(self.plan.clone());
         let header = header.unwrap_or_else(|error| panic!("{name}: its program: {error}"));
         let path = kept.clone().unwrap_or_else(|| {
-            let named = format!("sweep-{}-{}", header.plan_hash, header.binary_hash);
-            std::env::temp_dir().join("xk-world").join(named)
+            own_folder(&header).unwrap_or_else(|error| panic!("{name}: no folder: {error}"))
         });
         let failed = |error: FolderError| -> ! { panic!("{name}: {error}: {}", error.help()) };
         let mut folder = Folder::open(&path, header).unwrap_or_else(|error| failed(error));
@@ -167,9 +167,6 @@ impl Sweep {
             Ok(()) => {}
         }
         let summary = table::write(&folder).unwrap_or_else(|error| panic!("{name}: {error}"));
-        if kept.is_none() {
-            let _ = std::fs::remove_dir_all(&path);
-        }
         let [_, exhausted, wrong] = summary.verdicts;
         if exhausted + wrong > 0 {
             let say = |row: &Row| {
@@ -178,10 +175,16 @@ impl Sweep {
                 format!("\n{verdict}: {set}seed {seed}: {why}\n  again: {replay}")
             };
             let worst: String = summary.worst.iter().map(say).collect();
-            panic!("{name}: {wrong} failed, {exhausted} exhausted of {} runs{worst}", folder.len());
+            let (runs, at) = (folder.len(), path.display());
+            panic!(
+                "{name}: {wrong} failed, {exhausted} exhausted of {runs} runs{worst}\nrows: {at}"
+            );
         }
         if let Some(idle) = idle(&summary.faults) {
-            panic!("{name}: a fault has fired in no run: {idle}");
+            panic!("{name}: a fault has fired in no run: {idle}\nrows: {}", path.display());
+        }
+        if kept.is_none() {
+            let _ = std::fs::remove_dir_all(&path);
         }
     }
 
@@ -240,6 +243,17 @@ impl Sweep {
             );
         }
     }
+}
+
+/// The folder of a sweep of this program that has named none: empty, but for the rows of one that
+/// was killed. One that has come to its table is done again from the beginning.
+fn own_folder(header: &Header) -> io::Result<PathBuf> {
+    let named = format!("sweep-{}-{}", header.plan_hash, header.binary_hash);
+    let path = crate::folder::own()?.join(named);
+    if path.join(table::CSV).exists() {
+        std::fs::remove_dir_all(&path)?;
+    }
+    Ok(path)
 }
 
 /// Runs a test once, in this process.
