@@ -37,10 +37,32 @@ fn unwritten(error: CaptureError) -> Failure {
     Failure::new(error.to_string())
 }
 
-/// What an anchor has to tell at the end.
-struct Told {
-    who: String,
-    report: Report,
+/// An anchor's report.
+pub struct Told {
+    /// The host's name.
+    pub host: String,
+    /// The anchor's name.
+    pub node: String,
+    /// What it has to tell.
+    pub report: Report,
+}
+
+impl Told {
+    /// Names the anchor.
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.host, self.node)
+    }
+
+    /// Names the anchor if it says that what it was asked to do went wrong, and why if it says
+    /// that.
+    pub fn failure(&self) -> Option<String> {
+        self.report.failed.then(|| format!("{}{}", self.name(), why(&self.report)))
+    }
+
+    /// Names the anchor if it has not done yet what it was asked to do.
+    pub fn open(&self) -> Option<String> {
+        (!self.report.finished).then(|| self.name())
+    }
 }
 
 impl<'g> Simulation<'g> {
@@ -199,13 +221,6 @@ impl<'g> Simulation<'g> {
         text.join("; ")
     }
 
-    /// Every report, by the host's name and the anchor's.
-    pub fn reports_of(&self) -> impl Iterator<Item = (&str, &str, Report)> {
-        self.anchors.iter().filter_map(|(id, anchor)| {
-            Some((self.world.name(*id)?, anchor.name(), self.report(*id, anchor)?))
-        })
-    }
-
     /// Whether there is anything that ends.
     pub fn finishes(&self) -> bool {
         self.finishes
@@ -215,30 +230,24 @@ impl<'g> Simulation<'g> {
         anchor.ask(self.world.kernel(host)?, Report::default())
     }
 
-    fn told(&self) -> Vec<Told> {
-        let anchors = self.anchors.iter();
-        anchors
-            .filter_map(|(id, anchor)| {
-                let host = self.world.name(*id).unwrap_or_default();
-                Some(Told {
-                    who: format!("{host}/{}", anchor.name()),
-                    report: self.report(*id, anchor)?,
-                })
-            })
-            .collect()
+    /// Asks every anchor for what it has to tell.
+    pub fn told(&self) -> Vec<Told> {
+        let told = |(id, anchor): &(HostId, ProtocolRef)| {
+            let report = self.report(*id, anchor)?;
+            let host = self.world.name(*id).unwrap_or_default().to_owned();
+            Some(Told { host, node: anchor.name().to_owned(), report })
+        };
+        self.anchors.iter().filter_map(told).collect()
     }
 
     /// The anchors that say that what they were asked to do went wrong, and why if they say that.
     pub fn failures(&self) -> Vec<String> {
-        let told = self.told().into_iter();
-        let failed = told.filter(|t| t.report.failed);
-        failed.map(|t| format!("{}{}", t.who, why(&t.report))).collect()
+        self.told().iter().filter_map(Told::failure).collect()
     }
 
     /// The anchors that have not done yet what they were asked to do.
     pub fn open(&self) -> Vec<String> {
-        let told = self.told().into_iter();
-        told.filter(|t| !t.report.finished).map(|t| t.who).collect()
+        self.told().iter().filter_map(Told::open).collect()
     }
 
     /// What happened: reports, links, drops. The same for the same seed.
@@ -271,7 +280,7 @@ impl<'g> Simulation<'g> {
         let mut out = String::new();
         for t in &told {
             let line = figures::report_line(&t.report);
-            out.push_str(&format!("{}: {line}\n", t.who));
+            out.push_str(&format!("{}: {line}\n", t.name()));
         }
         if total > told.len() {
             out.push_str(&format!(

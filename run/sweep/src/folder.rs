@@ -90,11 +90,11 @@ impl FolderError {
             Self::Io(..) => {
                 "what has ended is kept: the same command goes on once the cause is gone"
             }
-            Self::Busy(_) => "wait for it, or name another folder by --out",
+            Self::Busy(_) => "wait for it, or name another folder by --out (a test: by XK_OUT)",
             Self::None(_) => "name the folder that a sweep was written to by --out",
             Self::Other(..) => {
-                "rows of different things are not comparable: name another folder by --out, or \
-                 remove this one"
+                "rows of different things are not comparable: name another folder by --out (a test: \
+                 by XK_OUT), or remove this one"
             }
             Self::Bad(..) => {
                 "the file was changed by something else: remove the line, and the same command \
@@ -142,7 +142,7 @@ impl Folder {
     pub fn open(path: &Path, header: Header) -> Result<Self, FolderError> {
         let at = |name: &str| path.join(name);
         std::fs::create_dir_all(path).map_err(|error| FolderError::Io(path.into(), error))?;
-        let lock = lock(&at(HEADER))?;
+        let lock = lock(&at(HEADER), true)?;
         let text = read(&lock, &at(HEADER))?;
         let mut whole = header.clone();
         if !text.is_empty() {
@@ -160,10 +160,11 @@ impl Folder {
             lock.write_all_at(&octets, 0)
         });
         written.map_err(|error| FolderError::Io(at(HEADER), error))?;
-        Self::of(path, header, lock)
+        Self::of(path, header, lock, true)
     }
 
-    /// Opens the folder of a sweep for reading its rows.
+    /// Opens the folder of a sweep for reading its rows. Nothing in it changes: it may be another
+    /// user's, and several may read it at once.
     ///
     /// # Errors
     /// [`FolderError`]: there is none, or another sweep has it open.
@@ -171,15 +172,15 @@ impl Folder {
         if !path.join(HEADER).exists() {
             return Err(FolderError::None(path.into()));
         }
-        let lock = lock(&path.join(HEADER))?;
+        let lock = lock(&path.join(HEADER), false)?;
         let header = parse(&read(&lock, &path.join(HEADER))?, &path.join(HEADER))?;
-        Self::of(path, header, lock)
+        Self::of(path, header, lock, false)
     }
 
-    fn of(path: &Path, header: Header, lock: File) -> Result<Self, FolderError> {
+    fn of(path: &Path, header: Header, lock: File, grows: bool) -> Result<Self, FolderError> {
         let rows_at = path.join(ROWS);
         let failed = |error| FolderError::Io(path.join(ROWS), error);
-        let rows = OpenOptions::new().create(true).read(true).append(true).open(&rows_at);
+        let rows = OpenOptions::new().create(grows).read(true).append(grows).open(&rows_at);
         let rows = rows.map_err(failed)?;
         let mut folder = Self {
             path: path.into(),
@@ -190,10 +191,13 @@ impl Folder {
             _lock: lock,
         };
         folder.find()?;
+        if grows {
+            folder.rows.set_len(folder.end).map_err(failed)?;
+        }
         Ok(folder)
     }
 
-    /// Finds the rows of the plan, and ends the file behind the last whole one.
+    /// Finds the rows of the plan. What stands behind the last whole line was cut off.
     fn find(&mut self) -> Result<(), FolderError> {
         let rows_at = self.path.join(ROWS);
         let failed = |error| FolderError::Io(rows_at.clone(), error);
@@ -217,7 +221,7 @@ impl Folder {
                 known.get_or_insert(place);
             }
         }
-        self.rows.set_len(self.end).map_err(failed)
+        Ok(())
     }
 
     /// The place of a row in the table.
@@ -310,11 +314,17 @@ impl Folder {
     }
 }
 
-/// Opens a file, which is made if need be, that only one process has at a time.
-fn lock(path: &Path) -> Result<File, FolderError> {
-    let file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(path);
+/// Opens a file that only one process has at a time, which makes it if need be, or that others may
+/// read as well.
+fn lock(path: &Path, writes: bool) -> Result<File, FolderError> {
+    let mut options = OpenOptions::new();
+    let file = options.create(writes).truncate(false).read(true).write(writes).open(path);
     let file = file.map_err(|error| FolderError::Io(path.into(), error))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+    let operation = match writes {
+        true => FlockOperation::NonBlockingLockExclusive,
+        false => FlockOperation::NonBlockingLockShared,
+    };
+    match flock(&file, operation) {
         Ok(()) => Ok(file),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(FolderError::Busy(path.into())),
         Err(error) => Err(FolderError::Io(path.into(), error.into())),
@@ -396,6 +406,12 @@ mod tests {
             drop(folder);
             assert_eq!(std::fs::read(whole.path().join(ROWS)).unwrap(), octets, "{cut}");
         }
+        // Reading changes nothing, and several may.
+        let cut = &octets[..octets.len() - 1];
+        std::fs::write(whole.path().join(ROWS), cut).unwrap();
+        let readers = [(); 2].map(|()| Folder::existing(whole.path()).unwrap());
+        assert_eq!(readers.map(|folder| folder.len()), [1, 1]);
+        assert_eq!(std::fs::read(whole.path().join(ROWS)).unwrap(), cut);
     }
 
     #[test]

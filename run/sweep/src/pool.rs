@@ -364,7 +364,8 @@ impl<'a> Sweep<'a> {
     }
 
     /// Draws the next batch: one seed after the other, each in all combinations, so that
-    /// little of each is known early.
+    /// little of each is known early. In it those of one combination stand together: what they have
+    /// in common is made once.
     fn draw(&mut self) -> VecDeque<u64> {
         let plan = &self.folder.header().plan;
         let (runs, combinations) = (plan.runs(), plan.combinations());
@@ -388,6 +389,7 @@ impl<'a> Sweep<'a> {
                 batch.push_back(number);
             }
         }
+        batch.make_contiguous().sort_unstable();
         batch
     }
 }

@@ -2,6 +2,8 @@
 //! nothing is done twice.
 
 use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -11,10 +13,18 @@ use xk_testkit::peer;
 
 /// The word by which this program is a worker.
 const WORKER: &str = "be-a-worker";
+/// The beginning of a plan that keeps count of its preparations in a file.
+const LOG: &str = "log ";
 
 fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() == Some(WORKER) {
-        let prepare = |plan: &Plan, _: &Job| Ok(plan.what.clone());
+        let prepare = |plan: &Plan, _: &Job| {
+            if let Some(path) = plan.what.strip_prefix(LOG) {
+                let log = OpenOptions::new().create(true).append(true).open(path);
+                log.and_then(|mut log| log.write_all(b"prepared\n")).map_err(|e| e.to_string())?;
+            }
+            Ok(plan.what.clone())
+        };
         let run = |what: &String, job: &Job| work(what, job);
         return match worker::serve(prepare, run, |_, job| format!("again {}", job.seed)) {
             Ok(()) => ExitCode::SUCCESS,
@@ -27,6 +37,7 @@ fn main() -> ExitCode {
         ("a_run_that_does_not_follow_its_seed_fails", a_run_that_does_not_follow_its_seed_fails),
         ("no_run_sees_what_another_has_left", no_run_sees_what_another_has_left),
         ("the_first_failure_ends_a_sweep", the_first_failure_ends_a_sweep),
+        ("runs_of_a_batch_share_what_is_prepared", runs_of_a_batch_share_what_is_prepared),
         ("what_is_no_worker_is_told_of", what_is_no_worker_is_told_of),
     ])
 }
@@ -191,6 +202,15 @@ fn the_first_failure_ends_a_sweep() {
     let failed = rows.iter().filter(|row| row.verdict == Verdict::Failed).count();
     assert!(failed == 1 && rows.len() < 2000, "{failed} of {}", rows.len());
     assert_eq!(done("fails", 1000, true).len(), 2000);
+}
+
+/// However combinations take turns, a graph is read a few times, and not for each run.
+fn runs_of_a_batch_share_what_is_prepared() {
+    let at = tempfile::tempdir().expect("a folder");
+    let log = at.path().join("log");
+    let runs = done(&format!("{LOG}{}", log.display()), 500, true).len();
+    let prepared = std::fs::read_to_string(log).expect("a log").lines().count();
+    assert!((2..runs / 2).contains(&prepared), "{prepared} preparations for {runs} runs");
 }
 
 fn what_is_no_worker_is_told_of() {

@@ -126,7 +126,10 @@ fn draw(args: &PlotArgs) -> Result<(), Failure> {
         error => Failure::usage(error.to_string()),
     })?;
     let path = args.svg.clone().unwrap_or_else(|| args.folder.join("plot.svg"));
-    std::fs::write(&path, svg).map_err(|error| Failure::file("cannot write", &path, error))?;
+    let written = std::fs::write(&path, svg);
+    written.map_err(|error| {
+        Failure::file("cannot write", &path, error).help("name another file by --svg")
+    })?;
     output::print(&format!("wrote {}\n", path.display()));
     Ok(())
 }
@@ -144,7 +147,12 @@ fn merge(args: &MergeArgs) -> Result<(), Failure> {
         header.agrees(other, path).map_err(failed)?;
     }
     let mut whole = Folder::open(&args.out, header).map_err(failed)?;
+    let canonical = |path: &PathBuf| std::fs::canonicalize(path).ok();
     for path in &args.folders {
+        // It may be added to.
+        if canonical(path) == canonical(&args.out) {
+            continue;
+        }
         let part = Folder::existing(path).map_err(failed)?;
         for row in part.rows() {
             row.and_then(|row| whole.add(&row)).map_err(failed)?;
@@ -165,5 +173,8 @@ fn merge(args: &MergeArgs) -> Result<(), Failure> {
 
 /// Writes the tables.
 fn write_tables(folder: &Folder) -> Result<table::Summary, Failure> {
-    table::write(folder).map_err(|error| Failure::new(error.to_string()))
+    table::write(folder).map_err(|error| {
+        Failure::new(error.to_string())
+            .help("all rows are there: the same command makes the tables once the cause is gone")
+    })
 }

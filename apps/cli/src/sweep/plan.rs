@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 use xk_compose::CheckedGraph;
 use xk_core::graph::{Params, Value};
+use xk_lang::{Diagnostic, Diagnostics, ParamBlock, Severity, Span};
 use xk_sweep::{Axis, Draw, Plan, Scale, figure, parse_seeds};
 
 /// Virtual time of a run, if nothing is said.
@@ -35,14 +36,19 @@ pub(super) fn of(path: &Path, args: &RunArgs) -> Result<Plan, Failure> {
     };
     let said = |params: &Params, name: &str| params.text(name).unwrap_or_default().to_owned();
     let seeds = lines("seeds").next().map(|line| parse_seeds(&said(line, "range")));
-    let seeds = seeds.transpose().map_err(|why| Failure::new(format!("{name}: {why}")))?;
+    let lines_of = Lines { text: &text, name: &name };
+    let seeds = seeds.transpose().map_err(|why| lines_of.failure("seeds", None, mistake(why)))?;
     let until = lines("until").next().and_then(|line| match line.get("time") {
         Some(Value::Duration(time)) => Some(*time),
         _ => None,
     });
-    let wrong = |why: String| Failure::new(format!("{name}: {why}"));
-    let mut axes = lines("set").map(axis).collect::<Result<Vec<Axis>, _>>().map_err(wrong)?;
-    let draws = lines("draw").map(draw).collect::<Result<Vec<Draw>, _>>().map_err(wrong)?;
+    let wrong = |kind: &'static str, line: &Params, why: String| {
+        lines_of.failure(kind, line.text("path"), mistake(why))
+    };
+    let of = |line| axis(line).map_err(|why| wrong("set", line, why));
+    let mut axes = lines("set").map(of).collect::<Result<Vec<Axis>, _>>()?;
+    let of = |line| draw(line).map_err(|why| wrong("draw", line, why));
+    let draws = lines("draw").map(of).collect::<Result<Vec<Draw>, _>>()?;
     for axis in &args.set {
         match axes.iter_mut().find(|known| known.name == axis.name) {
             Some(known) => *known = axis.clone(),
@@ -50,7 +56,8 @@ pub(super) fn of(path: &Path, args: &RunArgs) -> Result<Plan, Failure> {
         }
     }
     if let Some(twice) = draws.iter().find(|draw| axes.iter().any(|axis| axis.name == draw.name)) {
-        return Err(wrong(format!("`{}` is both set and drawn", twice.name)));
+        let why = format!("`{}` is both set and drawn", twice.name);
+        return Err(lines_of.failure("draw", Some(&twice.name), mistake(why)));
     }
     let time = |time: Duration| Value::<&str>::Duration(time).to_string();
     let until = args.until.or(until).unwrap_or(UNTIL);
@@ -62,17 +69,73 @@ pub(super) fn of(path: &Path, args: &RunArgs) -> Result<Plan, Failure> {
         return Err(Failure::usage(format!("{} runs are too many", plan.runs()))
             .help(format!("{COMBINATIONS_MAX} combinations and {RUNS_MAX} runs at most")));
     }
-    check_all(&plan, &name)?;
+    check_all(&plan, &name, &args.set)?;
     Ok(plan)
 }
 
-/// Checks the graph with the values of every combination, so that none fails for that later.
-fn check_all(plan: &Plan, name: &str) -> Result<(), Failure> {
+/// Checks the graph with the values of every combination, so that none fails for that later. A
+/// mistake is one of the line that sets the value: the text with it is nowhere to be seen.
+fn check_all(plan: &Plan, name: &str, typed: &[Axis]) -> Result<(), Failure> {
     let seeds = plan.seeds.1 - plan.seeds.0;
     for combination in 0..plan.combinations() {
-        graph(plan, name, &plan.job(combination * seeds).set)?;
+        let set = plan.job(combination * seeds).set;
+        let Err(failure) = graph(plan, name, &set) else { continue };
+        let alone = |one: &(String, String)| graph(plan, name, std::slice::from_ref(one)).err();
+        let Some((one, why)) = set.iter().find_map(|one| Some((one, alone(one)?))) else {
+            return Err(failure);
+        };
+        let (path, value) = one;
+        let mut why = match why {
+            Failure::Mistakes(found) => match found.sorted().first() {
+                Some(first) => (*first).clone(),
+                None => return Err(failure),
+            },
+            Failure::Other(what, help, _) => {
+                let what = what.strip_prefix(&format!("{path}={value}: ")).unwrap_or(&what);
+                Diagnostic { help, ..mistake(what) }
+            }
+            _ => return Err(failure),
+        };
+        why.what = format!("`{path}={value}`: {}", why.what);
+        if typed.iter().any(|axis| axis.name == *path) {
+            let failure = Failure::usage(format!("--set {}", why.what));
+            let help = why.help.or(why.expected.map(|expected| format!("expected {expected}")));
+            return Err(help.into_iter().fold(failure, Failure::help));
+        }
+        let kind = if plan.draws.iter().any(|draw| draw.name == *path) { "draw" } else { "set" };
+        return Err(Lines { text: &plan.what, name }.failure(kind, Some(path), why));
     }
     Ok(())
+}
+
+/// The lines of a file's `sweep`.
+struct Lines<'a> {
+    text: &'a str,
+    name: &'a str,
+}
+
+impl Lines<'_> {
+    /// A mistake of the line of this kind, and of this path if it has one.
+    fn failure(&self, kind: &str, path: Option<&str>, mut why: Diagnostic) -> Failure {
+        let (graph, _) = xk_lang::parse(self.name, self.text);
+        let has = |line: &ParamBlock, path: &str| {
+            line.args.iter().any(|arg| matches!(&arg.value, xk_lang::Value::Text(of) if of == path))
+        };
+        let mut lines = graph.sweep.iter().flat_map(|sweep| &sweep.children);
+        let line =
+            lines.find(|line| *line.name == *kind && path.is_none_or(|path| has(line, path)));
+        why.span = line.map_or(Span::default(), |line| line.span);
+        // Those are places of another text.
+        (why.label, why.others) = (None, Vec::new());
+        let mut mistakes = Diagnostics::new(self.name, self.text);
+        mistakes.push(why);
+        Failure::Mistakes(Box::new(mistakes))
+    }
+}
+
+/// A mistake in words.
+fn mistake(what: impl Into<String>) -> Diagnostic {
+    Diagnostic::new(Severity::Error, Span::default(), what)
 }
 
 /// The graph with these values.
@@ -89,6 +152,11 @@ pub(super) fn graph(
 fn option(plan: &Plan, name: &str) -> Option<Duration> {
     let found = plan.options.iter().find_map(|option| option.strip_prefix(name));
     xk_lang::parse_duration(found?.trim())
+}
+
+/// Whether a folder's runs are of a graph, and not of a test of programs.
+pub(super) fn is_of_graph(plan: &Plan) -> bool {
+    option(plan, UNTIL_OPTION).is_some()
 }
 
 /// When a run ends.

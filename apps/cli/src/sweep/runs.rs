@@ -118,6 +118,9 @@ pub(super) fn tell(folder: &Folder) -> Result<(), Failure> {
     if wrong > 0 {
         let seed = summary.worst.iter().find(|row| row.verdict == Verdict::Failed);
         let help = match seed {
+            Some(_) if !plan::is_of_graph(&folder.header().plan) => {
+                "the lines `again` do them again".into()
+            }
             Some(row) => {
                 format!(
                     "make one small: xk sweep shrink {} --out {}",
@@ -140,9 +143,14 @@ pub(super) fn tell(folder: &Folder) -> Result<(), Failure> {
     }
     if exhausted > 0 {
         let what = format!("a budget ran out in {} of {runs} runs", output::grouped(exhausted));
-        return Err(Failure::coded(what, EXHAUSTED).help(
-            "a later --until or a longer --limit, in another folder; or the graph waits for ever",
-        ));
+        let help = match plan::is_of_graph(&folder.header().plan) {
+            true => {
+                "a later --until or a longer --limit, in another folder; or the graph waits for \
+                 ever"
+            }
+            false => "more time for `World::run` or `Sweep::limit`; or the programs wait for ever",
+        };
+        return Err(Failure::coded(what, EXHAUSTED).help(help));
     }
     Ok(())
 }

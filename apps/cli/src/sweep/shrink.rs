@@ -1,7 +1,7 @@
 //! `xk sweep shrink`: a failing run made small.
 
-use super::failed;
 use super::worker::{Options, hosts, row};
+use super::{failed, plan};
 use crate::failure::Failure;
 use crate::{file, output};
 use std::path::PathBuf;
@@ -44,6 +44,13 @@ pub(super) fn main(args: &Args) -> Result<(), Failure> {
     let folder = Folder::existing(&args.out).map_err(failed)?;
     let found = find(&folder, args)?;
     let plan = &folder.header().plan;
+    if !plan::is_of_graph(plan) {
+        let what = format!("`{}` is a test of programs, and graphs are made small", plan.what);
+        let line = &found.replay;
+        return Err(Failure::usage(what).help(format!(
+            "do the run again by itself and take hosts and faults out of the test: {line}"
+        )));
+    }
     let set: Vec<(String, String)> = found.set.clone().into_iter().collect();
     let text = file::set(plan.what.clone(), &set)?;
     let now = Instant::now();
@@ -60,8 +67,11 @@ pub(super) fn main(args: &Args) -> Result<(), Failure> {
     let options = Options { lists_faults: true, ..Options::of(plan) };
     let first = failing.row(&text, options)?;
     if !failing.is_same(&first) {
-        return Err(Failure::new(format!("it is {} now: {}", first.verdict.word(), first.why))
-            .help("the run does not follow its seed, or the time of a try was over: --limit"));
+        let why = if first.why.is_empty() { "" } else { &*format!(": {}", first.why) };
+        return Err(Failure::new(format!("it is {} now{why}", first.verdict.word())).help(
+            "the run does not follow its seed; or real time was over then or is now, and --limit says \
+             when that is",
+        ));
     }
     let before = size(&text);
     let (text, options) = smaller(&mut failing, text, options, &first)?;

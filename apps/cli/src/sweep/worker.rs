@@ -2,7 +2,7 @@
 
 use super::plan;
 use crate::failure::Failure;
-use crate::simulation::Simulation;
+use crate::simulation::{Simulation, Told};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -114,7 +114,10 @@ pub(super) fn row(
         Ok(done) => done,
         Err(failure) => return failed(&failure),
     };
-    let (wrong, open) = (simulation.failures(), simulation.open());
+    // Each look at the reports sorts samples.
+    let told = simulation.told();
+    let wrong: Vec<String> = told.iter().filter_map(Told::failure).collect();
+    let open: Vec<String> = told.iter().filter_map(Told::open).collect();
     let (verdict, why) = if !wrong.is_empty() {
         (Verdict::Failed, format!("failed: {}", named(&wrong)))
     } else if simulation.finishes() && !done && !open.is_empty() {
@@ -126,7 +129,7 @@ pub(super) fn row(
     let mut row = Row {
         ended: progress.now.as_ns() as f64 / 1e9,
         faults: simulation.faults().fired(simulation.world()),
-        figures: figures(&simulation, hosts),
+        figures: figures(&simulation, &told, hosts),
         ..Row::silent(job, verdict, why)
     };
     count_axes(&simulation, job, &mut row);
@@ -149,9 +152,13 @@ fn named(names: &[String]) -> String {
 }
 
 /// The numbers of all reports and links. Those of hosts alike are their mean.
-fn figures(simulation: &Simulation<'_>, hosts: &BTreeMap<String, String>) -> BTreeMap<String, f64> {
+fn figures(
+    simulation: &Simulation<'_>,
+    told: &[Told],
+    hosts: &BTreeMap<String, String>,
+) -> BTreeMap<String, f64> {
     let mut sums: BTreeMap<String, (f64, u32)> = BTreeMap::new();
-    for (host, node, report) in simulation.reports_of() {
+    for Told { host, node, report } in told {
         let name = host.split('/').next().unwrap_or(host);
         let name = hosts.get(name).map_or(name, String::as_str);
         for (line, value) in &report.lines {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
+use xk_sweep::{Axis, Folder, Header, Plan, Row, Verdict};
 
 const XK: &str = env!("CARGO_BIN_EXE_xk");
 /// More than any step needs, even on a busy machine.
@@ -152,21 +153,34 @@ fn mistakes_of_a_plan_have_their_place_and_a_remedy() {
         "{text}"
     );
     for (old, new, place, remedy) in [
-        ("lan.loss", "lam.loss", "lam.loss", "did you mean `lan`?"),
-        ("lan.loss", "lan.los", "plan.kdl", "did you mean `loss`?"),
-        ("0%,5%", "0%,5x", "plan.kdl", "a part like"),
+        ("lan.loss", "lam.loss", "plan.kdl:4:5", "did you mean `lan`?"),
+        ("lan.loss", "lan.los", "plan.kdl:4:5", "did you mean `loss`?"),
+        ("0%,5%", "0%,5x", "plan.kdl:4:5", "a part like"),
         ("\"server\"", "\"serve\"", "plan.kdl:7:16", "did you mean `server`?"),
         ("every=\"100ms\" ", "", "plan.kdl:7:10", "`at=\"2s\"`"),
         ("until", "unti", "plan.kdl:3:5", "did you mean `until`?"),
-        ("0..4", "4..0", "plan.kdl", "holds no seed"),
+        ("0..4", "4..0", "plan.kdl:2:5", "holds no seed"),
         ("graph.kdl", "grap.kdl", "grap.kdl", "sweep graph="),
-        ("to=\"9ms\"", "to=\"9kB\"", "lan.delay", "the units differ"),
+        ("0%,5%", "0%,0%", "plan.kdl:4:5", "twice"),
+        ("lan.delay\" from", "lan.loss\" from", "plan.kdl:5:5", "both set and drawn"),
+        ("to=\"9ms\"", "to=\"9kB\"", "plan.kdl:5:5", "the units differ"),
     ] {
         write(&plan.replacen(old, new, 1));
         let output = xk(at, &["sweep", "plan.kdl", "--out", "wrong"]);
         let text = said(&output);
         assert!(!output.status.success() && !at.join("wrong").exists(), "{new}: {text}");
         assert!(text.contains(place) && text.contains(remedy), "{new}: {text}");
+    }
+    // What is typed has no place.
+    write(plan);
+    for (set, what, remedy) in [
+        ("lan.loss=0%,5x", "--set `lan.loss=5x`: ", "expected a part like"),
+        ("server.cuont=1", "--set `server.cuont=1`: ", "did you mean `count`?"),
+        ("serve.count=1", "--set `serve.count=1`: ", "did you mean `server`?"),
+    ] {
+        let text = told(at, &["sweep", "plan.kdl", "--out", "wrong", "--set", set], 2);
+        assert!(text.contains(what) && text.contains(remedy), "{set}: {text}");
+        assert!(!text.contains("plan.kdl:") && !at.join("wrong").exists(), "{text}");
     }
 }
 
@@ -312,6 +326,53 @@ fn parts_of_other_engines_make_the_same_table() {
     }
 }
 
+/// Folders of a test of programs are merged and drawn as others; its failures have the command that
+/// does them again, for no graph is there to be made small.
+#[test]
+fn folders_of_a_test_of_programs_are_merged_and_drawn() {
+    let at = tempfile::tempdir().expect("a folder");
+    let at = at.path();
+    let plan = |seeds| Plan {
+        what: "a question".into(),
+        options: Vec::new(),
+        axes: vec![Axis::parse("loss=0,0.2").expect("an axis")],
+        draws: Vec::new(),
+        seeds,
+    };
+    for (name, seeds) in [("a", (0, 30)), ("b", (30, 50)), ("calm", (0, 50))] {
+        let plan = plan(seeds);
+        let header = Header { plan_hash: plan.hash(), binary_hash: "test".into(), plan };
+        let mut folder = Folder::open(&at.join(name), header).expect("a folder");
+        for number in 0..folder.header().plan.runs() {
+            let job = folder.header().plan.job(number);
+            let is_bad = name != "calm" && job.seed == 7;
+            let verdict = if is_bad { Verdict::Failed } else { Verdict::Clean };
+            let mut row = Row::silent(&job, verdict, if is_bad { "as it should" } else { "" });
+            row.figures.insert("tries".into(), (job.seed % 4) as f64);
+            row.replay =
+                format!("XK_SET='loss={}' XK_SEED={} cargo test", job.value("loss"), job.seed);
+            folder.add(&row).expect("a row");
+        }
+    }
+    let text = told(at, &["sweep", "merge", "a", "b", "--out", "whole"], 1);
+    let again = "again: XK_SET='loss=0.2' XK_SEED=7 cargo test";
+    assert!(text.contains("98 clean, 0 exhausted, 2 failed") && text.contains(again), "{text}");
+    assert!(!text.contains("shrink"), "{text}");
+    // What is there may be added to.
+    told(at, &["sweep", "merge", "a", "b", "--out", "a"], 1);
+    assert!(tables(&at.join("whole")) == tables(&at.join("a")));
+    told(at, &["sweep", "merge", "calm", "--out", "calm"], 0);
+    for (y, code) in [("tries", 0), ("tires", 2)] {
+        let text = told(at, &["sweep", "plot", "whole", "--x", "loss", "--y", y], code);
+        assert!(text.contains(if code == 0 { "whole/plot.svg" } else { "there are: " }), "{text}");
+    }
+    let svg = std::fs::read_to_string(at.join("whole/plot.svg")).expect("a plot");
+    assert!(svg.contains("medians of 50 runs"), "{svg}");
+    let text = told(at, &["sweep", "shrink", "7", "--out", "whole"], 2);
+    assert!(text.contains("`a question` is a test of programs"), "{text}");
+    assert!(text.contains("XK_SET='loss=0' XK_SEED=7 cargo test"), "{text}");
+}
+
 /// A plan is checked, and its folder, without a run.
 #[test]
 fn a_plan_is_checked_without_a_run() {
@@ -325,5 +386,5 @@ fn a_plan_is_checked_without_a_run() {
     assert_eq!(lines(&at.join("rows")), 0);
     assert!(!at.join("rows/table.csv").exists());
     assert!(check("lan.loss=0%,2%", 1).contains("another plan"));
-    assert!(check("lan.los=0%", 1).contains("did you mean `loss`?"));
+    assert!(check("lan.los=0%", 2).contains("did you mean `loss`?"));
 }
