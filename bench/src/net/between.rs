@@ -3,7 +3,7 @@
 //! the ends, xk and Linux, have this one.
 
 use super::course::{Course, Top};
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, Path};
 use super::space::BETWEEN;
 use super::stack::run_under;
 use crate::case::Trouble;
@@ -13,9 +13,6 @@ use std::rc::Rc;
 use xk_core::object::{OpenError, Refused};
 use xk_core::{Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Upper};
 
-/// What each frame suffers, once: the share lost, and half of the round trip.
-const LOSS: &str = "1%";
-const DELAY: &str = "10ms";
 /// Hands frames over; clones are the same one.
 #[derive(Clone)]
 struct Between(Rc<(Course, RefCell<Vec<SessionRef>>)>);
@@ -23,13 +20,14 @@ struct Between(Rc<(Course, RefCell<Vec<SessionRef>>)>);
 /// The names of what it stands on.
 const FAULTS: [&str; 2] = ["f0", "f1"];
 
-pub(super) fn run(end: &Endpoint) -> Result<Value, Trouble> {
+pub(super) fn run(end: &Endpoint, path: Path) -> Result<Value, Trouble> {
     let mut text = String::from("host end {\n");
     for (number, device) in BETWEEN.iter().enumerate() {
         text += &format!(
             "packet device={device} name=w{number} promiscuous=#true\n\
-             fault w{number} name={} direction=up loss=\"{LOSS}\" delay=\"{DELAY}\" queue=65536\n",
-            FAULTS[number]
+             fault w{number} name={} direction=up {}\n",
+            FAULTS[number],
+            path.faults()
         );
     }
     text += "}\n";

@@ -75,14 +75,14 @@ fn run(end: &Endpoint) -> Result<Value, Trouble> {
         | System::Bare(Wire::Host | Wire::HostUdp) => sockets::run(end),
         System::Smoltcp => super::smoltcp_raw::run(end),
         System::XkTcp(wire) => stack::streams(end, wire),
-        System::XkTcpSmall | System::XkTcpCubic => stack::streams(end, Wire::Packet),
-        System::Between => super::between::run(end),
+        System::XkTcpSmall | System::XkTcpFaulty(..) => stack::streams(end, Wire::Packet),
+        System::Between(path) => super::between::run(end, path),
         System::Rpc(stack, wire) => stack::calls(end, stack, wire),
         System::XkTcpLarge => stack::streams(end, Wire::Shm),
         System::LinuxTcpVeth
         | System::LinuxTcpVethPlain
         | System::LinuxTcpSmall
-        | System::LinuxTcpCubic
+        | System::LinuxTcpFaulty(_)
         | System::LinuxTcpLoopback => super::stream_sockets::run(end),
     }
 }

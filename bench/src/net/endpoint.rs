@@ -33,6 +33,43 @@ impl Wire {
     }
 }
 
+/// A way between two ends that has faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Path {
+    /// One that loses.
+    Lossy,
+    /// One of 100 Mbit/s and 200 ms there and back.
+    LongFat,
+    /// Such a one that loses.
+    LongFatLossy,
+}
+
+impl Path {
+    /// What each frame suffers, once: as parameters of `fault`. The queue of a way with a rate has
+    /// room for a window, beside what is held for its delay.
+    pub(super) fn faults(self) -> &'static str {
+        match self {
+            Self::Lossy => "loss=\"1%\" delay=\"10ms\" queue=65536",
+            Self::LongFat => "delay=\"100ms\" rate=\"100Mbit\" queue=2500",
+            Self::LongFatLossy => "loss=\"1%\" delay=\"100ms\" rate=\"100Mbit\" queue=2500",
+        }
+    }
+
+    fn flows(self) -> u32 {
+        match self {
+            Self::Lossy | Self::LongFatLossy => FLOWS,
+            Self::LongFat => 1,
+        }
+    }
+}
+
+/// The congestion controls of xk that are measured over such a way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Congestion {
+    Cubic,
+    Bbr,
+}
+
 /// What exchanges messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum System {
@@ -63,12 +100,12 @@ pub(crate) enum System {
     XkTcp(Wire),
     /// Such a graph over shared memory whose frames bear 65,535 octets.
     XkTcpLarge,
-    /// xk's TCP over a packet socket to the wire with faults.
-    XkTcpCubic,
-    /// Linux's, without offloads, to the same.
-    LinuxTcpCubic,
-    /// The wire with faults between the two ends.
-    Between,
+    /// xk's TCP over a packet socket to a way with faults.
+    XkTcpFaulty(Path, Congestion),
+    /// Linux's with CUBIC, without offloads, to the same.
+    LinuxTcpFaulty(Path),
+    /// The way with faults between the two ends.
+    Between(Path),
     /// xk's TCP over a packet socket with buffers of four kilobytes.
     XkTcpSmall,
     /// Linux's over the veth pair without offloads, with such buffers.
@@ -84,7 +121,7 @@ pub(crate) enum System {
 }
 
 impl System {
-    const ALL: [(System, &'static str); 35] = [
+    const ALL: [(System, &'static str); 32] = [
         (Self::XkEth, "xk packet eth"),
         (Self::XkIp, "xk packet ip"),
         (Self::LinuxIp, "Linux raw ip"),
@@ -112,9 +149,6 @@ impl System {
         (Self::XkTcp(Wire::Xdp), "xk tcp xdp"),
         (Self::XkTcp(Wire::Packet), "xk tcp packet"),
         (Self::XkTcpLarge, "xk tcp shm, MTU 65535"),
-        (Self::XkTcpCubic, "xk, cubic"),
-        (Self::LinuxTcpCubic, "Linux, cubic"),
-        (Self::Between, "fault between"),
         (Self::XkTcpSmall, "xk tcp packet, buffers of 4 KiB"),
         (Self::LinuxTcpSmall, "Linux tcp veth, buffers of 4 KiB"),
         (Self::LinuxTcpVeth, "Linux tcp veth"),
@@ -132,26 +166,35 @@ impl System {
         }
     }
 
+    /// The way with faults that it goes, if there is one.
+    pub(super) fn path(self) -> Option<Path> {
+        match self {
+            Self::XkTcpFaulty(path, _) | Self::LinuxTcpFaulty(path) => Some(path),
+            _ => None,
+        }
+    }
+
     /// How many connections send at once.
     pub(super) fn flows(self) -> u32 {
-        match self {
-            Self::XkTcpCubic | Self::LinuxTcpCubic => FLOWS,
-            _ => 1,
-        }
+        self.path().map_or(1, Path::flows)
     }
 
     /// Its name in tables.
     pub(crate) fn name(self) -> &'static str {
-        if let Self::Rpc(_, wire) = self {
-            return match wire {
-                Wire::Shm => "xk shm",
-                Wire::Xdp => "xk xdp",
-                Wire::HostUdp => "xk host-udp",
-                _ => "xk packet",
-            };
+        match self {
+            Self::Rpc(_, Wire::Shm) => "xk shm",
+            Self::Rpc(_, Wire::Xdp) => "xk xdp",
+            Self::Rpc(_, Wire::HostUdp) => "xk host-udp",
+            Self::Rpc(..) => "xk packet",
+            Self::XkTcpFaulty(_, Congestion::Cubic) => "xk, cubic",
+            Self::XkTcpFaulty(_, Congestion::Bbr) => "xk, bbr",
+            Self::LinuxTcpFaulty(_) => "Linux, cubic",
+            Self::Between(_) => "fault between",
+            _ => {
+                let found = Self::ALL.iter().find(|(system, _)| *system == self);
+                found.map_or("?", |(_, name)| name)
+            }
         }
-        let found = Self::ALL.iter().find(|(system, _)| *system == self);
-        found.map_or("?", |(_, name)| name)
     }
 }
 

@@ -44,6 +44,9 @@ impl Space {
             Ok(())
         })?;
         space.inside(|| {
+            // Each connection finds out by itself what its way bears, in Linux as in its peers. A
+            // system that does not have it for each namespace keeps what it has.
+            let _ = std::fs::write("/proc/sys/net/ipv4/tcp_no_metrics_save", "1");
             // Connections come faster than their ports are given back; those below are for servers.
             std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "32768 65535").map_err(failed)
         })?;

@@ -3,7 +3,7 @@
 use super::call_user::CallUser;
 use super::child::{failed, ready};
 use super::course::Top;
-use super::endpoint::{Endpoint, System, Wire};
+use super::endpoint::{Congestion, Endpoint, System, Wire};
 use super::frames::{TAP, address_of, header};
 use super::sockets::port;
 use super::space::VETH;
@@ -140,7 +140,8 @@ pub(super) fn streams(end: &Endpoint, wire: Wire) -> Result<Value, Trouble> {
     };
     let settings = match end.system {
         System::XkTcpSmall => " receive_buffer=\"4KiB\" send_buffer=\"4KiB\"",
-        System::XkTcpCubic => " congestion=cubic",
+        System::XkTcpFaulty(_, Congestion::Cubic) => " congestion=cubic",
+        System::XkTcpFaulty(_, Congestion::Bbr) => " congestion=bbr",
         _ => "",
     };
     let text = internet(end, wire, large, &format!("tcp ip no_delay=#true{settings}"));

@@ -1,6 +1,6 @@
-//! `tcp-stream`, `tcp-rtt` and `tcp-connect`: TCP between two processes.
+//! `tcp-stream`, `tcp-rtt`, `tcp-connect`, `tcp-lossy` and `long-fat`: TCP between two processes.
 
-use super::endpoint::{FLOWS, System, Task, Wire};
+use super::endpoint::{Congestion, FLOWS, Path, System, Task, Wire};
 use super::pattern::WRITE_OCTETS;
 use super::testbed::{Mode, Setting, Testbed};
 use super::{row, trips};
@@ -8,8 +8,8 @@ use crate::case::{Benchmark, Case, Goal, Sample, Trouble};
 use std::time::Duration;
 
 /// All of them.
-pub(super) fn benchmarks() -> [Benchmark; 4] {
-    [streams(), round_trip(), connect(), lossy()]
+pub(super) fn benchmarks() -> [Benchmark; 5] {
+    [streams(), round_trip(), connect(), lossy(), long_fat()]
 }
 
 const LOOPBACK: System = System::LinuxTcpLoopback;
@@ -243,9 +243,9 @@ const LOSSY_ROW: &str = "1 % lost, 20 ms";
 
 fn lossy_cases() -> Vec<Case> {
     let testbed = Testbed::default();
-    let linux = System::LinuxTcpCubic;
+    let linux = System::LinuxTcpFaulty(Path::Lossy);
     let mut list = Vec::new();
-    for system in [System::XkTcpCubic, linux] {
+    for system in [System::XkTcpFaulty(Path::Lossy, Congestion::Cubic), linux] {
         let all = (WRITE_OCTETS, Mode::TwoCores);
         let case = received(&testbed, LOSSY_ROW, system, all, LOSSY_TIME);
         // Mb/s of one connection of many.
@@ -270,4 +270,41 @@ fn lossy_cases() -> Vec<Case> {
         _ => case,
     };
     list.into_iter().map(compared).collect()
+}
+
+fn long_fat() -> Benchmark {
+    Benchmark::new(
+        "long-fat",
+        "TCP over a way of 100 Mbit/s and 200 ms there and back, with a queue of one window more, bare and at a loss of 1 % each \
+         way: goodput of all connections, in real time between two processes through a graph with `fault`",
+        "Mb/s",
+        long_fat_cases,
+    )
+    .higher_is_better()
+    .why(include_str!("../why/long-fat.md"))
+}
+
+/// How long a round measures; a fifth of that goes by before, in which windows open.
+const LONG_FAT_TIME: Duration = Duration::from_secs(7);
+
+fn long_fat_cases() -> Vec<Case> {
+    let mut list = Vec::new();
+    for (row, path) in [
+        ("no loss, one connection", Path::LongFat),
+        ("1 % lost, 16 connections", Path::LongFatLossy),
+    ] {
+        let testbed = Testbed::default();
+        let linux = System::LinuxTcpFaulty(path);
+        let own = [Congestion::Cubic, Congestion::Bbr].map(|c| System::XkTcpFaulty(path, c));
+        for system in own.into_iter().chain([linux]) {
+            let all = (WRITE_OCTETS, Mode::TwoCores);
+            let case = received(&testbed, row, system, all, LONG_FAT_TIME);
+            let case = case.shown_as(|octets_per_ns| octets_per_ns * 8e3);
+            list.push(match system == linux {
+                true => case,
+                false => case.beside(linux.name()).goal(Goal::TimesAsFast(0.95)),
+            });
+        }
+    }
+    list
 }

@@ -1,6 +1,6 @@
 //! Where the two ends of a case stand: namespaces, cores, and the file by which they meet.
 
-use super::endpoint::{Endpoint, System, Task, Wire};
+use super::endpoint::{Endpoint, Path, System, Task, Wire};
 use super::memory;
 use super::memory_unsafe::Memory;
 use super::peer::{self, Peer};
@@ -55,7 +55,7 @@ pub(crate) struct Testbed {
     spaces: Shared<Result<Spaces, Trouble>>,
     /// The pair without offloads.
     plain: Shared<Result<Spaces, Trouble>>,
-    /// A pair with a wire with faults between its ends, and what carries it.
+    /// A pair with a way with faults between its ends, and what carries it: one for all.
     faulty: Shared<Result<(Spaces, Peer), Trouble>>,
 }
 
@@ -135,8 +135,9 @@ impl Testbed {
             (_, Some(Wire::Tap)) => 0,
             _ => side,
         };
-        if system.flows() > 1 {
-            return shared(&self.faulty, faulty).map(|(spaces, _)| Some(spaces.path(side)));
+        if let Some(path) = system.path() {
+            let faulty = shared(&self.faulty, || faulty(path));
+            return faulty.map(|(spaces, _)| Some(spaces.path(side)));
         }
         let spaces = match system {
             System::LinuxTcpVethPlain | System::LinuxTcpSmall => shared(&self.plain, || {
@@ -151,11 +152,11 @@ impl Testbed {
 }
 
 /// Two ends and, in a space of its own between them, a process that carries frames from one to the
-/// other and loses some.
-fn faulty() -> Result<(Spaces, Peer), Trouble> {
+/// other by this way.
+fn faulty(path: Path) -> Result<(Spaces, Peer), Trouble> {
     let (spaces, between) = Spaces::with_space_between()?;
     let end = Endpoint {
-        system: System::Between,
+        system: System::Between(path),
         task: Task::Answer,
         side: 0,
         octets: 0,
