@@ -50,6 +50,14 @@ impl Port {
         self.tag.set(tag);
     }
 
+    /// True once the other side is gone, though what it sent before may still be there. Looks for
+    /// that at once.
+    pub fn is_left(&self, cx: &Kernel) -> bool {
+        // Otherwise the last look may be of before.
+        self.woken();
+        self.is_lost() || self.carrier().is_lost(cx)
+    }
+
     /// See [`Wire::next_poll`](xk_core::wire::Wire::next_poll).
     pub fn next_poll(&self) -> Option<Time> {
         let retry_at = self.retry_at.get();

@@ -274,9 +274,10 @@ impl Door {
     fn admit(&self, cx: &Kernel, this: &ProtocolRef, carrier: Box<dyn Carrier>, peer: Peer) {
         let grants: Rc<[Grant]> =
             self.grants.iter().filter(|grant| grant.is_of(&peer)).cloned().collect();
-        let of_user =
-            self.guests.borrow().iter().filter(|guest| guest.peer.uid == peer.uid).count();
-        if grants.is_empty() || of_user >= PROGRAMS_OF_A_USER_MAX {
+        // What has gone takes no place from what comes, though its last words may be to be heard.
+        let of_user = self.guests().into_iter().filter(|guest| guest.peer.uid == peer.uid);
+        let here = of_user.filter(|guest| !guest.port.is_left(cx)).count();
+        if grants.is_empty() || here >= PROGRAMS_OF_A_USER_MAX {
             this.head().drops().count(&reason::PROHIBITED);
             carrier.close();
             return;
@@ -326,7 +327,13 @@ impl Door {
     /// A program has gone, or is sent away.
     #[cold]
     fn dismiss(&self, cx: &Kernel, this: &ProtocolRef, guest: &Rc<Guest>) {
-        self.guests.borrow_mut().retain(|other| !Rc::ptr_eq(other, guest));
+        let mut guests = self.guests.borrow_mut();
+        let Some(at) = guests.iter().position(|other| Rc::ptr_eq(other, guest)) else {
+            // Another shepherd sees to it.
+            return;
+        };
+        guests.remove(at);
+        drop(guests);
         guest.port.lose(cx);
         guest.port.stop();
         for number in guest.first..guest.first + NUMBERS {

@@ -5,6 +5,7 @@
 use xk_attach::PROGRAMS_OF_A_USER_MAX;
 use xk_core::object::OpenError;
 use xk_core::{Part, Participant, Participants};
+use xk_share::Carrier as _;
 use xk_testkit::conformance::{counts_allocations, octets_live};
 
 use crate::rig::{HONEST, HOSTILE, Host, OWN, PEER, PORT, Program, SHARE, TABLE, end};
@@ -81,6 +82,11 @@ fn a_user_has_a_share_of_the_places_at_a_door() {
     let hostile: Vec<Program> = hostile.collect();
     assert_eq!(hostile.len(), PROGRAMS_OF_A_USER_MAX);
     assert!(host.program(HONEST).is_some());
+    // What has gone takes no place from what comes, though the door has not looked since.
+    for (gone, program) in hostile.iter().enumerate() {
+        program.end.close();
+        assert!(host.program(HOSTILE).is_some(), "{gone} have gone");
+    }
 }
 
 #[test]

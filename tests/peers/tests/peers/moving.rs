@@ -182,6 +182,8 @@ impl Relay {
                 let begun = Instant::now();
                 let state = ours.into_state()?;
                 let octets = state.len();
+                // A user has few places at a door.
+                drop(stack);
                 let mut next = mover(&["go-on", path])?
                     .stdin(Stdio::piped())
                     .stdout(OwnedFd::from(self.linux))
@@ -192,7 +194,6 @@ impl Relay {
                     to.write_all(&state)?;
                 }
                 eprintln!("passed on, in {octets} octets and {:.1?}", begun.elapsed());
-                drop(stack);
                 let status = next.wait()?;
                 let failed = || io::Error::other("the next process has failed");
                 return status.success().then_some(()).ok_or_else(failed);
@@ -242,15 +243,17 @@ fn files_are_whole(linux: &Space, folder: &Path, server: &Running) {
 }
 
 /// Lets `iperf3` take and send, one behind the other.
-fn iperf3_is_content(linux: &Space) {
+fn iperf3_is_content(linux: &Space, carries: &Running) {
     let octets = either("48M", "480M");
     for kind in [&["-n", octets][..], &["-n", octets, "-R"]] {
         let server = ["iperf3", "-s", "-1", "--forceflush", "-B", LINUX];
         let server = linux.spawn(&server).unwrap();
         server.wait_for("listening", PATIENCE).unwrap();
-        let said = linux.exec(&[&["iperf3", "-J", "-c", OURS], kind].concat()).unwrap();
-        assert!(passed(&said) >= either(48 << 20, 480 << 20), "{kind:?}: {said}");
-        assert!(server.wait(PATIENCE).unwrap().success());
+        let said = linux.exec(&[&["iperf3", "-J", "-c", OURS], kind].concat());
+        let told = || format!("{} {}", server.output(), carries.output());
+        let said = said.unwrap_or_else(|error| panic!("{kind:?}: {error} {}", told()));
+        assert!(passed(&said) >= either(48 << 20, 480 << 20), "{kind:?}: {said} {}", told());
+        assert!(server.wait(PATIENCE).unwrap().success(), "{kind:?}: {}", told());
     }
 }
 
@@ -283,7 +286,8 @@ pub(crate) fn streams_go_on_in_other_processes(_: Wire) {
     host.wait_for("Ctrl-C ends it.", PATIENCE).unwrap();
     let capture = bed.folder().join("ends.pcap").display().to_string();
     let flags = "tcp[tcpflags] & (tcp-syn|tcp-fin|tcp-rst) != 0";
-    let capture = ["tcpdump", "-i", DEVICE, "-U", "-Z", "root", "-w", &capture, flags];
+    let capture =
+        ["tcpdump", "-i", DEVICE, "--immediate-mode", "-U", "-Z", "root", "-w", &capture, flags];
     let capture = linux.spawn(&capture).unwrap();
     capture.wait_for("listening on", PATIENCE).unwrap();
     let itself = std::env::current_exe().unwrap().display().to_string();
@@ -295,7 +299,7 @@ pub(crate) fn streams_go_on_in_other_processes(_: Wire) {
         server
     });
     std::thread::scope(|both| {
-        let load = both.spawn(|| iperf3_is_content(&linux));
+        let load = both.spawn(|| iperf3_is_content(&linux, &servers[1]));
         files_are_whole(&linux, bed.folder(), &servers[0]);
         load.join().expect("no panic");
     });
