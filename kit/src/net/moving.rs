@@ -45,11 +45,15 @@ pub const HOLD_FOR: Duration = Duration::from_secs(10);
 /// The longest state, in octets.
 pub const STATE_OCTETS_MAX: usize = 64 << 20;
 
+/// Asks, in place of where a part begins, how many octets of data wait in the session now. It goes
+/// on.
+pub const WAITING: u32 = u32::MAX;
+
 /// Asked of a session: a part of its state. With the first it stops; once the asker has had all and
 /// asks behind the end it is over, and has said nothing to its peer.
 #[derive(Debug, Default)]
 pub struct GiveState {
-    /// Where the part begins, in octets.
+    /// Where the part begins, in octets, or [`WAITING`].
     pub at: u32,
     /// Out: octets of the whole state; 0 if there is none to be had.
     pub total: u32,

@@ -14,7 +14,8 @@ use xk_core::{
     Answer, Kernel, Message, Participants, ProtocolRef, Secret, SessionRef, Time, Upper, reason,
 };
 use xk_kit::net::moving::{
-    GIVE_FOR, GiveState, HOLD_FOR, KeepEnds, MOVED, STATE_OCTETS_MAX, TakeState, answer_part,
+    GIVE_FOR, GiveState, HOLD_FOR, KeepEnds, MOVED, STATE_OCTETS_MAX, TakeState, WAITING,
+    answer_part,
 };
 use xk_kit::net::ports::{Origin, pop_ports};
 
@@ -311,6 +312,10 @@ impl TcpSession {
         this: &SessionRef,
         question: &mut GiveState,
     ) -> Answer {
+        if question.at == WAITING {
+            question.total = self.connection.borrow().waiting();
+            return Answer::Answered;
+        }
         if self.given.borrow().is_none() && !self.stop(cx, this) {
             *question = GiveState::default();
             return Answer::Answered;

@@ -47,8 +47,8 @@
 //!   their ends. Their conversations notice nothing. Of those whose right has gone the peers are
 //!   reset then. A module that is not there yet is asked again every second.
 //!
-//! There are 64 programs at most, each with up to 8192 conversations, and 4 MiB of a state that
-//! comes back.
+//! There are 64 programs at most, each with up to 8192 conversations, and 12 MiB of states that are
+//! on their way here. A conversation in which more waits is not passed on until less does.
 //!
 //! # Control
 //! The protocol answers `report`; a session `open-channel`, `take-over`, `find-station`,

@@ -37,8 +37,9 @@ use crate::questions::{
 pub const PROGRAMS_MAX: usize = 64;
 /// Conversations of one program at most.
 pub const RIGHTS_MAX: usize = 8192;
-/// Octets of a state that a program gives back at most.
-pub const STATE_OCTETS_MAX: usize = 4 << 20;
+/// Octets of all states at most that a program gives back or takes on at one time: more than waits
+/// in a stream with buffers as they are by default.
+pub const STATE_OCTETS_MAX: usize = 12 << 20;
 
 /// What a timer is for: to clear away what is left, to learn which rights there are, to look
 /// whether those of a registry before this one are still there, whether stations have changed,
@@ -661,7 +662,7 @@ impl Program {
     }
 
     /// Takes a part of what another program has passed on: with the last one the transport has it.
-    fn take_on(&self, cx: &Kernel, this: &SessionRef, question: &mut TakeOn) -> bool {
+    fn take_on(&self, cx: &Kernel, question: &mut TakeOn) -> bool {
         let TakeOn { ticket, at, total, .. } = *question;
         if !self.shared.passed.borrow().contains_key(&ticket)
             || !self.collect(Coming::Ticket(ticket), at, question.part.take())
@@ -671,17 +672,16 @@ impl Program {
         let Some(state) = self.take_coming(Coming::Ticket(ticket), total) else {
             return true;
         };
-        let Some((right, _)) = self.shared.passed.borrow_mut().remove(&ticket) else {
+        let of_ticket = |(right, _): &(Rc<Right>, Time)| Rc::clone(right);
+        let right = self.shared.passed.borrow().get(&ticket).map(of_ticket);
+        // What finds no room is there to be shown again.
+        let Some(right) = right.filter(|right| right.bring(cx, &state)) else {
             return false;
         };
+        self.shared.passed.borrow_mut().remove(&ticket);
         // There is no moment between in which what comes is answered.
-        let is_taken = right.bring(cx, &state);
-        if is_taken {
-            right.free(cx);
-        } else {
-            self.leave(cx, this, [Left::Right(right)]);
-        }
-        is_taken
+        right.free(cx);
+        true
     }
 
     fn end_right(&self, cx: &Kernel, this: &SessionRef, question: &EndRight) -> bool {
@@ -733,7 +733,7 @@ impl Session for Program {
         } else if let Some(question) = ask.get::<PassOn>() {
             question.ticket = self.pass_on(cx, this, question.right);
         } else if let Some(question) = ask.get::<TakeOn>() {
-            question.taken = self.take_on(cx, this, question);
+            question.taken = self.take_on(cx, question);
         } else if let Some(question) = ask.get::<EndRight>() {
             question.done = self.end_right(cx, this, question);
         } else if let Some(question) = ask.get::<Describe>() {

@@ -194,8 +194,8 @@ impl TcpStream<Here> {
     /// have its port.
     ///
     /// # Errors
-    /// `ENOTCONN` if it does not stand, `EOPNOTSUPP` if its protocol lies in another process; then
-    /// the stream is as it was.
+    /// `ENOTCONN` if it does not stand; `EOPNOTSUPP` if its protocol lies in another process or, on
+    /// a library, more than 8 MiB wait in it. Then the stream is as it was.
     pub fn into_state(self) -> io::Result<Vec<u8>> {
         Ok(self.0.driver.give(&self.0.socket)?)
     }

@@ -162,6 +162,11 @@ impl Field for Receive {
 }
 
 impl Receive {
+    /// Octets that came and were not delivered.
+    pub(crate) fn waiting(&self) -> u32 {
+        self.ready_octets + self.runs.iter().map(|run| run.octets.len() as u32).sum::<u32>()
+    }
+
     /// Whether its numbers fit each other, and runs lie apart in their order.
     fn is_sound(&self) -> bool {
         let off = |at: Seq| at.since(self.rcv_nxt);

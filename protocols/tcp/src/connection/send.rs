@@ -189,12 +189,17 @@ impl Send {
         self.end.since(self.sent)
     }
 
+    /// Octets pushed and not acknowledged.
+    pub(crate) fn waiting(&self) -> u32 {
+        self.end.since(self.una)
+    }
+
     /// Octets that a push may have now.
     pub(crate) fn space(&self) -> u32 {
         if self.pieces.len() >= PUSHES_MAX {
             return 0;
         }
-        self.buffer.saturating_sub(self.end.since(self.una))
+        self.buffer.saturating_sub(self.waiting())
     }
 
     /// Puts octets behind each other, with marks at some distances from their beginning; `None` if

@@ -44,6 +44,12 @@ impl Connection {
         out.finish().filter(|octets| octets.len() <= STATE_OCTETS_MAX)
     }
 
+    /// Octets of data among those that are written.
+    #[must_use]
+    pub fn waiting(&self) -> u32 {
+        self.send.waiting().saturating_add(self.receive.waiting())
+    }
+
     /// The connection that these octets are, at `now`; `None` if they are none, or there is no room
     /// for those that wait.
     #[must_use]

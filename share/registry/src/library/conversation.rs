@@ -8,7 +8,7 @@ use xk_core::control::Describe;
 use xk_core::object::{Burst, Closing, Outgoing, PushError, Refused, SessionSlot};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, Upper, reason};
 use xk_kit::net::moving::{
-    GIVE_FOR, GiveState, MoveError, answer_part, bring, ends_of, release, state_of,
+    GIVE_FOR, GiveState, MoveError, WAITING, answer_part, bring, ends_of, release, state_of,
 };
 use xk_kit::net::stream::{
     StreamAbort, StreamError, StreamEvent, StreamInfo, StreamNotice, StreamShutdown,
@@ -18,10 +18,15 @@ use xk_netio::Ticket;
 use super::transit::{Place, Transit, Up};
 use super::{AGAIN, GIVE_BACK, MOVE, NOT_MOVED, Parts, end_right_soon, follow, schedule};
 use crate::membership::Untaken;
+use crate::registry::STATE_OCTETS_MAX;
 
 /// The states of a connection of which this side has said that it sends no more (RFC 9293, section
 /// 3.3.2).
 const ENDING: [&str; 5] = ["FIN-WAIT-1", "FIN-WAIT-2", "CLOSING", "LAST-ACK", "TIME-WAIT"];
+
+/// Octets at most that wait in a conversation which is passed on: what a state says besides them
+/// has room, too.
+const PASSED_OCTETS_MAX: u32 = STATE_OCTETS_MAX as u32 / 3 * 2;
 
 /// When a move is tried again that waits for answers.
 const ASKED_AGAIN: Duration = Duration::from_micros(100);
@@ -337,6 +342,11 @@ impl Own {
         }
         let own = self.lower.get()?;
         if question.at == 0 {
+            // Nothing is given away that another program could not take.
+            let waiting = own.ask(cx, GiveState { at: WAITING, ..GiveState::default() })?;
+            if waiting.total > PASSED_OCTETS_MAX {
+                return None;
+            }
             let ticket = self.parts.member.pass_on(cx, self.right.get()?)?;
             self.right.set(None);
             let mut given = ticket.to_vec();

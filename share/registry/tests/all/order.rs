@@ -12,7 +12,8 @@ use xk_core::{
 };
 use xk_kit::net::moving;
 use xk_kit::net::stream::{
-    StreamAbort, StreamError, StreamEvent, StreamInfo, StreamNotice, StreamShutdown,
+    StreamAbort, StreamError, StreamEvent, StreamInfo, StreamNotice, StreamSet, StreamSetting,
+    StreamShutdown, StreamSpace,
 };
 use xk_sim::{HostId, LinkConfig, LinkKind};
 use xk_testkit::seeds;
@@ -193,6 +194,11 @@ fn sound(seed: u64) -> LinkConfig {
     LinkConfig { delay, ..LinkConfig::new("lan", LinkKind::Hub) }
 }
 
+/// One that takes a while for as much as a buffer holds.
+fn gigabit() -> LinkConfig {
+    LinkConfig { rate_bit_s: Some(1_000_000_000), ..sound(1) }
+}
+
 const SILENT: Plan = Plan { octets: 0, ends_first: false };
 
 /// The ends of a stream, and its state.
@@ -209,8 +215,13 @@ struct Between {
 
 impl Between {
     /// A stream that either has just begun.
-    fn new(seed: u64, (is_active, echoes): (bool, bool)) -> Self {
-        let mut hosts = Hosts::new(seed, sound(seed), SILENT);
+    fn new(seed: u64, which: (bool, bool)) -> Self {
+        Self::on(sound(seed), seed, which)
+    }
+
+    /// As [`new`](Self::new), on this link.
+    fn on(link: LinkConfig, seed: u64, (is_active, echoes): (bool, bool)) -> Self {
+        let mut hosts = Hosts::new(seed, link, SILENT);
         let program = hosts.program(SILENT);
         let ours = Recorder::add(&hosts, program.id, &program.library, echoes);
         let (peer, tcp, _) = hosts.peer.clone();
@@ -253,6 +264,29 @@ impl Between {
         self.hosts.world.spawn(self.program.id, move |cx| act(&ours, cx));
     }
 
+    /// The program says as much as a buffer of so many octets takes: all that it said.
+    fn fill(&mut self, buffer: u32) -> Vec<u8> {
+        let said = Rc::<RefCell<Vec<u8>>>::default();
+        let to = Rc::clone(&said);
+        self.at_program(move |ours, cx| {
+            let setting = StreamSetting::SendBuffer(buffer);
+            ours.with(|session| {
+                let _ = session.ask(cx, StreamSet { setting, taken: true });
+            });
+            let space = || {
+                let session = ours.state.session.borrow().clone();
+                session.and_then(|session| session.ask(cx, StreamSpace::default()))
+            };
+            while let Some(StreamSpace { octets: room @ 1.. }) = space() {
+                let octets: Vec<u8> = (0..room.min(16_000)).map(|at| (at * 7) as u8).collect();
+                ours.send(cx, &octets);
+                to.borrow_mut().extend(octets);
+            }
+        });
+        self.hosts.run(Duration::from_micros(1));
+        said.take()
+    }
+
     /// The peer says a few things, at moments of a move: all that it said.
     fn speak(&mut self) -> Vec<u8> {
         let mut said = Vec::new();
@@ -267,11 +301,9 @@ impl Between {
         said
     }
 
-    /// The program passes its stream on to another as soon as it can: true once that has it, or
-    /// there is none to pass.
-    fn pass_on(&mut self, next: &Recorder, taker: &Member) -> Rc<Cell<bool>> {
-        let done = Rc::new(Cell::new(false));
-        let (ours, of, over) = (self.ours.clone(), self.program.id, Rc::clone(&done));
+    /// The program gives its stream away as soon as it can; `None` if there is none.
+    fn give(&mut self) -> Option<Given> {
+        let (ours, of, over) = (self.ours.clone(), self.program.id, Rc::new(Cell::new(false)));
         let given = Rc::<RefCell<Option<Given>>>::default();
         while given.borrow().is_none() && !over.get() {
             let (ours, given, over) = (ours.clone(), Rc::clone(&given), Rc::clone(&over));
@@ -289,9 +321,17 @@ impl Between {
             });
             self.hosts.run(Duration::from_micros(50));
         }
+        given.take()
+    }
+
+    /// The program passes its stream on to another as soon as it can: true once that has it, or
+    /// there is none to pass.
+    fn pass_on(&mut self, next: &Recorder, taker: &Member) -> Rc<Cell<bool>> {
+        let given = self.give();
+        let done = Rc::new(Cell::new(given.is_none()));
         self.pause();
-        if let Some((ends, state)) = given.take() {
-            let (next, library) = (next.clone(), taker.library.clone());
+        if let Some((ends, state)) = given {
+            let (next, library, over) = (next.clone(), taker.library.clone(), Rc::clone(&done));
             self.hosts.world.spawn(taker.id, move |cx| {
                 assert!(moving::bring(cx, &library, &ends, &state), "it is taken");
                 let opened = library.open(cx, Upper::new(&next.this), ends);
@@ -432,6 +472,91 @@ fn a_stream_that_is_passed_on_ends_behind_its_octets() {
     for (seed, is_active, what) in moments() {
         passes_on(seed, is_active, false, &what);
     }
+}
+
+/// However much waits when a stream is passed on, or left to the registry, it goes along: as much
+/// as buffers take by default. More is not given away until less waits.
+#[test]
+fn all_that_waits_goes_along() {
+    for buffer in [4 << 20, 12 << 20] {
+        let what = format!("passed on with {buffer} octets");
+        let mut between = Between::on(gigabit(), 1, (true, false));
+        let taker = between.hosts.program(SILENT);
+        let next = Recorder::add(&between.hosts, taker.id, &taker.library, false);
+        between.hosts.run(Duration::from_millis(10));
+        let said = between.fill(buffer);
+        assert!(said.len() >= buffer as usize, "{what}: {} octets", said.len());
+        let given = between.pass_on(&next, &taker);
+        between.hosts.run(Duration::from_secs(1));
+        assert!(given.get(), "{what}: {}", between.told());
+        let last = next.clone();
+        between.hosts.world.spawn(taker.id, move |cx| {
+            last.shut(cx);
+            last.close(cx);
+        });
+        between.hosts.run(Duration::from_secs(5));
+        assert!(between.theirs.has_ended_well(&said), "{what}: {}", between.told());
+        between.at_peer(|theirs, cx| theirs.close(cx));
+        drop((taker, next));
+        between.finish(&what);
+    }
+    let mut between = Between::on(gigabit(), 1, (true, false));
+    between.hosts.run(Duration::from_millis(10));
+    let said = between.fill(4 << 20);
+    between.at_program(|ours, cx| ours.close(cx));
+    assert_eq!(between.hosts.leave(&between.program), 0, "{}", between.told());
+    assert!(between.hosts.world.crash(between.program.id));
+    between.at_peer(|theirs, cx| theirs.shut(cx));
+    between.hosts.run(Duration::from_secs(5));
+    assert!(between.theirs.has_ended_well(&said), "left: {}", between.told());
+    between.finish("left");
+}
+
+/// A stream whose state finds no room where the registry has states is not lost: whatever has it
+/// shows it once more.
+#[test]
+fn what_finds_no_room_is_shown_again() {
+    let mut between = Between::on(gigabit(), 1, (true, false));
+    let taker = between.hosts.program(SILENT);
+    let next = Recorder::add(&between.hosts, taker.id, &taker.library, false);
+    between.hosts.run(Duration::from_millis(10));
+    let said = between.fill(1 << 20);
+    // Other states take all the room there is.
+    let (trusted, tcp) = (between.hosts.trusted.id, between.hosts.trusted.tcp.clone());
+    let others: Participants = "port9@10.0.0.1, port9@10.0.0.2".parse().expect("participants");
+    let (to, ends) = (tcp.clone(), others.clone());
+    between.hosts.world.spawn(trusted, move |cx| {
+        assert!(moving::bring(cx, &to, &ends, &vec![0; moving::STATE_OCTETS_MAX]));
+    });
+    between.hosts.run(Duration::from_millis(1));
+    let (ends, state) = between.give().expect("a stream");
+    for has_room in [false, true] {
+        let (next, library) = (next.clone(), taker.library.clone());
+        let (ends, state, shown) = (ends.clone(), state.clone(), Rc::new(Cell::new(None)));
+        let seen = Rc::clone(&shown);
+        between.hosts.world.spawn(taker.id, move |cx| {
+            assert!(moving::bring(cx, &library, &ends, &state), "it is taken");
+            let opened = library.open(cx, Upper::new(&next.this), ends);
+            seen.set(Some(opened.is_ok()));
+            next.state.session.replace(opened.ok());
+        });
+        between.hosts.run(Duration::from_millis(500));
+        assert_eq!(shown.get(), Some(has_room), "{}", between.told());
+        let free = moving::KeepEnds { ends: others.clone(), ..moving::KeepEnds::default() };
+        let tcp = tcp.clone();
+        between.hosts.world.spawn(trusted, move |cx| drop(tcp.ask(cx, free)));
+        between.hosts.run(Duration::from_millis(1));
+    }
+    let last = next.clone();
+    between.hosts.world.spawn(taker.id, move |cx| {
+        last.shut(cx);
+        last.close(cx);
+    });
+    between.hosts.run(Duration::from_secs(5));
+    assert!(between.theirs.has_ended_well(&said), "{}", between.told());
+    between.at_peer(|theirs, cx| theirs.close(cx));
+    drop((taker, next, tcp));
+    between.finish("shown again");
 }
 
 #[test]
