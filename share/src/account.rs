@@ -99,11 +99,17 @@ impl Crowding {
 }
 
 impl Port {
+    /// Returns for how many frames there is room behind those that wait.
+    #[inline]
+    fn room(&self) -> usize {
+        self.carrier().room().saturating_sub(self.outbox.borrow().len())
+    }
+
     /// True if a message finds room and leaves `reserve` places to the rest. A message that a user
     /// is charged for leaves more to others.
     #[inline]
     pub(crate) fn has_room(&self, cx: &Kernel, reserve: usize) -> bool {
-        let room = self.carrier().room();
+        let room = self.room();
         room > reserve && cx.payer().is_none_or(|payer| self.crowding.admits(payer, room))
     }
 
@@ -111,12 +117,12 @@ impl Port {
     /// answered waits, and is not lost: octets of a stream are acknowledged already. The side below
     /// takes whatever comes down, so that this ends.
     pub(crate) fn answers_max(&self, cx: &Kernel) -> usize {
-        let carrier = self.carrier();
-        if self.lowers.borrow().is_empty() || !carrier.finds_room_unread() {
+        if self.lowers.borrow().is_empty() {
             return usize::MAX;
         }
-        let room = carrier.room().saturating_sub(RESERVE);
-        let is_full = room == 0 && !carrier.is_lost(cx);
+        self.carrier().look_for_room();
+        let room = self.room().saturating_sub(RESERVE);
+        let is_full = room == 0 && !self.carrier().is_lost(cx);
         self.crowding.is_full.set(is_full);
         if room == 0 && !is_full { usize::MAX } else { room }
     }

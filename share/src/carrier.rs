@@ -36,10 +36,8 @@ pub trait Carrier {
     /// How many frames it takes at present.
     fn room(&self) -> usize;
 
-    /// True if it takes more once the other side has received, though nothing is received here.
-    fn finds_room_unread(&self) -> bool {
-        true
-    }
+    /// Looks for word of room that lies behind frames; these are received later.
+    fn look_for_room(&self) {}
 
     /// The longest frame, in octets.
     fn frame_octets_max(&self) -> usize;

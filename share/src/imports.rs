@@ -11,8 +11,8 @@ use xk_kit::wire::segments;
 
 use crate::exports::place;
 use crate::frame::{Header, Op};
-use crate::port::{FAILED, Port, Target, Unanswered};
-use crate::waits::Answered;
+use crate::port::{FAILED, Port, Target};
+use crate::waits::{Answered, Unanswered};
 
 /// A question of which the answer does not change, as octets: its key, it, its answer.
 pub(crate) type Fact = (u32, Vec<u8>, Vec<u8>);

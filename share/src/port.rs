@@ -9,7 +9,7 @@ use core::cell::{Cell, OnceCell, RefCell};
 use core::time::Duration;
 use xk_core::control::{Field, Handles, Kind, QuestionType, Reader, SessionInfo, Writer};
 use xk_core::message::NoBuffers;
-use xk_core::object::{Enable, OpenError, ProtocolId, PushError};
+use xk_core::object::{Enable, ProtocolId};
 use xk_core::reason::{self, Class};
 use xk_core::shepherd::WaitError;
 use xk_core::{
@@ -27,7 +27,7 @@ use crate::exports::Exports;
 use crate::frame::{ANSWERED, Head, Header, LASTS, OVERHEAD_MAX, Op, UNKNOWN, octets_of};
 use crate::imports::{Fact, Facts, Imports, ProxySession};
 use crate::kept::Kept;
-use crate::waits::{Answered, Opens, Wait, Waits};
+use crate::waits::{Answered, Opens, Unanswered, Wait, Waits};
 
 /// A frame about a session or a request that has ended meanwhile.
 pub static LATE: Reason = Reason::new("late in a cut", Class::NoPort);
@@ -65,56 +65,6 @@ pub const SLOTS_MIN: usize = RESERVE + 1;
 /// How long what waits for room sleeps before it is tried again: the other side does not tell of
 /// room.
 const RETRY: Duration = Duration::from_millis(1);
-
-/// Why a request has no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unanswered {
-    /// The other side is gone.
-    Lost,
-    /// As many are under way as may be, or there is no room.
-    Full,
-    /// There is no buffer for it.
-    NoBuffers,
-    /// It is longer than what crosses.
-    TooBig,
-    /// None came in time.
-    TimedOut,
-    /// The caller can be suspended no more.
-    NoShepherds,
-}
-
-impl Unanswered {
-    /// The reason under which a message counts that did not go.
-    pub(crate) fn reason(self) -> &'static Reason {
-        match self {
-            Self::Lost => &reason::CLOSED,
-            Self::NoBuffers => &reason::NO_BUFFERS,
-            Self::TooBig => &reason::TOO_BIG,
-            Self::Full | Self::TimedOut | Self::NoShepherds => &reason::QUEUE_FULL,
-        }
-    }
-}
-
-impl From<Unanswered> for PushError {
-    fn from(why: Unanswered) -> Self {
-        match why {
-            Unanswered::Lost => Self::Closed,
-            Unanswered::NoBuffers => Self::NoBuffers,
-            Unanswered::TooBig => Self::TooBig,
-            Unanswered::Full | Unanswered::TimedOut | Unanswered::NoShepherds => Self::QueueFull,
-        }
-    }
-}
-
-impl From<Unanswered> for OpenError {
-    fn from(why: Unanswered) -> Self {
-        match why {
-            Unanswered::Lost => Self::NoLower,
-            Unanswered::NoBuffers => Self::NoBuffers,
-            _ => Self::Full,
-        }
-    }
-}
 
 /// What a question is put to on the other side.
 #[derive(Clone, Copy)]
@@ -448,13 +398,24 @@ impl Port {
         }
         self.send_noted(cx);
         let reserve = if header.op == Op::OpenDone { RESERVE / 2 } else { RESERVE };
-        if !self.outbox.borrow().is_empty() || !self.has_room(cx, reserve) {
+        if !self.has_room(cx, reserve) {
             return Err(Unanswered::Full);
         }
-        match self.carrier().send(cx, &self.charged(cx, header).before(message), message) {
+        let head = self.charged(cx, header).before(message);
+        let is_first = self.outbox.borrow().is_empty();
+        let sent = match is_first {
+            true => self.carrier().send(cx, &head, message),
+            false => Err(SendError::Full),
+        };
+        match sent {
             Ok(()) => Ok(()),
             Err(SendError::NoBuffers) => Err(Unanswered::NoBuffers),
-            Err(SendError::Full) => Err(Unanswered::Full),
+            // It has a place, but its octets have no room at present.
+            Err(SendError::Full) => {
+                let kept = message.try_clone().map_err(|NoBuffers| Unanswered::NoBuffers)?;
+                self.outbox.borrow_mut().push_back((head, kept));
+                Ok(())
+            }
             Err(SendError::TooLong) => Err(Unanswered::TooBig),
             Err(SendError::Lost) => {
                 self.lose(cx);

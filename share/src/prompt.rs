@@ -37,8 +37,8 @@ impl Carrier for Prompt {
         self.carrier.room()
     }
 
-    fn finds_room_unread(&self) -> bool {
-        self.carrier.finds_room_unread()
+    fn look_for_room(&self) {
+        self.carrier.look_for_room();
     }
 
     fn frame_octets_max(&self) -> usize {

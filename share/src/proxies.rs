@@ -13,9 +13,9 @@ use xk_core::{
 
 use crate::frame::{Header, Op};
 use crate::imports::Facts;
-use crate::port::{PATIENCE, Port, Target, Unanswered, WAITING_MAX};
+use crate::port::{PATIENCE, Port, Target, WAITING_MAX};
 use crate::serve::Offer;
-use crate::waits::Answered;
+use crate::waits::{Answered, Unanswered};
 
 /// How many layers are followed from one that is granted to one whose sessions it passes on.
 const LAYERS_MAX: usize = 64;

@@ -3,14 +3,64 @@
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use xk_core::object::{OpenError, ProtocolId};
+use xk_core::object::{OpenError, ProtocolId, PushError};
 use xk_core::shepherd::Semaphore;
-use xk_core::{Kernel, Message, ProtocolRef, SessionRef};
+use xk_core::{Kernel, Message, ProtocolRef, Reason, SessionRef, reason};
 
 use crate::frame::Header;
 
 /// The most requests that one side has under way.
 pub const WAITS_MAX: usize = 256;
+
+/// Why a request has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unanswered {
+    /// The other side is gone.
+    Lost,
+    /// As many are under way as may be, or there is no room.
+    Full,
+    /// There is no buffer for it.
+    NoBuffers,
+    /// It is longer than what crosses.
+    TooBig,
+    /// None came in time.
+    TimedOut,
+    /// The caller can be suspended no more.
+    NoShepherds,
+}
+
+impl Unanswered {
+    /// The reason under which a message counts that did not go.
+    pub(crate) fn reason(self) -> &'static Reason {
+        match self {
+            Self::Lost => &reason::CLOSED,
+            Self::NoBuffers => &reason::NO_BUFFERS,
+            Self::TooBig => &reason::TOO_BIG,
+            Self::Full | Self::TimedOut | Self::NoShepherds => &reason::QUEUE_FULL,
+        }
+    }
+}
+
+impl From<Unanswered> for PushError {
+    fn from(why: Unanswered) -> Self {
+        match why {
+            Unanswered::Lost => Self::Closed,
+            Unanswered::NoBuffers => Self::NoBuffers,
+            Unanswered::TooBig => Self::TooBig,
+            Unanswered::Full | Unanswered::TimedOut | Unanswered::NoShepherds => Self::QueueFull,
+        }
+    }
+}
+
+impl From<Unanswered> for OpenError {
+    fn from(why: Unanswered) -> Self {
+        match why {
+            Unanswered::Lost => Self::NoLower,
+            Unanswered::NoBuffers => Self::NoBuffers,
+            _ => Self::Full,
+        }
+    }
+}
 
 /// What came of a request.
 pub(crate) enum Answered {

@@ -20,6 +20,7 @@
 //! Behind that comes the frame, if there is one.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -46,6 +47,8 @@ const TURN: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 pub const FRAMES_MAX: usize = 256;
 /// After how many frames their sender is told that they were taken.
 const TELLS_AFTER: u32 = FRAMES_MAX as u32 / 4;
+/// With room for fewer frames it is worth a system call to look for word of more.
+const LOOKS_BELOW: usize = FRAMES_MAX / 4;
 /// Octets in front of each frame.
 const FRONT: usize = 8;
 
@@ -65,8 +68,11 @@ pub struct Messages {
     data: Data,
     /// What has been received last; beyond its end room for the rest.
     buffer: RefCell<Vec<u8>>,
-    /// How many octets of it wait for a buffer of the pool.
-    held: Cell<Option<usize>>,
+    /// Frames that came and were not taken: for want of a buffer of the pool, or because word of
+    /// room was looked for behind them.
+    ahead: RefCell<VecDeque<Vec<u8>>>,
+    /// Behind those nothing comes any more.
+    is_ending: Cell<bool>,
     is_over: Cell<bool>,
     /// How many frames were sent, and how many of them the peer has taken.
     sent: Cell<u32>,
@@ -108,7 +114,8 @@ impl Messages {
             socket,
             data,
             buffer: RefCell::new(vec![0; FRONT + FRAME_OCTETS_MAX]),
-            held: Cell::new(None),
+            ahead: RefCell::default(),
+            is_ending: Cell::new(false),
             is_over: Cell::new(false),
             sent: Cell::new(0),
             acknowledged: Cell::new(0),
@@ -184,10 +191,18 @@ impl Messages {
                 if octets == FRONT {
                     continue;
                 }
-                self.taken.set(self.taken.get().wrapping_add(1));
             }
             return received;
         }
+    }
+
+    /// Takes a frame of these octets, if there is a buffer for it.
+    fn take(&self, cx: &Kernel, octets: &[u8]) -> Arrival {
+        let Ok(frame) = cx.pool().copy_from(HEADROOM, octets) else {
+            return Arrival::NoBuffers;
+        };
+        self.taken.set(self.taken.get().wrapping_add(1));
+        Arrival::Frame(frame)
     }
 
     fn hear_one(&self) -> Received {
@@ -259,9 +274,18 @@ impl Carrier for Messages {
         FRAMES_MAX.saturating_sub(under_way as usize)
     }
 
-    /// Acknowledgements come behind the frames of the other side.
-    fn finds_room_unread(&self) -> bool {
-        false
+    fn look_for_room(&self) {
+        // A sound peer has no more under way.
+        while self.room() < LOOKS_BELOW && !self.is_ending.get() && !self.is_over.get() {
+            let mut ahead = self.ahead.borrow_mut();
+            match self.hear() {
+                Received::Frame(octets) if ahead.len() < FRAMES_MAX => {
+                    ahead.push_back(self.buffer.borrow()[FRONT..octets].to_vec());
+                }
+                Received::Nothing => break,
+                Received::Frame(_) | Received::Over => self.is_ending.set(true),
+            }
+        }
     }
 
     fn frame_octets_max(&self) -> usize {
@@ -291,17 +315,23 @@ impl Carrier for Messages {
         if self.is_over.get() {
             return Arrival::Lost;
         }
-        let held = self.held.take().map(Received::Frame);
-        match held.unwrap_or_else(|| self.hear()) {
+        let mut ahead = self.ahead.borrow_mut();
+        if let Some(octets) = ahead.front() {
+            let arrival = self.take(cx, octets);
+            if matches!(arrival, Arrival::Frame(_)) {
+                ahead.pop_front();
+            }
+            return arrival;
+        }
+        let heard = if self.is_ending.get() { Received::Over } else { self.hear() };
+        match heard {
             Received::Frame(octets) => {
-                let buffer = self.buffer.borrow();
-                cx.pool().copy_from(HEADROOM, &buffer[FRONT..octets]).map_or_else(
-                    |_| {
-                        self.held.set(Some(octets));
-                        Arrival::NoBuffers
-                    },
-                    Arrival::Frame,
-                )
+                let octets = &self.buffer.borrow()[FRONT..octets];
+                let arrival = self.take(cx, octets);
+                if matches!(arrival, Arrival::NoBuffers) {
+                    ahead.push_back(octets.to_vec());
+                }
+                arrival
             }
             Received::Nothing => Arrival::Nothing,
             Received::Over => {
@@ -346,7 +376,7 @@ impl Carrier for Messages {
             self.is_registered.set(sleeper.add(&self.socket));
         }
         self.processor.set(own_processor());
-        self.held.get().is_none()
+        self.ahead.borrow().is_empty()
     }
 
     fn may_spin(&self) -> bool {

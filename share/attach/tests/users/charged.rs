@@ -1,13 +1,16 @@
 //! Users that are charged beyond the next cut, and what others have room for there.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use xk_core::object::{Payer, Refused};
 use xk_core::{
     Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, SessionRef, Upper,
 };
-use xk_share::{Account, Known, Port, Queue, add_port, lower_proxy, upper_proxy};
+use xk_share::{
+    Account, Arrival, Carrier, Known, Port, Queue, SendError, add_port, lower_proxy, upper_proxy,
+};
+use xk_share_messages::{Data, FRAMES_MAX, pair};
 use xk_testkit::kernel::{Bottom, Lower, Sent, TestKernel};
 
 use crate::rig::{HOSTILE, OWN, PEER};
@@ -49,26 +52,70 @@ struct Cut {
     taken: Rc<Cell<usize>>,
 }
 
+/// What takes place on the other side each time that a frame is sent.
+type Act = Rc<RefCell<Option<Box<dyn Fn()>>>>;
+
+/// An end of a carrier whose other side acts at once, for as long as there is something to do.
+struct Prompted(Box<dyn Carrier>, Act);
+
+impl Carrier for Prompted {
+    fn room(&self) -> usize {
+        self.0.room()
+    }
+
+    fn look_for_room(&self) {
+        self.0.look_for_room();
+    }
+
+    fn frame_octets_max(&self) -> usize {
+        self.0.frame_octets_max()
+    }
+
+    fn send(&self, cx: &Kernel, head: &[u8], body: &Message) -> Result<(), SendError> {
+        self.0.send(cx, head, body)?;
+        self.1.borrow().iter().for_each(|act| act());
+        Ok(())
+    }
+
+    fn receive(&self, cx: &Kernel) -> Arrival {
+        self.0.receive(cx)
+    }
+
+    fn is_lost(&self, cx: &Kernel) -> bool {
+        self.0.is_lost(cx)
+    }
+
+    fn close(&self) {
+        self.0.close();
+    }
+
+    fn flush(&self) {
+        self.0.flush();
+    }
+}
+
 impl Cut {
     fn new() -> Self {
+        let (down, up) = Queue::pair(SLOTS);
+        Self::on(Box::new(down), Box::new(up))
+    }
+
+    /// One on these ends of a carrier.
+    fn on(down: Box<dyn Carrier>, up: Box<dyn Carrier>) -> Self {
         let (below, above) = (TestKernel::new(1), TestKernel::new(2));
         let bottom = Bottom::add(&below, "bottom", Lower::host(OWN, 253));
-        let (down, up) = Queue::pair(SLOTS);
-        let lower = Port::new(Box::new(down), Known::of(&[]));
+        let lower = Port::new(down, Known::of(&[]));
         lower.grant(bottom.protocol());
         lower.admit(|cx: &Kernel, port: &Rc<Port>, of| {
             Some(upper_proxy(cx, port, of, "top", "top"))
         });
         // Until the protocol above is enabled the side below takes what is asked for at once.
-        let (is_prompt, cx) = (Rc::new(Cell::new(true)), below.share());
-        let prompt = Rc::clone(&is_prompt);
-        up.on_put(&lower, move |port, _| {
-            if prompt.get() {
-                port.poll(&cx, usize::MAX);
-                port.flush(&cx);
-            }
-        });
-        let upper = Port::new(Box::new(up), Known::of(&[]));
+        let (act, cx, below_port) = (Act::default(), below.share(), Rc::clone(&lower));
+        let upper = Port::new(Box::new(Prompted(up, Rc::clone(&act))), Known::of(&[]));
+        act.replace(Some(Box::new(move || {
+            below_port.poll(&cx, usize::MAX);
+            below_port.flush(&cx);
+        })));
         add_port(&below, &lower, "lower port");
         add_port(&above, &upper, "upper port");
         let proxy = lower_proxy(&above, &upper, bottom.protocol().id(), "bottom", "bottom");
@@ -78,13 +125,19 @@ impl Cut {
         let anybody = Participants::local(Participant::of(Part::Any));
         let _enabled =
             proxy.open_enable(&above, Upper::new(&back), anybody).expect("it is enabled");
-        is_prompt.set(false);
+        drop(act.take());
         Self { below, above, bottom, lower, upper, payer, taken }
     }
 
     /// Lets a message of a peer arrive, which the side above answers.
     fn arrives(&self, number: u64) {
-        let message = self.below.message(&number.to_le_bytes());
+        self.arrives_with(number, 0);
+    }
+
+    /// As [`arrives`](Self::arrives), of a message with so many octets more.
+    fn arrives_with(&self, number: u64, more: usize) {
+        let octets = [&number.to_le_bytes()[..], &vec![0; more]].concat();
+        let message = self.below.message(&octets);
         self.bottom.inject(&self.below, Some(Part::host(PEER)), message);
         self.lower.flush(&self.below);
         self.upper.poll(&self.above, usize::MAX);
@@ -95,7 +148,7 @@ impl Cut {
     fn come_back(&self) -> Vec<u64> {
         self.lower.poll(&self.below, usize::MAX);
         let number = |sent: Sent| {
-            let octets: Vec<u8> = sent.message.octets().collect();
+            let octets: Vec<u8> = sent.message.octets().take(8).collect();
             u64::from_le_bytes(octets.try_into().expect("eight octets"))
         };
         self.bottom.take_sent().into_iter().map(number).collect()
@@ -116,11 +169,34 @@ fn what_a_user_brings_about_leaves_room_to_others_on_its_way_back() {
     assert_eq!(back.last(), Some(&u64::MAX), "what others have asked for is answered");
 }
 
+/// Whatever carries them across, and however long they are.
 #[test]
 fn what_has_come_up_finds_room_for_its_answer() {
-    let cut = Cut::new();
+    let messages = |data| {
+        let (down, up) = pair(data).expect("a socket");
+        Cut::on(Box::new(down), Box::new(up))
+    };
+    for more in [0, 4000] {
+        answers_all(&Cut::new(), more, SLOTS, &format!("{more} octets more"));
+        for data in [Data::InBand, Data::Mapped] {
+            answers_all(
+                &messages(data),
+                more,
+                FRAMES_MAX,
+                &format!("{more} octets more, {data:?}"),
+            );
+        }
+    }
+}
+
+/// Of many messages some are taken, more than `least`, and each of these is answered.
+fn answers_all(cut: &Cut, more: usize, least: usize, what: &str) {
     for number in 1..=4 * SLOTS as u64 {
-        cut.arrives(number);
+        cut.arrives_with(number, more);
+        // The side below takes fewer than it sends.
+        if number % 3 == 0 {
+            cut.lower.poll(&cut.below, 1);
+        }
     }
     let mut back = Vec::new();
     // Each side in turn, as long as anything is under way.
@@ -134,8 +210,8 @@ fn what_has_come_up_finds_room_for_its_answer() {
         }
         back.extend(more);
     }
-    assert!(back.len() > SLOTS && back.is_sorted(), "{}", back.len());
-    assert_eq!(back.len(), cut.taken.get(), "all that the side above has taken");
+    assert!(back.len() > least && back.is_sorted(), "{what}: {}", back.len());
+    assert_eq!(back.len(), cut.taken.get(), "{what}: all that the side above has taken");
 }
 
 #[test]
