@@ -177,7 +177,7 @@ fn a_killed_run_leaves_nothing() {
         environ.windows(13).any(|part| part == b"XK_BENCH_PEER")
     };
     while ends.iter().any(alive) {
-        assert!(begun.elapsed() < Duration::from_secs(5), "the ends go with their parent");
+        assert!(begun.elapsed() < Duration::from_secs(20), "the ends go with their parent");
         std::thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(surroundings(), before, "nothing is left behind");

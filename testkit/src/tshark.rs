@@ -38,6 +38,8 @@ pub struct Problem {
     pub severity: Severity,
     /// The protocols of the frame, as `eth:ethertype:ip:udp:data`.
     pub protocols: String,
+    /// The IPv4 address of its sender, or nothing.
+    pub source: String,
     /// The remark.
     pub message: String,
 }
@@ -181,6 +183,7 @@ pub fn check_without(
     for field in [
         "frame.number",
         "frame.protocols",
+        "ip.src",
         "_ws.malformed",
         "_ws.expert.severity",
         "_ws.expert.message",
@@ -212,9 +215,11 @@ pub fn check_without(
 
 /// The problems in one line of the program's answer, or nothing when the line has another form.
 fn problems(line: &str) -> Option<Vec<Problem>> {
-    let mut fields = line.splitn(5, '\t');
+    let mut fields = line.splitn(6, '\t');
     let frame: u64 = fields.next()?.parse().ok()?;
     let protocols = fields.next()?;
+    // Behind the outer one are those of tunnels and of what errors quote.
+    let source = fields.next()?.split(BETWEEN).next()?;
     let malformed = fields.next()?;
     let severities = fields.next()?;
     let messages = fields.next()?;
@@ -222,6 +227,7 @@ fn problems(line: &str) -> Option<Vec<Problem>> {
         frame,
         severity,
         protocols: protocols.to_owned(),
+        source: source.to_owned(),
         message: message.to_owned(),
     };
     let mut found = Vec::new();
@@ -252,19 +258,20 @@ mod tests {
     fn remarks_above_note_are_problems() {
         let note = 0x0040_0000;
         let line = format!(
-            "7\teth:ip:udp\t\t{note}{BETWEEN}{WARN}{BETWEEN}{ERROR}\ta, b{BETWEEN}c{BETWEEN}d"
+            "7\teth:ip:udp\t10.0.0.1{BETWEEN}10.0.0.2\t\t{note}{BETWEEN}{WARN}{BETWEEN}{ERROR}\ta, b{BETWEEN}c{BETWEEN}d"
         );
         let found = problems(&line).unwrap();
         assert_eq!(found.len(), 2);
         assert_eq!(found[0].to_string(), "frame 7 (eth:ip:udp): Warning: c");
         assert_eq!((found[1].severity, found[1].message.as_str()), (Severity::Error, "d"));
+        assert_eq!(found[1].source, "10.0.0.1");
     }
 
     #[test]
     fn a_malformed_packet_is_a_problem() {
-        let found = problems("1\teth\tMalformed Packet\t\t").unwrap();
+        let found = problems("1\teth\t\tMalformed Packet\t\t").unwrap();
         assert_eq!(found[0].severity, Severity::Malformed);
-        assert!(problems("1\teth\t\t\t").unwrap().is_empty());
+        assert!(problems("1\teth\t\t\t\t").unwrap().is_empty());
         assert!(problems("nothing like it").is_none());
     }
 }

@@ -74,6 +74,17 @@ fn each_child_owns_its_connection() {
                 is_over.load(Ordering::SeqCst)
             })
         });
+        // The child that is started behind this one.
+        let started_behind = |before| {
+            let begun = Instant::now();
+            loop {
+                match last.load(Ordering::SeqCst) {
+                    now if now != before => return now,
+                    _ => assert!(begun.elapsed() < PATIENCE, "no child is started"),
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
         let peer = trusted.peer();
         // What the peer says at once is on its way to the parent, to nothing, or to the child.
         let first = connect(&peer);
@@ -84,14 +95,14 @@ fn each_child_owns_its_connection() {
         let mut back = vec![0; long.len()];
         (&first).read_exact(&mut back).expect("all comes back");
         assert!(back == long, "every octet, in order");
-        let of_first = last.load(Ordering::SeqCst);
+        let of_first = started_behind(0);
 
         let second = connect(&peer);
         ask(&second, b"another child?");
-        let of_second = last.load(Ordering::SeqCst);
-        assert_ne!((of_first, of_second), (0, 0));
-        assert_ne!(of_first, of_second, "each has its own");
-        assert_eq!(trusted.counts(), (0, 2), "the registry carries none of both");
+        let (of_second, begun) = (started_behind(of_first), Instant::now());
+        while trusted.counts() != (0, 2) {
+            assert!(begun.elapsed() < PATIENCE, "the registry carries none of both");
+        }
 
         // A child that is killed leaves a reset to its peer, and nothing to others.
         let pid = rustix::process::Pid::from_raw(of_second as i32).expect("a process");

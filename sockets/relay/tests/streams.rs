@@ -176,11 +176,14 @@ for number in (1, 0, 7):
 fn how_a_stream_stands_is_told_as_by_linux() {
     as_on_linux(
         r"
-stream()
-one.sendall(bytes(1000))
-print(until(lambda: asked(other, INQ) == 1000))
-print(until(lambda: info(one, 24) == 0))
-time.sleep(0.3)
+# A segment that a busy machine keeps too long is sent again: the next stream is looked at then.
+for n in range(20):
+    stream()
+    one.sendall(bytes(1000))
+    told = until(lambda: asked(other, INQ) == 1000), until(lambda: info(one, 24) == 0)
+    time.sleep(0.3)
+    if info(one, 100) == info(other, 100) == 0: break
+print(told)
 members = {'state': (0, 'B'), 'ca_state': (1, 'B'), 'retransmits': (2, 'B'), 'probes': (3, 'B'),
     'backoff': (4, 'B'), 'options': (5, 'B'), 'unacked': (24, 'I'), 'sacked': (28, 'I'),
     'lost': (32, 'I'), 'retrans': (36, 'I'), 'reordering': (88, 'I'), 'total_retrans': (100, 'I'),

@@ -6,10 +6,13 @@
 mod trusted;
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use trusted::{HERE, THERE, Trusted};
 use xk_tokio::{Stack, TcpListener, TcpStream, UdpSocket};
+
+/// More than any step needs, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A program on a library, and an ordinary peer.
 fn stacks(name: &str) -> (Trusted, Stack, Stack) {
@@ -20,8 +23,7 @@ fn stacks(name: &str) -> (Trusted, Stack, Stack) {
 
 fn run<F: Future<Output = io::Result<()>>>(work: F) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let within = Duration::from_secs(20);
-    let done = runtime.block_on(async { tokio::time::timeout(within, work).await });
+    let done = runtime.block_on(async { tokio::time::timeout(PATIENCE, work).await });
     done.expect("it ends").expect("it does");
 }
 
@@ -60,7 +62,10 @@ fn streams_that_either_side_opens() {
         tokio::try_join!(echo(listener), ask(&program, THERE))?;
         Ok(())
     });
-    assert_eq!(trusted.counts().0, 0, "the registry carries none");
+    let begun = Instant::now();
+    while trusted.counts().0 > 0 {
+        assert!(begun.elapsed() < PATIENCE, "the registry carries none");
+    }
 }
 
 #[test]

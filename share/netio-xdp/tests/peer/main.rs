@@ -101,6 +101,8 @@ fn arrivals(socket: &mut XdpSocket, within: Duration) -> Vec<Vec<u8>> {
 }
 
 const A_WHILE: Duration = Duration::from_millis(300);
+/// More than anything takes, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn send(socket: &mut XdpSocket, frame: &[u8]) {
     assert!(socket.transmit(frame), "there is room");
@@ -239,12 +241,18 @@ fn a_channel_sends_within_its_rate() {
     for _ in 0..100 {
         send(&mut socket, &hundred);
     }
+    // The system may take them a moment later.
+    let counts = loop {
+        let counts = steering.counts(1).unwrap().unwrap();
+        if counts.admitted + counts.late == 100 {
+            break counts;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{counts:?}");
+    };
     let all = begun.elapsed();
-    let counts = steering.counts(1).unwrap().unwrap();
     // The burst, and what the rate gives meanwhile.
     let most = 10 + all.as_millis() as u64 / 10 + 1;
     assert!((10..=most).contains(&counts.admitted), "{counts:?} in {all:?}");
-    assert_eq!(counts.admitted + counts.late, 100);
     assert_eq!(arrivals(&mut far, A_WHILE).len() as u64, counts.admitted);
     std::thread::sleep(Duration::from_millis(50));
     send(&mut socket, &hundred);

@@ -31,6 +31,8 @@ const FREELY: Rate = Rate { octets_per_second: 1 << 40, burst_octets: 1 << 40 };
 #[derive(Default)]
 struct Seen {
     stop: AtomicBool,
+    /// How often it has looked.
+    looks: AtomicUsize,
     /// Connections of the registry's own transport that do not only wait for late segments.
     connections: AtomicUsize,
     /// Rights of programs at the module.
@@ -126,6 +128,7 @@ impl Trusted {
                 let now: u64 = ports.here().map(|port| port.head().sent()).sum();
                 let datagrams = udp.head().received() + udp.head().folded().0 + now;
                 theirs.datagrams.store(datagrams as usize, Ordering::Relaxed);
+                theirs.looks.fetch_add(1, Ordering::Release);
             }
             drop(runner);
             kernel.stop();
@@ -175,9 +178,16 @@ impl Trusted {
         self.seen().datagrams.load(Ordering::Relaxed)
     }
 
+    /// What is seen from now on.
     fn seen(&self) -> &Seen {
-        // What was seen last may be of the turn before.
-        std::thread::sleep(Duration::from_millis(30));
+        let looks = || self.seen.looks.load(Ordering::Acquire);
+        let before = looks();
+        // The next look may have begun.
+        while looks().wrapping_sub(before) < 2 {
+            let thread = self.thread.as_ref();
+            assert!(thread.is_some_and(|thread| !thread.is_finished()), "it has ended");
+            std::thread::sleep(Duration::from_millis(1));
+        }
         &self.seen
     }
 }

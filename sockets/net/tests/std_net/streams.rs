@@ -461,6 +461,12 @@ fn crowd<D: Driver>(
 
 fn a_backlog_is_the_programs_number<D: Driver>(stack: &Stack<D>) {
     let (listener, peers) = crowd(stack, 3, 8);
+    let (poller, begun) = (Poller::new(stack), Instant::now());
+    // The last of their handshakes' segments follows at once.
+    while peers.iter().filter(|peer| peer.ready().is_writable()).count() < 3 {
+        assert!(begun.elapsed() < PATIENCE);
+        poller.wait(&mut Vec::new(), Some(Duration::from_millis(1))).unwrap();
+    }
     std::thread::sleep(A_MOMENT);
     listener.set_nonblocking(true).unwrap();
     let mut accepted = Vec::new();

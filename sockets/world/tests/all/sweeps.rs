@@ -90,7 +90,7 @@ fn fails(sweep: Sweep, test: impl Fn(&Job) -> Result<Outcome> + Sync) -> String 
 #[test]
 fn what_ends_badly_is_told_of_with_what_does_it_again() {
     let at = tempfile::tempdir().expect("a folder");
-    let all = sweep("bad").seeds(0..7).limit(Duration::from_secs(2)).keep_going().out(at.path());
+    let all = sweep("bad").seeds(0..7).limit(Duration::from_secs(6)).keep_going().out(at.path());
     let why = fails(all, |job| match job.seed {
         1 => panic!("a seed of one"),
         2 => Err("as it should".into()),
@@ -112,7 +112,7 @@ fn what_ends_badly_is_told_of_with_what_does_it_again() {
     for (seed, what) in [
         (1, "failed: seed 1: it panicked: sockets/world/tests/all/sweeps.rs:"),
         (2, "failed: seed 2: as it should"),
-        (3, "exhausted: seed 3: it had not ended after 2s of real time"),
+        (3, "exhausted: seed 3: it had not ended after 6s of real time"),
         (4, "failed: seed 4: it was ended by signal 6"),
         (5, "exhausted: seed 5: seed 5, at 1.000000s: after 1s the clients of `a` still run"),
     ] {
