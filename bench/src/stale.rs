@@ -46,6 +46,7 @@ const SOURCES: &[(&str, Groups)] = &[
     ("domain", &[EXECUTOR, CUTS, &["kit", "bench/src/domain"]]),
     ("udp-", &[EXECUTOR, UDP, WIRES]),
     ("frames", &[EXECUTOR, WIRES]),
+    ("long-fat", &[EXECUTOR, UDP, TCP, WIRES, &["filters/fault", "bench/src/net"]]),
     ("tcp-", &[EXECUTOR, UDP, TCP, WIRES, &["filters/fault"]]),
     ("rpc-", &[EXECUTOR, UDP, WIRES, CALLS]),
     ("papers/xkernel-", &[EXECUTOR, UDP, TCP, WIRES, CALLS, CUTS, &["bench/src/papers"]]),

@@ -4,7 +4,7 @@ use core::num::NonZeroU8;
 pub use xk_appletalk::asp::{Opened, Request};
 use xk_appletalk::atp::{Options, ReleaseTimer, Want, bitmap_of};
 use xk_core::object::CallError;
-use xk_core::{Kernel, Message, SessionRef, reason};
+use xk_core::{Kernel, Message, SessionRef};
 use xk_kit::rpc::call::Transaction;
 
 /// Octets of the request by which a server asks for the data of a write: how many it takes.
@@ -30,13 +30,8 @@ pub(crate) fn call(
         let _ = request.set_attribute(Transaction(beside.emit()));
     }
     let mut reply = session.call(cx, request)?;
-    let beside = options(&mut reply);
-    if packets > 0 && beside.is_some_and(|beside| !beside.end_of_message) {
-        // The layer below carries less of it than there is.
-        session.discard(cx, reply, &reason::TOO_BIG);
-        return Err(CallError::rejected(&reason::TOO_BIG));
-    }
-    Ok((reply, beside.map_or([0; 4], |beside| beside.user)))
+    let user = options(&mut reply).map_or([0; 4], |beside| beside.user);
+    Ok((reply, user))
 }
 
 /// What lies beside a message, taken off it.

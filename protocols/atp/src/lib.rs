@@ -24,11 +24,6 @@
 //! `call-options`. A reply whose last packet says so is complete with fewer packets than were
 //! wanted. If a packet asks for it (STS) the request goes again at once, which is no try.
 //!
-//! Of a reply that does not fit the packets asked for go as many, and none says that it is the
-//! last: so much the wire has words for. A call that asked for what is usual ends with `reply too
-//! big` then; one that said itself what it asks for gets them, and the attribute `transaction` says
-//! that they are not all.
-//!
 //! With `xo` a request is executed exactly once: the responder remembers it and its reply until the
 //! requester releases it or the release timer has run out, sends again what is asked for again, and
 //! drops a request that is being executed. Without, each request that arrives is executed. What is

@@ -9,7 +9,7 @@ use alloc::string::String;
 use core::time::Duration;
 use xk_appletalk::atp::{
     Arrived, BeginError, DATA_OCTETS_MAX, Due, Header, Heard, Kind, OptionKind, Options, Packet,
-    RESPONSES_MAX, ReplyError, Segments, Ticket, Unheard, Verdict, Want,
+    ReplyError, Segments, Ticket, Unheard, Verdict, Want,
 };
 use xk_core::object::{CallCause, CallError, Closing, PushError, Refused};
 use xk_core::reason::{self, Class, Reason};
@@ -38,7 +38,7 @@ pub static TOO_MANY_CALLS: Reason = Reason::new("too many calls", Class::Exhaust
 pub static TOO_MANY_REMEMBERED: Reason = Reason::new("too many remembered", Class::Exhausted);
 /// A request in the name of a host that was sent too much that it did not release.
 pub static UNRELEASED: Reason = Reason::new("too much unreleased", Class::Exhausted);
-/// A reply of more than eight packets, or of more than was asked for.
+/// A reply of more than eight packets, or of more than the requester takes.
 pub static REPLY_TOO_BIG: Reason = Reason::new("reply too big", Class::Bad);
 /// A reply that comes after its transaction has ended.
 pub static LATE_REPLY: Reason = Reason::new("late reply", Class::NotMine);
@@ -160,15 +160,8 @@ impl Association {
         }
     }
 
-    /// The reply of a call, with what goes beside it. A caller that asked for what is usual gets
-    /// all of it, or none.
-    fn reply_of(
-        cx: &Kernel,
-        this: &SessionRef,
-        (wanted, arrived): (u8, Arrived<Data>),
-        is_usual: bool,
-    ) -> Result<Message, CallError> {
-        let goes_on = !arrived.end_of_message;
+    /// The reply of a call, with what goes beside it.
+    fn reply_of((wanted, arrived): (u8, Arrived<Data>)) -> Result<Message, CallError> {
         let beside = Options {
             kind: OptionKind::Response,
             once: None,
@@ -183,10 +176,6 @@ impl Association {
             return Err(CallCause::BadReply.into());
         };
         reply.clear_attributes();
-        if goes_on && is_usual {
-            this.discard(cx, reply, &REPLY_TOO_BIG);
-            return Err(CallError::rejected(&REPLY_TOO_BIG));
-        }
         // There is room: they were taken off it.
         let _ = reply.set_attribute(Transaction(beside.emit()));
         Ok(reply)
@@ -309,20 +298,9 @@ impl Association {
             0 => self.data_octets,
             octets => octets.min(self.data_octets),
         };
-        let responder = &self.shared.responder;
-        let sent = responder.borrow_mut().reply(now(cx), ticket, (user, octets), Data(reply));
-        let sent = match sent {
-            // The wire has no words for it but those for a reply that goes on.
-            Err((ReplyError::TooBig, Data(mut reply))) => {
-                let Ok(first) = reply.split_front(RESPONSES_MAX * octets) else {
-                    return this.discard(cx, reply, &reason::NO_BUFFERS);
-                };
-                this.discard(cx, reply, &REPLY_TOO_BIG);
-                let mut responder = responder.borrow_mut();
-                responder.reply_begun(now(cx), ticket, (user, octets), Data(first))
-            }
-            sent => sent,
-        };
+        let mut responder = self.shared.responder.borrow_mut();
+        let sent = responder.reply(now(cx), ticket, (user, octets), Data(reply));
+        drop(responder);
         // Without a reply it is remembered as under way, and is executed no second time.
         match sent {
             Ok(packets) => self.send_all(cx, packets),
@@ -423,7 +401,6 @@ impl Session for Association {
     ) -> Result<Message, CallError> {
         let shared = &self.shared;
         let options = CallOptions::take(&mut request);
-        let is_usual = request.attribute::<Transaction>().is_none();
         let want = self.want(&mut request);
         if request.len() > self.data_octets {
             this.discard(cx, request, &reason::TOO_BIG);
@@ -444,7 +421,7 @@ impl Session for Association {
                     Ok(()) if want.bitmap == 0 => empty(cx).map_err(CallError::from),
                     Ok(()) => {
                         let ended = self.converse(cx, (tid, &call), options);
-                        ended.and_then(|ended| Self::reply_of(cx, this, ended, is_usual))
+                        ended.and_then(Self::reply_of)
                     }
                     Err(error) => Err(error.into()),
                 };

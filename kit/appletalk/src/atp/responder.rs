@@ -272,46 +272,13 @@ impl<A: Peer, P: Payload> Responder<A, P> {
         data: P,
     ) -> Result<Segments<A, P>, (ReplyError, P)> {
         let packet_octets = packet_octets.clamp(1, DATA_OCTETS_MAX);
-        let count = data.octets().div_ceil(packet_octets).max(1);
-        match count > RESPONSES_MAX {
-            true => Err((ReplyError::TooBig, data)),
-            false => self.send(now, ticket, (user, packet_octets), (data, count, count)),
-        }
-    }
-
-    /// The first eight responses of a reply that has more, `data` being what they hold: none says
-    /// that it is the last, so that the requester knows that it has not got all.
-    ///
-    /// # Errors
-    /// As of [`reply`](Self::reply).
-    pub fn reply_begun(
-        &mut self,
-        now: Duration,
-        ticket: &Ticket<A>,
-        (user, packet_octets): ([u8; 4], usize),
-        data: P,
-    ) -> Result<Segments<A, P>, (ReplyError, P)> {
-        let packet_octets = packet_octets.clamp(1, DATA_OCTETS_MAX);
-        match data.octets() == RESPONSES_MAX * packet_octets {
-            true => {
-                let counts = (data, RESPONSES_MAX, RESPONSES_MAX + 1);
-                self.send(now, ticket, (user, packet_octets), counts)
-            }
-            false => self.reply(now, ticket, (user, packet_octets), data),
-        }
-    }
-
-    /// A reply in `sent` packets out of `count`.
-    fn send(
-        &mut self,
-        now: Duration,
-        ticket: &Ticket<A>,
-        (user, packet_octets): ([u8; 4], usize),
-        (data, sent, count): (P, usize, usize),
-    ) -> Result<Segments<A, P>, (ReplyError, P)> {
         let octets = data.octets();
+        let count = octets.div_ceil(packet_octets).max(1);
+        if count > RESPONSES_MAX {
+            return Err((ReplyError::TooBig, data));
+        }
         if ticket.once.is_none() {
-            let parts = cut(data, packet_octets, sent)?;
+            let parts = cut(data, packet_octets, count)?;
             let mut all = Segments { ticket: *ticket, user, parts, count, next: 0, omitted: 0 };
             for (at, part) in all.parts.iter_mut().enumerate() {
                 if ticket.bitmap & 1 << at == 0 && part.take().is_some() {
@@ -329,7 +296,7 @@ impl<A: Peer, P: Payload> Responder<A, P> {
         if control.reply.is_some() {
             return Err((ReplyError::Repeated, data));
         }
-        let parts = cut(data, packet_octets, sent)?;
+        let parts = cut(data, packet_octets, count)?;
         let kept = control.reply.insert(Kept { user, parts, count, octets });
         let due = now.saturating_add(control.timer.time());
         control.due = due;
@@ -364,7 +331,7 @@ impl<A: Peer, P: Payload> Responder<A, P> {
     pub fn release(&mut self, now: Duration, (from, socket): (A, u8), tid: u16) -> bool {
         let key = (from, socket, tid);
         let kept = self.control(&key).and_then(|control| control.reply.as_ref());
-        let packets = kept.map(|kept| kept.count.min(RESPONSES_MAX));
+        let packets = kept.map(|kept| kept.count);
         let (Ok(at), Some(packets)) = (self.place(&key), packets) else { return false };
         self.forget(at);
         self.hosts.release(from.host(), packets.saturating_sub(1), now);
