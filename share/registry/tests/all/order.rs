@@ -264,6 +264,20 @@ impl Between {
         self.hosts.world.spawn(self.program.id, move |cx| act(&ours, cx));
     }
 
+    /// Ends the stream where `taker`'s protocol has it; the peer gets all that was said.
+    fn ends_there(mut self, taker: Member, next: Recorder, said: &[u8], what: &str) {
+        let last = next.clone();
+        self.hosts.world.spawn(taker.id, move |cx| {
+            last.shut(cx);
+            last.close(cx);
+        });
+        self.hosts.run(Duration::from_secs(5));
+        assert!(self.theirs.has_ended_well(said), "{what}: {}", self.told());
+        self.at_peer(|theirs, cx| theirs.close(cx));
+        drop((taker, next));
+        self.finish(what);
+    }
+
     /// The program says as much as a buffer of so many octets takes: all that it said.
     fn fill(&mut self, buffer: u32) -> Vec<u8> {
         let said = Rc::<RefCell<Vec<u8>>>::default();
@@ -489,16 +503,7 @@ fn all_that_waits_goes_along() {
         let given = between.pass_on(&next, &taker);
         between.hosts.run(Duration::from_secs(1));
         assert!(given.get(), "{what}: {}", between.told());
-        let last = next.clone();
-        between.hosts.world.spawn(taker.id, move |cx| {
-            last.shut(cx);
-            last.close(cx);
-        });
-        between.hosts.run(Duration::from_secs(5));
-        assert!(between.theirs.has_ended_well(&said), "{what}: {}", between.told());
-        between.at_peer(|theirs, cx| theirs.close(cx));
-        drop((taker, next));
-        between.finish(&what);
+        between.ends_there(taker, next, &said, &what);
     }
     let mut between = Between::on(gigabit(), 1, (true, false));
     between.hosts.run(Duration::from_millis(10));
@@ -547,16 +552,8 @@ fn what_finds_no_room_is_shown_again() {
         between.hosts.world.spawn(trusted, move |cx| drop(tcp.ask(cx, free)));
         between.hosts.run(Duration::from_millis(1));
     }
-    let last = next.clone();
-    between.hosts.world.spawn(taker.id, move |cx| {
-        last.shut(cx);
-        last.close(cx);
-    });
-    between.hosts.run(Duration::from_secs(5));
-    assert!(between.theirs.has_ended_well(&said), "{}", between.told());
-    between.at_peer(|theirs, cx| theirs.close(cx));
-    drop((taker, next, tcp));
-    between.finish("shown again");
+    drop(tcp);
+    between.ends_there(taker, next, &said, "shown again");
 }
 
 #[test]
