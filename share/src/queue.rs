@@ -11,7 +11,7 @@ use xk_core::{Kernel, Message, Time};
 use crate::carrier::{Arrival, Carrier, SendError};
 use crate::frame::HEADROOM;
 
-/// What takes place on the other side each time that a frame is put into a [`Queue`].
+/// Act of the other side each time that a frame is put into a [`Queue`].
 type OnPut = dyn Fn(&Kernel);
 
 /// How long a frame is on its way.

@@ -21,7 +21,7 @@ pub(crate) enum Unanswered {
     Full,
     /// There is no buffer for it.
     NoBuffers,
-    /// It is longer than what crosses.
+    /// The message is longer than what crosses.
     TooBig,
     /// None came in time.
     TimedOut,

@@ -43,7 +43,7 @@ pub struct Told {
     pub host: String,
     /// The anchor's name.
     pub node: String,
-    /// What it has to tell.
+    /// The anchor's answer to `report`.
     pub report: Report,
 }
 

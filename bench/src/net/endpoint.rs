@@ -45,8 +45,8 @@ pub(crate) enum Path {
 }
 
 impl Path {
-    /// What each frame suffers, once: as parameters of `fault`. The queue of a way with a rate has
-    /// room for a window, beside what is held for its delay.
+    /// Faults that each frame suffers, once: as parameters of `fault`. The queue of a way with a
+    /// rate has room for a window, beside what is held for its delay.
     pub(super) fn faults(self) -> &'static str {
         match self {
             Self::Lossy => "loss=\"1%\" delay=\"10ms\" queue=65536",
@@ -174,7 +174,7 @@ impl System {
         }
     }
 
-    /// How many connections send at once.
+    /// Connections that send at once.
     pub(super) fn flows(self) -> u32 {
         self.path().map_or(1, Path::flows)
     }

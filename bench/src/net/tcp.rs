@@ -284,7 +284,7 @@ fn long_fat() -> Benchmark {
     .why(include_str!("../why/long-fat.md"))
 }
 
-/// How long a round measures; a fifth of that goes by before, in which windows open.
+/// Time that a round measures; a fifth of that goes by before, in which windows open.
 const LONG_FAT_TIME: Duration = Duration::from_secs(7);
 
 fn long_fat_cases() -> Vec<Case> {

@@ -53,7 +53,7 @@ pub const WAITING: u32 = u32::MAX;
 /// asks behind the end it is over, and has said nothing to its peer.
 #[derive(Debug, Default)]
 pub struct GiveState {
-    /// Where the part begins, in octets, or [`WAITING`].
+    /// Offset of the part, in octets, or [`WAITING`].
     pub at: u32,
     /// Out: octets of the whole state; 0 if there is none to be had.
     pub total: u32,
@@ -68,7 +68,7 @@ question!(GiveState { at, total, part }, "give-state", Ask);
 pub struct TakeState {
     /// The ends, as for `open`; all parts definite.
     pub ends: Participants,
-    /// Where the part begins, in octets. With 0 a state begins.
+    /// Offset of the part, in octets. With 0 a state begins.
     pub at: u32,
     /// The part.
     pub part: Option<Message>,

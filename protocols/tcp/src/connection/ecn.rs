@@ -56,8 +56,8 @@ pub struct EcnOffer {
     /// Counts the times that it was answered again: the option in the answer may be what does not
     /// pass, or the flags (RFC 9768, section 3.2.3.2.2).
     repeats: u8,
-    /// It came again without flags: whether the peer will know of what its first one asked for is
-    /// not certain.
+    /// The SYN came again without flags: whether the peer will know of what its first one asked for
+    /// is not certain.
     is_retracted: bool,
     /// The two bits of the network's header.
     pub(crate) mark: u8,

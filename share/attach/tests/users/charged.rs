@@ -52,7 +52,7 @@ struct Cut {
     taken: Rc<Cell<usize>>,
 }
 
-/// What takes place on the other side each time that a frame is sent.
+/// Act of the other side each time that a frame is sent.
 type Act = Rc<RefCell<Option<Box<dyn Fn()>>>>;
 
 /// An end of a carrier whose other side acts at once, for as long as there is something to do.
@@ -189,7 +189,7 @@ fn what_has_come_up_finds_room_for_its_answer() {
     }
 }
 
-/// Of many messages some are taken, more than `least`, and each of these is answered.
+/// Sends many messages: more than `least` are taken, and each of these is answered.
 fn answers_all(cut: &Cut, more: usize, least: usize, what: &str) {
     for number in 1..=4 * SLOTS as u64 {
         cut.arrives_with(number, more);

@@ -31,7 +31,7 @@ const FREELY: Rate = Rate { octets_per_second: 1 << 40, burst_octets: 1 << 40 };
 #[derive(Default)]
 struct Seen {
     stop: AtomicBool,
-    /// How often it has looked.
+    /// Looks so far.
     looks: AtomicUsize,
     /// Connections of the registry's own transport that do not only wait for late segments.
     connections: AtomicUsize,
@@ -178,7 +178,7 @@ impl Trusted {
         self.seen().datagrams.load(Ordering::Relaxed)
     }
 
-    /// What is seen from now on.
+    /// Returns what the thread sees from now on.
     fn seen(&self) -> &Seen {
         let looks = || self.seen.looks.load(Ordering::Acquire);
         let before = looks();

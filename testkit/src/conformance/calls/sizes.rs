@@ -1,4 +1,4 @@
-//! What is too big is told of, on its way there and on its way back.
+//! Requests and replies that are too big are told of.
 
 use super::laws::{conversation, right, serves};
 use super::{CallFixture, Side};
@@ -16,8 +16,8 @@ const PIECE_OCTETS: usize = 1000;
 /// Within so much virtual time a caller is told.
 const SOON: Duration = Duration::from_secs(1);
 
-/// How much is not too big a session tells once it has refused a request as too big, and so much is
-/// carried by the next call.
+/// A session that has refused a request as too big tells the largest one that is not, and the next
+/// call carries as much.
 ///
 /// # Panics
 /// If the law is broken.

@@ -51,8 +51,8 @@ const LONG_SECONDS: u64 = 3600;
 const SLOWER_MAX: u32 = 20;
 /// How many descriptors of one user a process of the host has at most: an eighth of all.
 const DESCRIPTORS_MAX: usize = 512;
-/// How many questions are asked at least while hostile programs do something, if so many rounds
-/// are enough for that.
+/// Questions asked at least while hostile programs do something, and the rounds that there are for
+/// that.
 const ASKED_MIN: usize = 100;
 const ROUNDS_MAX: usize = 8;
 /// Questions by UDP between two connections.
@@ -78,7 +78,7 @@ impl Waits {
         })
     }
 
-    /// What was heard in another round counts, too.
+    /// Adds what was heard in another round.
     fn add(&mut self, other: Self) {
         self.datagrams.extend(other.datagrams);
         self.connections.extend(other.connections);
