@@ -30,9 +30,18 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Why domains drop besides: a way between two of them that has no room is as a link that loses,
 /// and a peer repeats what is answered later than its loss probe, which crossings take time for.
-/// What comes for a conversation that goes to its program at that moment is repeated, too.
-const OF_CUTS: [&str; 6] =
-    ["queue full", "out of window", "old timestamp", "data after close", "closed", "moved"];
+/// What comes for a conversation that goes to its program at that moment is repeated, too. And the
+/// answer to a repeated end of a stream comes when the stream is forgotten already.
+const OF_CUTS: [&str; 8] = [
+    "queue full",
+    "out of window",
+    "old timestamp",
+    "data after close",
+    "closed",
+    "moved",
+    "no port",
+    "late in a cut",
+];
 
 /// Something to be done on the stack's own thread; the answer is whether the stack goes on.
 type Order = Box<dyn FnOnce(&Kernel) -> bool + Send>;
