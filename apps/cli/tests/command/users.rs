@@ -331,7 +331,7 @@ fn graph(name: &str) -> String {
     format!("{}/../../graphs/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// As README has it, by root without sudo: in a folder where `nobody` may write.
+/// As docs/README.md has it, by root without sudo: in a folder where `nobody` may write.
 #[test]
 fn hosts_that_share_memory_meet_if_root_starts_them() {
     needs_root!();
