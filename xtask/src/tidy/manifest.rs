@@ -34,6 +34,7 @@ const REQUIRED: &[&str] = &[
     "STYLE.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
+    "SECURITY.md",
     "LICENSE-MIT",
     "LICENSE-APACHE",
     "Cargo.lock",
