@@ -7,6 +7,7 @@ mod changed;
 mod fuzz;
 mod install;
 mod leftovers;
+mod lines;
 mod netatalk;
 mod new_protocol;
 mod process;
@@ -33,6 +34,8 @@ cargo xtask COMMAND
                                          that differ from REV (or from where this left main), and of those
                                          that depend on them directly
   tidy                                   the repository's own rules: layers, unsafe, manuals, file lengths
+  lines [--lower]                        how many lines each part has, and may have (xtask/lines.txt); --lower takes
+        [--raise PART REASON]            budgets down to what is there, --raise one up
   quote                                  fills tables that quote figures from docs/benchmarks.md
   fuzz [--seconds N] [--target NAME]     the fuzz targets, guided by coverage; with `--keep yes` what
        [--seed N] [--keep yes]           reaches something new goes to the corpus
@@ -64,6 +67,7 @@ fn dispatch(words: &[&str]) -> io::Result<bool> {
         ["test", options @ ..] => steps::run(&root, options),
         ["fuzz", options @ ..] => fuzz::run(&root, options),
         ["tidy"] => tidy::run(&root),
+        ["lines", options @ ..] => lines::run(&root, options),
         ["quote"] => tidy::quotes::run(&root),
         ["setup"] => setup::run(&workspace::target_dir(&root)),
         ["install"] => install::run(&root, None),

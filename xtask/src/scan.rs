@@ -12,6 +12,8 @@ pub(crate) struct Line {
     pub(crate) code: String,
     /// The text of the comments on this line.
     pub(crate) comment: String,
+    /// Whether the line begins inside a string.
+    pub(crate) is_text: bool,
 }
 
 enum State {
@@ -33,7 +35,8 @@ pub(crate) fn scan(source: &str) -> Vec<Line> {
             if matches!(state, State::LineComment) {
                 state = State::Code;
             }
-            lines.push(std::mem::take(&mut line));
+            let is_text = matches!(state, State::Text { .. });
+            lines.push(std::mem::replace(&mut line, Line { is_text, ..Line::default() }));
             at += 1;
             continue;
         }
@@ -47,6 +50,47 @@ pub(crate) fn scan(source: &str) -> Vec<Line> {
         lines.push(line);
     }
     lines
+}
+
+/// The attribute of what is compiled for tests only.
+const TESTS_ONLY: &str = "#[cfg(test)]";
+
+/// For each line, whether it belongs to an item that is compiled for tests only.
+pub(crate) fn test_lines(lines: &[Line]) -> Vec<bool> {
+    let mut inside = vec![false; lines.len()];
+    let (mut is_item, mut depth) = (false, 0_usize);
+    for (line, inside) in lines.iter().zip(&mut inside) {
+        let code = line.code.trim();
+        let code = match code.strip_prefix(TESTS_ONLY) {
+            Some(rest) if !is_item => {
+                is_item = true;
+                rest.trim()
+            }
+            _ => code,
+        };
+        *inside = is_item;
+        if !is_item || depth == 0 && (code.is_empty() || code.starts_with("#[")) {
+            continue;
+        }
+        depth += code.matches(['{', '(', '[']).count();
+        depth = depth.saturating_sub(code.matches(['}', ')', ']']).count());
+        is_item = depth > 0 || !code.ends_with(['}', ';', ',']);
+    }
+    inside
+}
+
+/// The modules that a file declares for tests only, by the paths of their files, without `.rs`.
+pub(crate) fn test_modules(path: &str, lines: &[Line]) -> Vec<String> {
+    let (folder, file) = path.rsplit_once('/').unwrap_or(("", path));
+    let stem = file.trim_end_matches(".rs");
+    let below = match stem {
+        "lib" | "main" | "mod" => folder.to_owned(),
+        _ => format!("{folder}/{stem}"),
+    };
+    let in_tests = lines.iter().zip(test_lines(lines)).filter(|(_, is_test)| *is_test);
+    let names =
+        in_tests.filter_map(|(line, _)| line.code.trim().strip_suffix(';')?.split_once("mod "));
+    names.map(|(_, name)| format!("{below}/{name}")).collect()
 }
 
 /// Consumes the next characters of `rest` (never past a line's end, except for a two-character
@@ -190,6 +234,32 @@ mod tests {
         let lines = scan("let s = \"one\nunsafe\n\"; done");
         assert_eq!(lines[1].code, "");
         assert_eq!(lines[2].code, "\"; done");
+    }
+
+    #[test]
+    fn items_of_tests_are_found_to_their_end() {
+        let source = "#[cfg(test)]\nextern crate std;\n#[cfg(test)]\npub(crate) fn f(\n    a: A,\n) -> B \
+                      {\n    a\n}\nfn g() {}\n#[cfg(test)]\n#[path = \"b.rs\"]\nmod b;\nstruct S {\n    \
+                      #[cfg(test)]\n    steps: u64,\n    other: u64,\n}\n";
+        let found = test_lines(&scan(source));
+        let own: Vec<_> = source.lines().zip(found).filter(|(_, is)| !is).map(|(l, _)| l).collect();
+        assert_eq!(own, ["fn g() {}", "struct S {", "    other: u64,", "}"]);
+    }
+
+    #[test]
+    fn modules_of_tests_are_found_by_their_files() {
+        let lines =
+            scan("mod a;\n#[cfg(test)]\npub(crate) mod b;\n#[cfg(test)]\nmod c {\n}\nmod d;\n");
+        assert_eq!(test_modules("x/src/lib.rs", &lines), ["x/src/b"]);
+        assert_eq!(test_modules("x/src/y.rs", &lines), ["x/src/y/b"]);
+        assert_eq!(test_modules("x/src/y/mod.rs", &lines), ["x/src/y/b"]);
+    }
+
+    #[test]
+    fn lines_inside_a_string_are_told() {
+        let inside: Vec<bool> =
+            scan("let a = \"x\n// y\n\";\nb").iter().map(|l| l.is_text).collect();
+        assert_eq!(inside, [false, true, true, false]);
     }
 
     #[test]

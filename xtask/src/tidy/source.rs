@@ -2,7 +2,7 @@
 //! `unsafe` in its own files, nothing left undone.
 
 use super::{File, Rule, Tree, Violation};
-use crate::scan::{Line, has_word, scan};
+use crate::scan::{Line, has_word, scan, test_lines};
 
 static NO_STD: Rule = Rule {
     name: "no-std",
@@ -85,29 +85,6 @@ fn is_pure(path: &str) -> bool {
     };
     inside.first() == Some(&"src")
         && !inside.iter().any(|part| matches!(*part, "tests" | "tests.rs"))
-}
-
-/// For each line, whether it lies in a module, or is an item, that is compiled for tests only.
-fn test_lines(lines: &[Line]) -> Vec<bool> {
-    let mut inside = vec![false; lines.len()];
-    let mut attribute = false;
-    let mut depth = 0_usize;
-    for (line, inside) in lines.iter().zip(&mut inside) {
-        let code = line.code.trim();
-        if depth == 0 {
-            let opens = attribute && has_word(code, "mod") && code.ends_with('{');
-            *inside = attribute && code.ends_with(';');
-            attribute = code.contains("#[cfg(test)]")
-                || (attribute && (code.is_empty() || code.starts_with("#[")));
-            if !opens {
-                continue;
-            }
-        }
-        *inside = true;
-        depth += code.matches('{').count();
-        depth = depth.saturating_sub(code.matches('}').count());
-    }
-    inside
 }
 
 fn check_pure(file: &File, lines: &[Line], found: &mut Vec<Violation>) {
