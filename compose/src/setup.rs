@@ -16,7 +16,7 @@ use xk_run::{Idle, Runner, real_kernel};
 const POOL_OCTETS_MAX: usize = 256 << 20;
 
 /// What a stack is made of, whatever a program puts on top of it: a graph, the protocols that it
-/// may name, one of its hosts, and how its loop rests.
+/// may name, one of its hosts, and how its loop idles.
 #[derive(Clone)]
 pub struct HostSetup {
     text: String,

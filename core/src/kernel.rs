@@ -40,7 +40,7 @@ pub struct Config {
 const SECRETS: u64 = 0;
 const DRAWS: u64 = 1;
 
-/// How many timers one [`Kernel::run_due`] lets go off beyond those that were pending when it
+/// Bounds how many timers one [`Kernel::run_due`] fires beyond those that were pending when it
 /// began.
 const CHAIN_MAX: usize = 1024;
 /// How long protocols are left alone that were told of an exhausted pool.
@@ -158,7 +158,7 @@ impl Kernel {
     /// A new secret: a key for one purpose that is not known outside, and that no other tells
     /// anything of.
     ///
-    /// A number that others see must not be one that they can foretell: not from what they were
+    /// A number that others see must not be one that they can predict: not from what they were
     /// shown before, and not from what another peer is shown. It is either drawn from
     /// [`Kernel::random`], or the hash under a secret of what it is to depend on.
     pub fn secret(&self) -> Secret {
@@ -456,7 +456,7 @@ impl Kernel {
         })
     }
 
-    /// Takes the graph down, top-down: every protocol lets go of what it holds, every timer is
+    /// Takes the graph down, top-down: every protocol releases what it holds, every timer is
     /// forgotten.
     pub fn stop(&self) {
         for protocol in self.protocols().iter().rev() {
@@ -480,7 +480,7 @@ impl Kernel {
     }
 
     /// Lets every timer go off that is due. Answers how many did. If the pool has refused messages
-    /// meanwhile, the protocols let go of some ([`Protocol::relieve`]).
+    /// meanwhile, the protocols release some ([`Protocol::relieve`]).
     ///
     /// Those that go off may set others that are due at once, without end: beyond a bound they are
     /// left to the next call, so that the wires have their turn.

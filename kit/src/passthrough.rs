@@ -112,7 +112,7 @@ pub trait Filter: 'static {
         let _ = (cx, this, token);
     }
 
-    /// The graph is taken down: let go of every kept message.
+    /// The graph is taken down: release every kept message.
     fn stop(&self, cx: &Kernel) {
         let _ = cx;
     }

@@ -134,7 +134,7 @@ impl Port {
         }
     }
 
-    /// Lets go of everything, for the end: of a kernel, or of what was lost.
+    /// Releases everything, for the end: of a kernel, or of what was lost.
     pub fn stop(&self) {
         self.is_lost.set(true);
         self.carrier().close();

@@ -41,7 +41,7 @@ pub(crate) struct Export {
     pub(crate) waiting: RefCell<VecDeque<(Header, Message)>>,
     /// A push waits below.
     pub(crate) is_pushing: Cell<bool>,
-    /// What the other side said meanwhile of letting go.
+    /// What the other side said meanwhile of releases.
     pub(crate) let_go: Cell<Option<Header>>,
     /// How many messages are on their way up whose refusal the caller waits for.
     pub(crate) going_up: Cell<u32>,

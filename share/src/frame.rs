@@ -79,7 +79,7 @@ operations! {
     /// Down: a session has no holder any more, and may stay as an idle one. Handle, how many opens
     /// of it were answered.
     Ease = 10,
-    /// Down: the last holder let go. Handle, how many opens of it the other side has answered.
+    /// Down: the last holder released it. Handle, how many opens of it the other side has answered.
     Close = 11,
     /// Up: a session has ended. Handle.
     Gone = 12,

@@ -46,7 +46,7 @@ impl Port {
         drop(oldest);
     }
 
-    /// A timer of the port's wire has gone off: lets go of what was kept for long.
+    /// A timer of the port's wire has gone off: releases what was kept for long.
     pub fn timeout(&self, cx: &Kernel, this: &ProtocolRef) {
         if self.replays.replace(false) {
             self.replay(cx);

@@ -27,7 +27,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 const NAMES: &str = "/run/netns";
 /// What our namespaces' names begin with.
 const PREFIX: &str = "xkt-";
-/// How much of a running program's output is kept; what follows is read and let go.
+/// Octets of a running program's output that are kept; the rest is read and discarded.
 const OUTPUT_OCTETS_MAX: usize = 1 << 20;
 /// The longest that an ended program's output is waited for.
 const DRAIN: Duration = Duration::from_secs(1);

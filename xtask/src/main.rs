@@ -36,6 +36,7 @@ cargo xtask COMMAND
   tidy                                   the repository's own rules: layers, unsafe, manuals, file lengths
   lines [--lower]                        how many lines each part has, and may have (xtask/lines.txt); --lower takes
         [--raise PART REASON]            budgets down to what is there, --raise one up
+  words                                  lowers the counts of doc comments in xtask/words.txt
   quote                                  fills tables that quote figures from docs/benchmarks.md
   fuzz [--seconds N] [--target NAME]     the fuzz targets, guided by coverage; with `--keep yes` what
        [--seed N] [--keep yes]           reaches something new goes to the corpus
@@ -69,6 +70,7 @@ fn dispatch(words: &[&str]) -> io::Result<bool> {
         ["tidy"] => tidy::run(&root),
         ["lines", options @ ..] => lines::run(&root, options),
         ["quote"] => tidy::quotes::run(&root),
+        ["words"] => tidy::words::run(&root),
         ["setup"] => setup::run(&workspace::target_dir(&root)),
         ["install"] => install::run(&root, None),
         ["install", "--prefix", prefix] => install::run(&root, Some(prefix)),

@@ -92,7 +92,7 @@ fn sides(way: Way) -> (Side, Side) {
     (Side::new(below, (own.0, Some(terms))), Side::new(above, (other.0, Some(other_terms))))
 }
 
-/// Sends a message, takes it on the other side, lets go of it, and gives the loan back.
+/// Sends a message, takes it on the other side, releases it, and gives the loan back.
 fn cross(below: &Side, above: &Side, message: &Message) {
     below.carrier.send(&below.cx, &HEAD, message).expect("room");
     below.carrier.flush();

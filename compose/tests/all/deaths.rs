@@ -1,4 +1,4 @@
-//! Domains that crash at random moments under load, and come back: those next to them let go of all
+//! Domains that crash at random moments under load, and come back: those next to them release all
 //! that was theirs, those above find them again, and others notice nothing.
 
 use std::time::Duration;

@@ -98,7 +98,7 @@ impl Places {
     #[inline(always)]
     pub(super) fn find(&self, mix: u64) -> Option<usize> {
         let set = self.set(mix)?;
-        // All ways at once, for nothing could foretell which it is. An octet is zero if the borrow
+        // All ways at once, for nothing could predict which it is. An octet is zero if the borrow
         // of the one subtracted turns its highest bit; the lowest such octet is one in any case.
         let differing = set.tags.get() ^ (tag(mix) * ONES);
         let zeros = differing.wrapping_sub(ONES) & !differing & (ONES << 7);

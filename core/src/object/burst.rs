@@ -189,7 +189,7 @@ impl Arrivals {
         self.queue.borrow_mut().pop_front()
     }
 
-    /// Lets go of all that wait.
+    /// Releases all that wait.
     pub fn clear(&self) {
         let waiting = self.queue.take();
         drop(waiting);

@@ -226,14 +226,14 @@ pub trait Protocol {
         let _ = (cx, this, token);
     }
 
-    /// The pool has refused messages: let go of what peers will send again, and if that has gone on
+    /// The pool has refused messages: release what peers will send again, and if that has gone on
     /// for a while of what is kept for those that use it least. Otherwise what strangers have this
     /// host keep leaves no room for arrivals, and it hears nothing.
     fn relieve(&self, cx: &Kernel, this: &ProtocolRef) {
         let _ = (cx, this);
     }
 
-    /// The graph is being taken down: let go of sessions and protocols, so that nothing keeps
+    /// The graph is being taken down: release sessions and protocols, so that nothing keeps
     /// itself alive.
     fn stop(&self, cx: &Kernel, this: &ProtocolRef) {
         let _ = (cx, this);
@@ -374,7 +374,7 @@ pub trait Session: Any {
         }
     }
 
-    /// What [`held`](Self::held) has held is let go of.
+    /// What [`held`](Self::held) has held is released.
     fn eased(&self, cx: &Kernel, this: &SessionRef) {
         let _ = this;
         if let Some(lower) = self.lower() {
@@ -382,8 +382,9 @@ pub trait Session: Any {
         }
     }
 
-    /// The last holder above let go. The session unbinds itself and lets go of what it holds below,
-    /// or says that it stays; one that is aborted ([`SessionHead::is_aborted`]) does not stay.
+    /// The last holder above released it. The session unbinds itself and releases what it holds
+    /// below, or says that it stays; one that is aborted ([`SessionHead::is_aborted`]) does not
+    /// stay.
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         let _ = (cx, this);
         Closing::Done

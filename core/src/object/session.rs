@@ -28,7 +28,7 @@ impl fmt::Debug for SessionId {
     }
 }
 
-/// What a session answers when its last holder above lets go.
+/// What a session answers when its last holder above releases it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closing {
     /// It is unbound and gone.
@@ -42,7 +42,7 @@ pub enum Closing {
 
 /// Answers nothing at all.
 const CLOSED: u8 = 1;
-/// Takes nothing from above: its last holder let go.
+/// Takes nothing from above: its last holder released it.
 const RELEASED: u8 = 2;
 /// The protocol above is being told of it: what comes up waits.
 const OPENING: u8 = 4;
@@ -59,7 +59,7 @@ pub struct SessionHead {
     follows: Cell<bool>,
     /// True if the protocol above is told of its end.
     is_watched: Cell<bool>,
-    /// True while its last holder's letting go, or an abort, is carried out.
+    /// True while its last release, or an abort, is carried out.
     is_closing: Cell<bool>,
     opens: Cell<u32>,
     sent: Cell<u64>,
@@ -527,8 +527,8 @@ impl SessionRef {
     /// call it when `open` finds the session already there; uppers call it in `open_done`.
     ///
     /// One without a holder, such as one that a message made, holds the session below
-    /// ([`Session::lower`]) from now on, until its last holder lets go: a stranger's message pins
-    /// nothing. What a protocol opens itself is its own to close.
+    /// ([`Session::lower`]) from now on, until its last holder releases it: a stranger's message
+    /// pins nothing. What a protocol opens itself is its own to close.
     #[inline]
     pub fn hold(&self) {
         let head = &self.0.head;
@@ -577,7 +577,7 @@ impl SessionRef {
         self.0.head.is_watched.set(true);
     }
 
-    /// Lets go of the session. With the last hold it closes; see [`Closing`].
+    /// Releases the session. With the last hold it closes; see [`Closing`].
     pub fn close(&self, cx: &Kernel) {
         let head = &self.0.head;
         let Some(left) = head.opens.get().checked_sub(1) else {
@@ -630,7 +630,7 @@ impl SessionRef {
         self.unfollow(cx);
         for upper in head.above.take().iter().filter_map(WeakSession::upgrade) {
             let head = upper.head();
-            // One that closes itself has let go of this one.
+            // One that closes itself has released this one.
             if !head.is_closed() && !head.is_closing.get() {
                 upper.0.body.lower_gone(cx, &upper);
             }

@@ -93,7 +93,7 @@ fn who_is_held_holds_what_it_stands_on() {
     top.close(&bench.0);
     assert_eq!(opens(&[&low, &mid, &top]), [0, 0, 0]);
     assert!([&low, &mid, &top].iter().all(|s| !s.head().is_closed()));
-    // An end lets go of what lies below, once.
+    // An end releases what lies below, once.
     top.hold();
     top.abort(&bench.0);
     top.abort(&bench.0);

@@ -380,7 +380,7 @@ fn a_stop_lets_go_of_all_while_nothing_is_borrowed() {
     assert_eq!((drops.get(), log.drops.get()), (2, 1));
 }
 
-/// Lets go of another session, and looks for it, in the middle of an eviction.
+/// Releases another session, and looks for it, in the middle of an eviction.
 struct Chained {
     next: RefCell<Option<SessionRef>>,
     table: Weak<SessionTable<u32>>,

@@ -239,7 +239,7 @@ impl Table {
     }
 
     /// What runs on a shepherd's own stack: it leads the loop until the loop
-    /// stops, and rests in the pool.
+    /// stops, and waits in the pool.
     fn shepherd_main(&self, slot: u32) {
         while !self.retiring.get() {
             let body = self.body.borrow().clone();

@@ -77,10 +77,10 @@ pub trait CallLower: Sized + 'static {
     /// The session below, where there is one alone.
     fn session(&self) -> Option<&SessionRef>;
 
-    /// Lets go of it.
+    /// Releases it.
     fn close(&self, shared: &Self::Shared, cx: &Kernel);
 
-    /// Lets go of all of them, without closing; for a protocol's `stop`.
+    /// Releases all of them, without closing; for a protocol's `stop`.
     fn clear(shared: &Self::Shared);
 }
 

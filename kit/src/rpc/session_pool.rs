@@ -141,7 +141,7 @@ impl SessionPools {
         }
     }
 
-    /// Lets go of everything, without closing; for a protocol's `stop`.
+    /// Releases everything, without closing; for a protocol's `stop`.
     pub fn clear(&self) {
         for pool in self.pools.take().into_values() {
             let calls = (pool.tagged.take(), pool.sessions.take());

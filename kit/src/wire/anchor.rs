@@ -111,8 +111,8 @@ pub trait Anchor: Wire + Sized + 'static {
         let _ = (cx, this, token);
     }
 
-    /// As [`Protocol::stop`], before arrivals and the upper side are let go of. Last words, such as
-    /// a farewell to peers, have been pushed.
+    /// As [`Protocol::stop`], before arrivals and the upper side are released. Last messages, such
+    /// as a notice to peers, have been pushed.
     fn stop(&self, cx: &Kernel, this: &ProtocolRef);
 }
 

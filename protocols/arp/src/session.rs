@@ -71,7 +71,7 @@ impl ArpSession {
         Err(PushError::Unreachable)
     }
 
-    /// Lets go of the session below; the way is found again with the next message.
+    /// Releases the session below; the way is found again with the next message.
     #[cold]
     fn drop_lower(&self, cx: &Kernel) {
         if let Some(lower) = self.path.lower.take() {

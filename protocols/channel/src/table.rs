@@ -203,7 +203,7 @@ impl Table {
         self.states.borrow().get(place).cloned()
     }
 
-    /// Lets go of everything.
+    /// Releases everything.
     pub(crate) fn clear(&self) {
         let states = self.states.take();
         drop(states);

@@ -71,7 +71,7 @@ impl DdpSession {
         Ok(next)
     }
 
-    /// Lets go of the way.
+    /// Releases the way.
     fn let_go(&self, cx: &Kernel) {
         self.generation.set(0);
         if let Some(old) = self.lower.take() {

@@ -247,7 +247,7 @@ impl Shared {
         }
     }
 
-    /// Lets go of everything; for the protocol's `stop`.
+    /// Releases everything; for the protocol's `stop`.
     pub(crate) fn clear(&self, cx: &Kernel) {
         self.waiting.clear();
         drop(self.looped.take());

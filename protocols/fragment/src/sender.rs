@@ -224,7 +224,7 @@ impl Fragment {
         }
     }
 
-    /// Lets go of a message that is kept. A message that waits for the place gets it, unless
+    /// Releases a message that is kept. A message that waits for the place gets it, unless
     /// `signals` says that the caller still has it.
     #[must_use]
     pub(crate) fn release_place(

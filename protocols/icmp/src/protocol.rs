@@ -299,7 +299,7 @@ fn open_through(
         lower.close(cx);
         return Ok(session);
     }
-    // One that no session on `lower` has, and that no other peer can foretell.
+    // One that no session on `lower` has, and that no other peer can predict.
     let start = cx.random().next_u16();
     let ids = (0..=u16::MAX).map(|n| start.wrapping_add(n));
     let chosen = all.layer.choices.choose(ids, |id| all.find(lower, id.into()).is_none())?;

@@ -66,7 +66,7 @@ impl Hops {
         }
     }
 
-    /// Lets go of all.
+    /// Releases all.
     pub(crate) fn clear(&self, cx: &Kernel) {
         self.last.take();
         for (key, hop) in self.by_next.snapshot() {

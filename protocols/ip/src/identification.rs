@@ -1,6 +1,6 @@
 //! Identifications of datagrams that may be fragmented (RFC 6864, section 4.2): not one twice from
 //! one host to another with one protocol while the first may be under way, as far as 65,536 of them
-//! allow, and none that others can foretell (RFC 7739, section 5.3).
+//! allow, and none that others can predict (RFC 7739, section 5.3).
 //!
 //! They count up from a place that a secret gives each source, destination and protocol. A session
 //! keeps its own count; what it has used is noted when it ends, in one of a number of counts

@@ -20,7 +20,7 @@
 //! - A datagram that fits the path goes down in one piece; a longer one goes in fragments, without
 //!   a copy, unless it must not be fragmented. Identifications count up per source, destination and
 //!   protocol, from a place that a secret of this boot gives each (RFC 6864, section 4.2; RFC 7739,
-//!   section 5.3): no peer can foretell those to another host, and none comes twice within 65,536
+//!   section 5.3): no peer can predict those to another host, and none comes twice within 65,536
 //!   datagrams. A datagram that must not be fragmented carries 0 (RFC 6864, section 4.1). Nothing
 //!   is held back for being sent faster than identifications allow.
 //! - Fragments are put together without a copy. Two that overlap spoil the whole datagram, as RFC

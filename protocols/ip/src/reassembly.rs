@@ -135,7 +135,7 @@ impl Reassembly {
         self.datagrams.get(key).map(|datagram| datagram.until)
     }
 
-    /// Lets go of everything. Answers how many fragments that were.
+    /// Releases everything. Answers how many fragments that were.
     pub(crate) fn clear(&mut self) -> usize {
         self.datagrams.clear();
         self.order.clear();

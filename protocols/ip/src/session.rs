@@ -132,7 +132,7 @@ impl IpSession {
         Ok(())
     }
 
-    /// Lets go of the path.
+    /// Releases the path.
     fn let_go(&self, cx: &Kernel) {
         self.generation.set(0);
         self.mtu.set(0);

@@ -185,7 +185,7 @@ impl Shared {
         self.generation.set(next);
     }
 
-    /// As [`outdate`](Self::outdate), and lets go of the ways of packets for others.
+    /// As [`outdate`](Self::outdate), and releases the ways of packets for others.
     pub(crate) fn invalidate(&self, cx: &Kernel) {
         self.outdate();
         self.hops.clear(cx);
@@ -232,7 +232,7 @@ impl Shared {
         self.looped.borrow_mut().pop_front()
     }
 
-    /// Lets go of everything.
+    /// Releases everything.
     pub(crate) fn clear(&self, cx: &Kernel) {
         self.sessions.clear();
         self.enables.clear();

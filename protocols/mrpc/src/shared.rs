@@ -117,7 +117,7 @@ impl Shared {
         text
     }
 
-    /// Lets go of everything.
+    /// Releases everything.
     pub(crate) fn stop(&self) {
         self.sessions.clear();
         self.enables.clear();

@@ -58,7 +58,7 @@ impl Resolver {
         Ok(opened)
     }
 
-    /// Lets go of a session to a port where the program is no more.
+    /// Releases a session to a port where the program is no more.
     #[cold]
     fn forget(&self, cx: &Kernel, gone: &SessionRef) {
         let mut lower = self.lower.borrow_mut();
@@ -91,7 +91,7 @@ impl Session for Resolver {
             Some(lower) => lower,
             None => self.resolve(cx, request.attribute())?,
         };
-        // A call that finds the program gone lets go of the session, but ends no other call.
+        // A call that finds the program gone releases the session, but ends no other call.
         lower.hold();
         let result = lower.call(cx, request);
         if let Err(error) = &result

@@ -115,7 +115,7 @@ impl Calls {
     }
 
     /// The number of a request: the places in turn by its lowest bits, and for the rest what no
-    /// server can foretell of the requests to another one.
+    /// server can predict of the requests to another one.
     pub(crate) fn number(&self, cx: &Kernel) -> u32 {
         let next = self.next.get();
         self.next.set(next.wrapping_add(1));

@@ -79,7 +79,7 @@ impl Routes {
         route.commands.contains(&command).then_some(route)
     }
 
-    /// Lets go of all channels.
+    /// Releases all channels.
     pub(crate) fn clear(&self) {
         for route in &self.0 {
             drop(route.pool.take());

@@ -398,7 +398,7 @@ impl Tcp {
         begin: impl FnOnce(Rc<Settings>) -> Connection,
     ) -> Result<(SessionRef, bool), &'static Reason> {
         let (local, peer) = (note.ends.local, note.ends.peer);
-        // What held it may let go of it while the protocol above is asked.
+        // What held it may release it while the protocol above is asked.
         lower.hold();
         let asked = cx.unless_lost(|| {
             let link = Link::new(cx, lower, *origin, pending.0);

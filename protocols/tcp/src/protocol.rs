@@ -405,7 +405,7 @@ impl Tcp {
             return drop_bad(port, message, &reason::NOT_MINE);
         }
         let stray = Stray { cx, this, lower, origin: &origin, header: &header };
-        // What holds it may let go of it while the protocol above is asked.
+        // What holds it may release it while the protocol above is asked.
         lower.hold();
         let taken = self.demux_first(stray, (message, length));
         lower.ease(cx);

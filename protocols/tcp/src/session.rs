@@ -79,7 +79,7 @@ pub(crate) struct TcpSession {
     /// A message that a full wire refuses is a loss at our own end, and mostly one of a whole tail,
     /// of which no acknowledgment tells.
     is_crowded: Cell<bool>,
-    /// The connection is over, and everything was let go.
+    /// The connection is over, and everything was released.
     pub(crate) is_finished: Cell<bool>,
     /// Octets handed to a protocol in another address space that may still push as many.
     unsettled: Cell<usize>,
@@ -487,7 +487,7 @@ impl TcpSession {
         self.finish(cx, this);
     }
 
-    /// Lets go of everything.
+    /// Releases everything.
     pub(crate) fn finish(&self, cx: &Kernel, this: &SessionRef) {
         if self.is_finished.replace(true) {
             return;

@@ -242,7 +242,7 @@ impl Table {
         }
     }
 
-    /// Lets go of everything; for the protocol's `stop`.
+    /// Releases everything; for the protocol's `stop`.
     pub(crate) fn clear(&self) {
         self.sessions.clear();
         self.offers.clear();

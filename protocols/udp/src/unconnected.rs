@@ -100,7 +100,7 @@ impl Unconnected {
         Ok(fresh)
     }
 
-    /// Lets go of what is kept for sending.
+    /// Releases what is kept for sending.
     fn forget(&self, cx: &Kernel) {
         for (place, known) in self.peers.snapshot() {
             self.peers.remove(&place);

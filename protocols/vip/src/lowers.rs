@@ -111,7 +111,7 @@ impl Lowers {
         !self.heard.borrow().is_empty()
     }
 
-    /// Lets go of stations that are another host by now: the next message through one finds out
+    /// Releases stations that are another host by now: the next message through one finds out
     /// again whose it is.
     fn unhear(&self, mark: u32, is_other: impl Fn(&SessionRef) -> bool) {
         let heard = self.heard.take();
@@ -138,7 +138,7 @@ impl Lowers {
         }
     }
 
-    /// Lets go of the way over the link.
+    /// Releases the way over the link.
     pub(crate) fn close_link(&self, cx: &Kernel) {
         if let Some(link) = self.link.take() {
             link.head().set_tag(0);
@@ -146,7 +146,7 @@ impl Lowers {
         }
     }
 
-    /// Lets go of the way by IP; another is opened for the next message that needs it.
+    /// Releases the way by IP; another is opened for the next message that needs it.
     pub(crate) fn close_net(&self, cx: &Kernel) {
         if let Some(net) = self.net.take() {
             net.close(cx);
@@ -180,7 +180,7 @@ fn is_known_by_frames(own: &VipSession, cx: &Kernel) -> bool {
     own.is_none_or(|own| own.host == local)
 }
 
-/// Lets go of stations that have been this host and are another one by now.
+/// Releases stations that have been this host and are another one by now.
 pub(crate) fn unhear(own: &VipSession, cx: &Kernel) {
     let ether = |session: &SessionRef| {
         let asked = session.ask(cx, PeerEther::default());
@@ -206,7 +206,7 @@ pub(crate) fn unhear(own: &VipSession, cx: &Kernel) {
     });
 }
 
-/// Opens the way over the link if the host is there, lets go of it if not, and finds out
+/// Opens the way over the link if the host is there, releases it if not, and finds out
 /// whether it can be used.
 pub(crate) fn choose(own: &VipSession, cx: &Kernel) {
     while !own.is_closed.get() {

@@ -59,7 +59,7 @@ enum State {
     Vacant,
     /// Created or suspended: may be resumed.
     Resting,
-    /// It runs, or rests in a resume of another one.
+    /// It runs, or is suspended in a resume of another one.
     Running,
 }
 

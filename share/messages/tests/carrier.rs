@@ -185,7 +185,7 @@ fn what_is_no_frame_ends_it() {
         assert!(matches!(own.receive(cx), Arrival::Lost), "case {at}");
         assert!(matches!(own.receive(cx), Arrival::Lost), "case {at}: for good");
     }
-    // Tests beside this one have such files, too, but let go of them.
+    // Tests beside this one have such files, too, but release them.
     let is_file = |entry: &std::fs::DirEntry| {
         let target = std::fs::read_link(entry.path());
         target.is_ok_and(|target| target.to_string_lossy().contains("memfd:xk-message"))

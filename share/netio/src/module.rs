@@ -338,7 +338,7 @@ impl Module {
         Some(number)
     }
 
-    /// Lets go of channels that were not fetched in time.
+    /// Releases channels that were not fetched in time.
     fn lapse(&self, now: Time) {
         let lapsed = || self.waiting.borrow_mut().pop_front_if(|waiting| waiting.lapses_at <= now);
         while let Some(waiting) = lapsed() {

@@ -125,7 +125,7 @@ impl Parts {
         all
     }
 
-    /// Lets go of a port that is enabled no more, once no session of its peers is held.
+    /// Releases a port that is enabled no more, once no session of its peers is held.
     fn end_withdrawn(&self, cx: &Kernel, port: u16) {
         let is_withdrawn = |port: &SessionRef| {
             port.body::<Port>().is_some_and(|p| p.role.get() == Role::Withdrawn)

@@ -22,7 +22,7 @@ impl Neighbour {
 // SAFETY: the view maps a memory file that cannot shrink, for reading, in one place until it is
 // dropped. With a lease the lender is a `Lending` of this process: its `Loans` hold each message
 // until its number comes back, which `Lending` sends only for what `Foreign::returned` answered
-// with, and it does not let go of the others as long as the lease lives, which is as long as this
+// with, and it does not release the others as long as the lease lives, which is as long as this
 // view. What a `Loans` holds is written by nothing.
 unsafe impl View for Neighbour {
     fn region(&self) -> (NonNull<u8>, usize) {

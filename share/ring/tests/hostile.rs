@@ -120,7 +120,7 @@ proptest! {
         prop_assert_eq!(cx.live(), (0, 0));
     }
 
-    /// The side below bears it, and lets go of all when the peer is gone.
+    /// The side below bears it, and releases all when the peer is gone.
     #[test]
     fn a_port_bears_a_peer_that_writes_anything(acts in prop::collection::vec(act(), 1..60)) {
         let cx = TestKernel::new(1);

@@ -82,7 +82,7 @@ enum Act {
     Send(usize, usize),
     /// Takes the next message.
     Take,
-    /// Lets go of the message that it has had longest.
+    /// Releases the message that it has had longest.
     Drop,
     Flush,
 }
@@ -102,7 +102,7 @@ fn act() -> impl Strategy<Value = (bool, Act)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever both sides send, keep and let go of: what arrives is what was sent, and stays so;
+    /// Whatever both sides send, keep and release: what arrives is what was sent, and stays so;
     /// in the end all buffers are back.
     #[test]
     fn what_arrives_is_what_was_sent(acts in prop::collection::vec(act(), 1..120), is_kin: bool) {

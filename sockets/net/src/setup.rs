@@ -17,7 +17,7 @@ use xk_registry::Program;
 use xk_run::{Idle, Runner};
 
 /// What a stack is made of: a graph, the protocols that it may name, one of its hosts, and how its
-/// loop rests.
+/// loop idles.
 #[derive(Clone)]
 pub struct Setup {
     host: HostSetup,

@@ -399,7 +399,7 @@ impl Inner {
         }
     }
 
-    /// Lets go of one of those, if its program has.
+    /// Releases the socket of this number, if its program has released it.
     pub(crate) fn look_at(&mut self, id: u64) {
         if self.is_alive(id) {
             return;
@@ -448,8 +448,8 @@ impl Inner {
         }
     }
 
-    /// Lets go of some of the bound sockets whose programs have: each has its turn, however many
-    /// there are.
+    /// Looks at some of the bound sockets, and releases those that their programs have released.
+    /// Each socket has its turn, however many there are.
     fn look(&mut self) {
         for _ in 0..LOOKS.max(self.bound.len() / LOOK_ROUNDS).min(self.bound.len()) {
             let Some(id) = self.bound.pop_front() else {
@@ -465,7 +465,7 @@ impl Inner {
         }
     }
 
-    /// Lets go of those at a port whose programs have; true if there were any.
+    /// Releases the sockets at a port that their programs have released; true if there were any.
     pub(crate) fn look_at_port(&mut self, port: u16) -> bool {
         let is_at = |(id, thing): (&u64, &Thing)| {
             let local = match thing {

@@ -381,7 +381,7 @@ impl Reactor {
         object
     }
 
-    /// Lets go of a service that is not offered any more. What is being executed holds it to its
+    /// Releases a service that is not offered any more. What is being executed holds it to its
     /// end.
     pub(crate) fn drop_service(&self, id: ProtocolId) {
         let Some((object, place)) = self.services.borrow_mut().remove(&id) else {

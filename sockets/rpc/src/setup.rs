@@ -15,7 +15,7 @@ use xk_lang::{HostInstance, Node};
 use xk_run::Idle;
 
 /// What a stack is made of: a graph, the protocols that it may name, one of its hosts, the node
-/// that is called, and how its loop rests.
+/// that is called, and how its loop idles.
 #[derive(Clone)]
 pub struct Setup {
     host: HostSetup,

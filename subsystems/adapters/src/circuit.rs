@@ -37,10 +37,10 @@ pub trait Circuit {
     /// Nothing more is sent: the end of the stream follows what was.
     fn shutdown(&self, cx: &Kernel);
 
-    /// Lets go of it: what was sent still goes, then the end of the stream.
+    /// Releases it: what was sent still goes, then the end of the stream.
     fn close(&self, cx: &Kernel);
 
-    /// Breaks it off and lets go of it.
+    /// Breaks it off and releases it.
     fn abort(&self, cx: &Kernel);
 
     /// Our address and the peer's.

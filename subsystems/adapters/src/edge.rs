@@ -183,7 +183,7 @@ pub trait Below {
         None
     }
 
-    /// The graph is taken down: it lets go of all doors.
+    /// The graph is taken down: it releases all doors.
     fn stop(&self, cx: &Kernel);
 }
 
@@ -204,7 +204,7 @@ pub trait Door {
     /// Our address at this door, as far as it is said.
     fn local(&self, cx: &Kernel) -> Addr;
 
-    /// Lets go of everything.
+    /// Releases everything.
     fn close(&self, cx: &Kernel);
 }
 

@@ -102,7 +102,7 @@ impl Inpcbs {
         self.list.borrow().iter().rev().cloned().collect()
     }
 
-    /// Lets go of all of them.
+    /// Releases all of them.
     pub fn clear(&self) {
         let (list, last) = (self.list.take(), self.last.take());
         for inp in &list {

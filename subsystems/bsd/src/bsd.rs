@@ -623,7 +623,7 @@ impl Bsd {
         }
     }
 
-    /// The graph is taken down: lets go of everything.
+    /// The graph is taken down: releases everything.
     pub(crate) fn stop(&self) {
         let protosw = self.protosw.take();
         drop(self.stacking.take());

@@ -74,7 +74,7 @@ impl WireDevice {
         Ok(())
     }
 
-    /// Lets go of the wire.
+    /// Releases the wire.
     pub fn close(&self, cx: &Kernel) {
         let session = self.session.take();
         if let Some(session) = session {

@@ -168,7 +168,7 @@ impl Arpcom {
         self.groups.borrow().clone()
     }
 
-    /// Lets go of protocols, when the graph is taken down.
+    /// Releases protocols, when the graph is taken down.
     pub(crate) fn stop(&self) {
         drop(self.resolvers.take());
     }

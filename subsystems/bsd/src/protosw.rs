@@ -369,7 +369,7 @@ pub trait ProtoFns {
         let _ = (cx, pr);
     }
 
-    /// The graph is taken down: lets go of sockets and of entries of the switch, so that nothing
+    /// The graph is taken down: releases sockets and entries of the switch, so that nothing
     /// keeps itself alive.
     fn pr_stop(&self) {}
 

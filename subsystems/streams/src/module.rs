@@ -164,7 +164,7 @@ pub trait Streamtab {
         None
     }
 
-    /// The graph is taken down: it lets go of sessions, streams and protocols.
+    /// The graph is taken down: it releases sessions, streams and protocols.
     fn stop(&self, cx: &Kernel) {
         let _ = cx;
     }

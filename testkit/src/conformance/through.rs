@@ -28,7 +28,7 @@ impl Fixture for Through {
     }
 
     fn sessions_max(&self) -> usize {
-        // Of the layer below it wraps 4096, and lets go of closed ones when they have become as
+        // Of the layer below it wraps 4096, and releases closed ones when they have become as
         // many.
         2 * 4096 + 64
     }

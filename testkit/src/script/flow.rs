@@ -46,7 +46,7 @@ pub(super) struct Flow {
     pub(super) read: u64,
     /// Octets of data and options that the peer takes in a segment (RFC 9293, section 3.7.1).
     room: usize,
-    /// Whether the application has let go of the session.
+    /// Whether the application has released the session.
     pub(super) released: bool,
     /// The Fast Open option that was seen last with a cookie in it, on whatever connection.
     pub(super) cookie: Option<TcpOption>,

@@ -425,7 +425,7 @@ impl<'a> Run<'a> {
     /// At the end: nothing sent and nothing told that no line has spoken of.
     fn nothing_left(&mut self) -> Result<(), String> {
         self.quiet()?;
-        // A holder that let go of a session need not care what it is told.
+        // A holder that has released a session need not care what it is told.
         for flow in self.flows.values().filter(|flow| flow.released) {
             if let Some(session) = &flow.session {
                 while self.app.next_of(session.id()).is_some() {}

@@ -169,7 +169,7 @@ pub enum Act {
     EndRecord,
     /// It ends its direction.
     Shutdown,
-    /// It lets go of the session.
+    /// It releases the session.
     Close,
     /// It breaks the connection off.
     Abort,

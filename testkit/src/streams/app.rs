@@ -549,7 +549,7 @@ impl Side {
         Ok(())
     }
 
-    /// Lets go of everything.
+    /// Releases everything.
     pub(super) fn leave(&self, cx: &TestKernel) {
         for end in &self.ends {
             if let Some(session) = end.session.as_ref().filter(|_| !end.released) {

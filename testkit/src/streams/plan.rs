@@ -8,7 +8,7 @@ use xk_core::random::Random;
 pub(super) enum Ending {
     /// It ends its direction when it has written all, and waits for the peer's end.
     Orderly,
-    /// It lets go of the stream when it has written all.
+    /// It releases the stream when it has written all.
     Closes,
     /// It breaks off once it has written so many octets.
     Aborts(u64),

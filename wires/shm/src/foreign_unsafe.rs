@@ -105,7 +105,7 @@ fn is_quick(fd: &OwnedFd) -> bool {
     rustix::pipe::fcntl_getpipe_size(fd).is_ok() || is_unix(fd) && is_empty_socket(fd)
 }
 
-/// Sockets of unix(7), with their users, that wait for the thread that lets go of them; `None` if
+/// Sockets of unix(7), with their users, that wait for the thread that releases them; `None` if
 /// none runs.
 static SOCKETS: Mutex<Option<Vec<(OwnedFd, u32)>>> = Mutex::new(None);
 
@@ -113,7 +113,7 @@ fn sockets() -> MutexGuard<'static, Option<Vec<(OwnedFd, u32)>>> {
     SOCKETS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has a thread let go of a socket of unix(7), which waits for nothing.
+/// Has a thread release a socket of unix(7), which waits for nothing.
 fn let_go(socket: OwnedFd, uid: u32) {
     let mut all = sockets();
     if let Some(waiting) = all.as_mut() {

@@ -90,7 +90,7 @@ impl Drop for Frames {
     fn drop(&mut self) {
         let octets = self.lent.len() * CHUNK_OCTETS;
         // SAFETY: base and length are those of the mapping made by `of`; no borrow of it outlives
-        // this value. What the system still has pinned stays its own until it lets go.
+        // this value. What the system still has pinned stays its own until it is unpinned.
         let _never_fails = unsafe { munmap(self.base.as_ptr().cast::<c_void>(), octets) };
     }
 }

@@ -10,7 +10,7 @@ mod manual;
 pub(crate) mod quotes;
 mod source;
 mod text;
-mod words;
+pub(crate) mod words;
 
 pub(crate) use length::{COLUMNS_MAX, is_wide};
 

@@ -377,7 +377,7 @@ impl ClientSession {
         cx.signal(&self.done);
     }
 
-    /// Lets go of what the call held.
+    /// Releases what the call held.
     #[inline(always)]
     fn leave(&self, cx: &Kernel) {
         self.waits.set(false);

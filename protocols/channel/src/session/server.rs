@@ -153,7 +153,7 @@ impl ServerSession {
         self.state.kept.set(kept.map_or(0, |kept| kept.ticket));
     }
 
-    /// Lets go of the reply; the client has it, or wants it no more.
+    /// Releases the reply; the client has it, or wants it no more.
     #[inline(always)]
     fn free_reply(&self, cx: &Kernel) {
         let state: &State = &self.state;

@@ -144,7 +144,7 @@ pub struct Connection {
     window_probe: Option<Time>,
     persist_at: Option<Time>,
     persist_count: u32,
-    /// When a cork lets go of what it holds back.
+    /// When a cork releases what it holds back.
     cork_at: Option<Time>,
     /// What is held back to fill a segment goes all the same, once.
     force: bool,
@@ -523,7 +523,7 @@ impl Connection {
         (of(self.send.held()) + of(self.receive.held()), passed)
     }
 
-    /// Lets go of what is kept out of order; answers how many segments brought it.
+    /// Releases what is kept out of order; answers how many segments brought it.
     pub(crate) fn drop_runs(&mut self) -> u32 {
         self.receive.drop_runs()
     }

@@ -430,7 +430,7 @@ impl Receive {
         (u64::from(self.ready_octets) + u64::from(self.unconsumed), self.ready.len())
     }
 
-    /// Lets go of what is kept out of order, though the sender may have been told of it (RFC 2018,
+    /// Releases what is kept out of order, though the sender may have been told of it (RFC 2018,
     /// section 8); answers how many segments brought it.
     pub(crate) fn drop_runs(&mut self) -> u32 {
         self.runs = Vec::new();
@@ -572,7 +572,7 @@ impl Receive {
         (self.tuned_octets, self.tuned_at) = (0, now);
     }
 
-    /// Lets go of everything that was not delivered.
+    /// Releases everything that was not delivered.
     pub(crate) fn clear(&mut self) {
         self.ready = VecDeque::new();
         self.runs = Vec::new();

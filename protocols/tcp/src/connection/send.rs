@@ -383,7 +383,7 @@ impl Send {
         self.unsent() > 0 && self.cut(1).is_ok()
     }
 
-    /// Lets go of what lies before `una`.
+    /// Releases what lies before `una`.
     #[inline]
     pub(crate) fn acknowledge(&mut self, una: Seq) {
         // Our end counts for one more than there are octets.
@@ -414,7 +414,7 @@ impl Send {
         (self.end.since(self.una).into(), self.pieces.len())
     }
 
-    /// Lets go of everything.
+    /// Releases everything.
     pub(crate) fn clear(&mut self) {
         self.pieces = VecDeque::new();
         (self.current, self.records) = (0, 0);

@@ -99,7 +99,7 @@ fn nothing_grows_with_the_programs_that_have_come_and_gone() {
     let host = Host::new();
     host.bottoms.iter().for_each(|bottom| bottom.keep(false));
     // Of each quarter of the programs the most that lives at one time: a table keeps some sessions
-    // that were closed in its middle, and lets go of them together.
+    // that were closed in its middle, and releases them together.
     let (mut most, mut nothing) = ([0; 4], host.held());
     let protocols = host.cx.protocols().len();
     for number in 0..programs {

@@ -159,12 +159,12 @@ impl Transit {
         true
     }
 
-    /// The protocol above lets go of it.
+    /// The protocol above releases it.
     pub(super) fn close(&self) {
         self.ends.set(Ends { is_closed: true, ..self.ends.get() });
     }
 
-    /// Whether the protocol above has let go of it on its way.
+    /// Whether the protocol above has released it on its way.
     pub(super) fn is_closed(&self) -> bool {
         self.ends.get().is_closed
     }

@@ -162,7 +162,7 @@ impl Body {
         self.end(cx, session);
     }
 
-    /// Ends this direction, and lets go of what has ended in both.
+    /// Ends this direction, and releases what has ended in both.
     fn end(&self, cx: &Kernel, session: &SessionRef) {
         let plan = self.plan;
         let shuts = self.state.with(session, |stream| {

@@ -78,7 +78,7 @@ impl Thread {
         }
     }
 
-    /// Lets go of this handle, and waits until the thread has ended.
+    /// Releases this handle, and waits until the thread has ended.
     pub(crate) fn end(self, limit: Duration) -> bool {
         let Some(thread) = lock(&self.inner.thread).take() else {
             return false;

@@ -500,7 +500,7 @@ impl Layer {
         Ok(())
     }
 
-    /// Lets go of the session with the one peer, which another of the group may have, too.
+    /// Releases the session with the one peer, which another of the group may have, too.
     fn disconnect(&self, cx: &Kernel, datagrams: &Datagrams) {
         let Some((session, _)) = datagrams.one.take() else {
             return;

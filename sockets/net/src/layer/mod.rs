@@ -260,7 +260,7 @@ impl Layer {
         socket.has(session).then(|| Rc::clone(socket))
     }
 
-    /// Lets go of a socket and of all that it holds.
+    /// Releases a socket and all that it holds.
     pub(crate) fn close(&self, cx: &Kernel, socket: &Rc<Socket>) {
         self.remove(socket);
         match &socket.body {

@@ -49,7 +49,7 @@ impl Socket {
         }
     }
 
-    /// Lets go of all handles, without a word to any peer: the graph is being taken down.
+    /// Releases all handles, without a word to any peer: the graph is being taken down.
     pub(crate) fn forget(&self) {
         match &self.body {
             Body::Stream(stream) => stream.forget(),

@@ -182,7 +182,7 @@ impl Stream {
         socket.error.set(Some(error::of_network(kind)));
     }
 
-    /// Lets go of the session: what was written goes out in the background, unless something unread
+    /// Releases the session: what was written goes out in the background, unless something unread
     /// is thrown away with the stream or the program wants it broken off (RFC 9293, section 3.6.1;
     /// RFC 2525, section 2.17).
     pub(super) fn close(&self, cx: &Kernel) {

@@ -1,4 +1,4 @@
-//! What adapters hold is bounded, and all of it is let go: by neighbours that take nothing, that
+//! What adapters hold is bounded, and all of it is released: by neighbours that take nothing, that
 //! hang up, that are taken off, and with few buffers left.
 
 use crate::rig::{Of, PAIRS, Rig, addr};

@@ -141,7 +141,7 @@ impl Rig {
         self.cx.advance(Duration::ZERO);
     }
 
-    /// Lets go of all, and takes the graph down.
+    /// Releases all, and takes the graph down.
     pub(crate) fn stop(&self) {
         *self.log.send.borrow_mut() = None;
         for act in [&self.log.enable_below, &self.log.enable_above, &self.log.hang_up] {

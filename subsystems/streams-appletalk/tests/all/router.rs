@@ -252,7 +252,7 @@ fn sockets_of_transactions_are_claimed_of_ddp() {
     assert_eq!(bound, Ok(()));
     let (any, bound) = bind("atp", 0);
     assert_eq!(bound, Ok(()));
-    // What is let go of is free for the other.
+    // What is released is free for the other.
     transactions.close(&cx);
     let (again, bound) = bind("ddp", 200);
     assert_eq!(bound, Ok(()));

@@ -213,7 +213,7 @@ impl Stream {
         Ok(())
     }
 
-    /// A user lets go of it; with the last one it is closed: it waits for what the modules have
+    /// A user releases it; with the last one it is closed: it waits for what the modules have
     /// queued downwards, for 15 s at most, unless it is not to wait. A stream that is linked below
     /// a multiplexor stays.
     pub fn close(&self, cx: &Kernel) {

@@ -33,7 +33,7 @@ pub struct CopyResp {
     pub command: Command,
     /// The number of the request.
     pub id: u32,
-    /// Why it failed; 0 if it did not. After a failure the driver lets go of the request.
+    /// Why it failed; 0 if it did not. After a failure the driver releases the request.
     pub error: Errno,
     /// The driver's own, of the question.
     pub private: u32,

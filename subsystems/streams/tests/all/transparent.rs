@@ -137,7 +137,7 @@ fn questions_without_memory_to_answer_from_fail() {
     // A request with data of its own has no memory behind it.
     let asked = stream.str_ioctl(&cx, TURN, b"01234567", StrWait::Usual);
     assert_eq!(asked, Err(Errno::EINVAL));
-    // One that none waits for is answered, so that the driver lets go of it.
+    // One that none waits for is answered, so that the driver releases it.
     let q = stream.head_q();
     for (kind, id) in [(Kind::CopyIn, 99), (Kind::CopyOut, 98)] {
         let mut octets = [0; 20];

@@ -16,7 +16,7 @@ use crate::tcp::DAMAGE;
 /// No exchange may take longer.
 const LIMIT: Duration = Duration::from_secs(60);
 /// How long nothing may come over a lossy link. The timeout doubles with each loss: where one
-/// packet in five is lost, one stream of three thousand rests for a minute, and one of several
+/// packet in five is lost, one stream of three thousand pauses for a minute, and one of several
 /// hundred thousand for ten.
 const LOSSY_LIMIT: Duration = Duration::from_secs(600);
 

@@ -187,7 +187,7 @@ impl Protocol for HostUdp {
     }
 
     fn stop(&self, _: &Kernel, this: &ProtocolRef) {
-        // Last words, such as a farewell to peers, still go out.
+        // Last messages, such as a notice to peers, still go out.
         self.table.ports.flush(this);
         self.table.sessions.clear();
         self.table.offers.clear();

@@ -275,7 +275,7 @@ impl End {
         Some(())
     }
 
-    /// Lets go of the stream if both ends have released it.
+    /// Releases the stream if both ends have released it.
     fn end_in_order(&self, cx: &Kernel) {
         if self.state.get() == State::Idle {
             let line = self.line.take();

@@ -291,7 +291,7 @@ impl Circuits {
         drop(circuit.user.take());
     }
 
-    /// Lets go of all.
+    /// Releases all.
     pub(super) fn stop(&self, cx: &Kernel) {
         let all = self.listening.borrow().clone();
         for listening in all {
