@@ -16,7 +16,7 @@ static LINES: Rule = Rule {
     reason: "lines are a budget: what has no use is paid for by every reader; a part that grows says why",
 };
 
-/// What each part may have: its folder, lines of production, the reason of the last rise.
+/// Budgets by part: folder, lines of production, the reason of the last rise.
 const BUDGETS: &str = "xtask/lines.txt";
 
 /// Row of all tests and benches in [`BUDGETS`], wherever they lie.
@@ -52,7 +52,7 @@ impl Count {
 
 /// One row of [`BUDGETS`].
 struct Budget<'a> {
-    /// Its line in the file, from one.
+    /// Line of the budget in the file, from one.
     line: usize,
     part: &'a str,
     lines_max: usize,

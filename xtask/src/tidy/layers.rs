@@ -16,7 +16,7 @@ static EMBED: Rule = Rule {
              audit and to keep",
 };
 
-/// How many crates a program with one stack links at most, this one's and others'.
+/// Crates that a program with one stack may link, ours and others'.
 const EMBEDDED_MAX: usize = 40;
 
 static PURE: Rule = Rule {
@@ -32,12 +32,12 @@ enum Layer {
     Kit,
     Protocol,
     Wire,
-    /// What wires ask of the operating system.
+    /// The operating system's interfaces for wires.
     System,
     Run,
     /// Both sides of a cut between two domains.
     Share,
-    /// What takes frames across a cut.
+    /// Carriers of frames across a cut.
     Carrier,
     /// Another protocol framework within a kernel, its protocols, and the adapters between them.
     Subsystem,
@@ -100,7 +100,7 @@ impl Layer {
         })
     }
 
-    /// What a crate of this layer may build upon.
+    /// The layers that a crate of this layer may build upon.
     fn below(self) -> &'static [Self] {
         match self {
             Core | Lang | System => &[],
@@ -128,8 +128,8 @@ impl Layer {
         }
     }
 
-    /// What its tests may use besides: anything that is not a program, but still no sibling of a
-    /// protocol.
+    /// Layers that its tests may use besides: anything that is not a program, but still no sibling
+    /// of a protocol.
     fn tests_may_use(self, other: Self) -> bool {
         other != Top && !(self == Protocol && other == Protocol)
     }
@@ -160,7 +160,7 @@ pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
     }
 }
 
-/// That the example of a program with one stack links few crates.
+/// Checks that the example of a program with one stack links few crates.
 pub(super) fn check_embedded(tree: &Tree, found: &mut Vec<Violation>) {
     let count = tree.embedded.len();
     if count > EMBEDDED_MAX {

@@ -24,7 +24,7 @@ static BUDGET: Rule = Rule {
     reason: "what the least layers need is the measure of the skeleton: if they grow, it has lost something",
 };
 
-/// What some folders may have: one a line, its path, lines of code, names of ours imported.
+/// Budgets of some folders, one a line: path, lines of code, names of ours imported.
 const BUDGETS: &str = "xtask/budgets.txt";
 
 /// Holds the folders of [`BUDGETS`] to their numbers. Comments, manuals and tests do not count.

@@ -1,4 +1,4 @@
-//! What every manifest inherits, and the files that a repository must have.
+//! Checks what every manifest inherits, and that the files of a repository are there.
 
 use super::{File, Rule, Tree, Violation};
 
@@ -22,7 +22,7 @@ static TOOLCHAIN: Rule = Rule {
     reason: "a forge's run and a run at home judge a change alike only with one release of Rust",
 };
 
-/// What a forge runs, and what names the release.
+/// The workflow of the forge, and the file that names the release of Rust.
 const FORGE: &str = ".github/workflows/ci.yml";
 const RELEASE: &str = "rust-toolchain.toml";
 

@@ -18,7 +18,7 @@ static QUOTES: Rule = Rule {
 const RESULTS: &str = "docs/benchmarks.md";
 const REMEDY: &str = "`cargo xtask quote` fills the tables from docs/benchmarks.md";
 const MARK: &str = "<!-- quotes: ";
-/// What stands for a row that the page does not have.
+/// Cell of a row that the page does not have.
 const NONE: &str = "not measured";
 
 /// The page's cells, by benchmark, row, system and column.
@@ -50,7 +50,7 @@ impl<'a> Figures<'a> {
         Self(found)
     }
 
-    /// What a clause names for the row of this name; itself where it names nothing.
+    /// The figure that a clause names for the row `name`; `present` if it names none.
     fn quoted(&self, clause: &str, name: &str, present: &str) -> String {
         let parts: Vec<String> =
             clause.split('|').map(|part| part.trim().replace("{}", name)).collect();

@@ -37,7 +37,7 @@ static REASONS: Rule = Rule {
     reason: "a reason that no table lists reaches another address space as its class alone",
 };
 
-/// What brings the world into a crate that is `no_std`.
+/// Names that bring the world into a crate that is `no_std`.
 const WORLD: &[&str] = &["extern crate std"];
 
 /// The addresses of one family.

@@ -35,7 +35,7 @@ const WORDS_REFUSED: &[&str] = &[
 /// Names that meant too many things: each of these gets one of its own.
 const NAMES_REFUSED: &[&str] = &["Taker", "Takers", "Talkers", "settle"];
 
-/// How a doc comment may not begin: it sends the reader to another item.
+/// The beginning that sends the reader of a doc comment to another item.
 const BEGINNING: &str = "The same";
 
 /// First words that a doc comment may not have: they speak of another thing before the item.
