@@ -24,11 +24,11 @@ use core::cell::RefCell;
 
 /// A question that objects can be asked.
 pub trait Question: Any + Field {
-    /// Its name, as `xk` lists it.
+    /// The question's name, as `xk` lists it.
     const NAME: &'static str;
-    /// Its name as a number: what another address space knows it by.
+    /// The name as a number, by which another address space knows the question.
     const KEY: u32 = name_key(Self::NAME);
-    /// How it crosses to another address space.
+    /// The way in which it crosses to another address space.
     const KIND: Kind;
     /// True if layers ask it of those above them: a layer that fits any edge passes it up.
     const UPWARD: bool = false;
@@ -79,7 +79,8 @@ pub enum Answer {
     Unknown,
 }
 
-/// How many questions each shepherd has lost, by its number; the first is of code on none.
+/// Counts of the questions that each shepherd has lost, by its number. The first count is for code
+/// that runs on no shepherd.
 #[derive(Default)]
 pub(crate) struct Losses(RefCell<Vec<u32>>);
 
@@ -88,7 +89,7 @@ impl Kernel {
         self.shepherds().current().map_or(0, |shepherd| shepherd as usize + 1)
     }
 
-    /// How many questions were lost that this shepherd has put.
+    /// Number of lost questions that this shepherd has put.
     pub(crate) fn lost(&self) -> u32 {
         self.losses.0.borrow().get(self.asker()).copied().unwrap_or(0)
     }
@@ -105,10 +106,10 @@ impl Kernel {
         Answer::Unknown
     }
 
-    /// What `learn` makes of the answers to its questions. Whatever is kept of answers is made by
-    /// it: one that was lost looks like [`Answer::Unknown`], and would stay wrong for good.
-    /// [`ProtocolRef::open`](crate::ProtocolRef::open) and the other operations that answer do so
-    /// for all that protocols do in them.
+    /// Runs `learn`, which puts questions, and returns its result unless one of them was lost. A
+    /// lost question looks like [`Answer::Unknown`], so a result that is kept must be learned in
+    /// this way: it would stay wrong. [`ProtocolRef::open`](crate::ProtocolRef::open) and the other
+    /// operations that answer do so for all that protocols do in them.
     ///
     /// # Errors
     /// [`reason::NO_ANSWER`] if one of the questions was lost: then the same is tried later.
@@ -138,7 +139,7 @@ pub struct Ask<'a> {
     question: &'a mut dyn Any,
     /// The layers that have passed it up.
     passed_up_by: Vec<ProtocolId>,
-    /// It has been put to an object.
+    /// True once it has been put to an object.
     is_put: bool,
 }
 
@@ -177,7 +178,7 @@ impl<'a> Ask<'a> {
         self.kind.name
     }
 
-    /// What is known of its kind.
+    /// The kind's name, key and encoding.
     pub fn kind(&self) -> &'static QuestionType {
         self.kind
     }
@@ -232,14 +233,14 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// What an object says about one question it answers, for listing.
+/// One question that an object answers, for listing.
 #[derive(Clone, Copy, Debug)]
 pub struct QuestionInfo {
     /// The question's name ([`Question::NAME`]).
     pub name: &'static str,
-    /// What the answer means here.
+    /// Meaning of the answer here.
     pub meaning: &'static str,
-    /// What is known of it if it is this protocol's own.
+    /// The question's type, if it is this protocol's own.
     pub own: Option<&'static QuestionType>,
 }
 
@@ -262,29 +263,29 @@ pub struct Describe {
 
 question!(Describe { text }, "describe", Ask);
 
-/// What is known of a session, for people.
+/// A session as `xk dump` lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionInfo {
-    /// Its number.
+    /// The session's number.
     pub id: SessionId,
-    /// Its protocol.
+    /// The protocol that made it.
     pub protocol: ProtocolId,
     /// The protocol that it delivers to.
     pub upper: ProtocolId,
-    /// How many hold it open.
+    /// Number of holders.
     pub holders: u32,
     /// Messages pushed.
     pub sent: u64,
     /// Messages popped.
     pub received: u64,
-    /// What it says of itself ([`Describe`]).
+    /// The session's own description ([`Describe`]).
     pub text: String,
 }
 
 fields!(SessionInfo { id, protocol, upper, holders, sent, received, text });
 
 impl SessionInfo {
-    /// Of this session.
+    /// Reads a session's entry.
     pub fn of(cx: &Kernel, session: &SessionRef) -> Self {
         let head = session.head();
         Self {
@@ -309,7 +310,7 @@ pub enum Listed {
 }
 
 impl Listed {
-    /// Its protocol.
+    /// The protocol that made it.
     pub fn protocol(&self) -> ProtocolId {
         match self {
             Self::Here(session) => session.head().protocol(),
@@ -317,7 +318,7 @@ impl Listed {
         }
     }
 
-    /// What is known of it.
+    /// The session as a list shows it.
     pub fn info(&self, cx: &Kernel) -> SessionInfo {
         match self {
             Self::Here(session) => SessionInfo::of(cx, session),
@@ -330,11 +331,11 @@ impl Listed {
 /// they go by value: handles would let it use what it only wanted to look at.
 #[derive(Default)]
 pub struct ListSessions {
-    /// How many the asker wants at most.
+    /// Sessions that the asker wants at most.
     pub max: usize,
     /// The sessions.
     pub sessions: Vec<Listed>,
-    /// How many there are in all.
+    /// Number of sessions in all.
     pub total: usize,
 }
 
@@ -344,7 +345,7 @@ impl ListSessions {
         Self { max, ..Self::default() }
     }
 
-    /// Those that lie in this address space.
+    /// Sessions that lie in this address space.
     pub fn here(&self) -> impl Iterator<Item = &SessionRef> {
         self.sessions.iter().filter_map(|listed| match listed {
             Listed::Here(session) => Some(session),
@@ -386,8 +387,8 @@ impl ListMaps {
     }
 }
 
-/// What a protocol shows its sessions and maps to ([`Protocol::tables`](crate::Protocol::tables)):
-/// [`ListSessions`] or [`ListMaps`].
+/// Collects the sessions and maps that a protocol shows
+/// ([`Protocol::tables`](crate::Protocol::tables)), for [`ListSessions`] or [`ListMaps`].
 pub struct Tables<'a> {
     list: Result<&'a mut ListMaps, &'a mut ListSessions>,
     is_shown: bool,

@@ -120,14 +120,14 @@ pub enum BindError {
     Full,
 }
 
-/// How full a map is, and what it has been asked so far.
+/// Figures of a map: entries, and lookups so far.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct MapStats {
     /// Keys bound now.
     pub entries: usize,
     /// Calls of [`Map::get`].
     pub lookups: u64,
-    /// Those of them that a cache answered.
+    /// Lookups that a cache answered.
     pub cache_hits: u64,
 }
 
@@ -209,8 +209,8 @@ impl<K: Key, V: Clone> Map<K, V> {
         self.look(key, |_| ()).is_some()
     }
 
-    /// What `see` makes of the value bound to `key`. Not counted as a lookup. `see` must not change
-    /// the map.
+    /// Returns the result of `see` on the value bound to `key`. This is not counted as a lookup.
+    /// `see` must not change the map.
     pub(crate) fn look<R>(&self, key: &K, see: impl FnOnce(&V) -> R) -> Option<R> {
         let hash = hash(&self.secret, key);
         let table = self.table.borrow();
@@ -313,7 +313,7 @@ impl<K: Key, V: Clone> Map<K, V> {
 }
 
 impl<K, V> Map<K, V> {
-    /// How many keys are bound.
+    /// Number of bound keys.
     pub fn len(&self) -> usize {
         self.table.borrow().entries.len()
     }
@@ -323,12 +323,12 @@ impl<K, V> Map<K, V> {
         self.len() == 0
     }
 
-    /// How many keys may be bound.
+    /// Largest number of bound keys.
     pub fn entries_max(&self) -> usize {
         self.entries_max
     }
 
-    /// How full it is, how often it was asked, and how often the cache knew.
+    /// Figures: entries, lookups, and lookups that the cache answered.
     pub fn stats(&self) -> MapStats {
         let cache_hits = self.cache_hits.get();
         MapStats {

@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 /// A node of a host's graph, in whichever of the host's kernels it lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// What it is, as the catalog names it.
+    /// Kind of protocol, as the catalog names it.
     pub kind: &'static str,
-    /// Its name in the graph.
+    /// Name in the graph.
     pub name: Box<str>,
     /// The node whose type numbers hold on this one, if it passes them on.
     pub numbers_below: Option<ProtocolId>,
@@ -26,8 +26,8 @@ pub(crate) struct Protocols {
     /// The number of the first of those that are no nodes.
     own_first: u32,
     own: Vec<ProtocolRef>,
-    /// What stands for protocols of programs that come and go, under the numbers that these have
-    /// there, and in their order.
+    /// Stand-ins for protocols of programs that come and go, under the numbers that these have
+    /// there, in their order.
     guests: Vec<ProtocolRef>,
 }
 
@@ -106,7 +106,7 @@ impl Protocols {
         said.or_else(|| Some(self.get(id)?.numbers_below()?.id()))
     }
 
-    /// Those in this kernel, bottom-up.
+    /// The protocols in this kernel, bottom-up.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &ProtocolRef> {
         self.held.iter().flatten().chain(&self.own).chain(&self.guests)
     }

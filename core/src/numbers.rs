@@ -14,7 +14,7 @@ pub struct Number {
     pub upper: &'static str,
     /// The kind below.
     pub lower: &'static str,
-    /// What the lower's header says for the upper.
+    /// Number in the lower's header that stands for the upper.
     pub number: u32,
 }
 

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::fmt;
 
-/// What a refusal means to the layer below, which may tell the sender (IP tells by ICMP).
+/// Meaning of a refusal to the layer below, which may tell the sender (IP does by ICMP).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// The message itself is bad; the sender is not told.
@@ -30,7 +30,7 @@ pub enum Class {
 pub struct Reason {
     /// A short name in the field's words, shown by `xk dump`.
     pub name: &'static str,
-    /// What it means to the layer below.
+    /// Meaning to the layer below.
     pub class: Class,
     key: u32,
 }
@@ -42,7 +42,8 @@ impl Reason {
         Self { name, class, key: name_key(name) }
     }
 
-    /// Its name as a number: what counters compare, and what another address space knows it by.
+    /// The name as a number, which counters compare and by which another address space knows the
+    /// reason.
     pub const fn key(&self) -> u32 {
         self.key
     }
@@ -115,7 +116,8 @@ pub static COMMON: &[&Reason] = &[
     &NO_ANSWER,
 ];
 
-/// How often an object dropped or refused, per reason. Grows by one entry per distinct reason only.
+/// Counts of an object's drops and refusals, per reason. Grows by one entry per distinct reason
+/// only.
 #[derive(Default)]
 pub struct DropCounters(RefCell<Vec<(&'static Reason, Cell<u64>)>>);
 
@@ -139,13 +141,13 @@ impl DropCounters {
         counts.push((reason, Cell::new(messages)));
     }
 
-    /// How many were dropped for `reason`.
+    /// Number of messages dropped for `reason`.
     pub fn of(&self, reason: &Reason) -> u64 {
         let list = self.0.borrow();
         list.iter().find(|(r, _)| **r == *reason).map_or(0, |(_, n)| n.get())
     }
 
-    /// How many were dropped for any reason.
+    /// Number of messages dropped for any reason.
     pub fn total(&self) -> u64 {
         self.0.borrow().iter().map(|(_, n)| n.get()).sum()
     }

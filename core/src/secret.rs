@@ -33,7 +33,7 @@ impl Secret {
         hasher.finish()
     }
 
-    /// What a map places its keys by, which is never shown.
+    /// Hasher by which a map places its keys; its results are never shown.
     #[inline(always)]
     pub(crate) fn hasher(&self) -> SipHasher13 {
         SipHasher13::new_with_keys(self.0[0], self.0[1])

@@ -78,7 +78,7 @@ impl Time {
         Time(self.0.saturating_sub(saturated_ns(sooner)))
     }
 
-    /// How long ago `earlier` was; zero when it was not earlier.
+    /// Time since `earlier`; zero if it was not earlier.
     #[must_use]
     pub const fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

@@ -56,7 +56,7 @@ pub struct Crossing<'a> {
     pub message: &'a Message,
 }
 
-/// What a [`PassiveOpens`] does: it gets the protocol above and the session.
+/// Function of a [`PassiveOpens`], which gets the protocol above and the session.
 type Told = dyn Fn(&Kernel, &ProtocolRef, &SessionRef);
 
 /// Is told of each session that a message from outside has opened, once the protocol above has

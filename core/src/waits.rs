@@ -1,9 +1,10 @@
-//! How long shepherds wait: one alarm for each, which stays from one wait to the next.
+//! Time limits of shepherds' waits: one alarm for each shepherd, which stays from one wait to the
+//! next.
 //!
-//! Almost every wait is over before its time is, and the same shepherd begins another soon after.
-//! So no timer is set and cancelled for each: the alarm of the first wait stays where it is. If it
-//! goes off in a later wait, it is set to that one's end. Alarms of shepherds that do not wait
-//! are taken back when it is asked what is pending.
+//! Almost every wait ends before its time, and the same shepherd begins another soon after. So the
+//! alarm of a wait that has ended stays set. If it goes off in a later wait, it is set again for
+//! the end of that one. Alarms of shepherds that do not wait are cancelled when the kernel is asked
+//! which timers are pending.
 
 use crate::event::Handle;
 use crate::shepherd::Ticket;
@@ -11,43 +12,43 @@ use crate::time::Time;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
-/// One shepherd's.
+/// The last wait of one shepherd, and its alarm.
 #[derive(Clone, Copy)]
 struct Wait {
     /// The wait, or the last one.
     ticket: Option<Ticket>,
-    /// When its time is over; [`Time::MAX`] if it is over itself.
+    /// End of the wait's time; [`Time::MAX`] once the wait has ended.
     until: Time,
-    /// The alarm, and when it goes off: not after `until` if there is one.
+    /// The alarm and the time at which it goes off, which is not after `until`.
     alarm: Option<(Time, Handle)>,
-    /// It is in the list of those whose alarm may be left over.
+    /// True if its slot is listed in [`Waits::left`].
     listed: bool,
 }
 
 const NONE: Wait = Wait { ticket: None, until: Time::MAX, alarm: None, listed: false };
 
-/// What is to be done when an alarm has gone off.
+/// Verdict on an alarm that has gone off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rang {
     /// The wait's time is over.
     Over(Ticket),
-    /// Its time is not over before this: the alarm is to be set again.
+    /// The wait's time ends only at this time: the alarm is to be set again.
     Early(Time),
     /// No shepherd waits.
     Idle,
 }
 
-/// All shepherds', by slot.
+/// Waits of all shepherds, by slot.
 #[derive(Default)]
 pub(crate) struct Waits {
     of: RefCell<Vec<Wait>>,
-    /// Slots whose alarm was left over by a wait.
+    /// Slots of waits that have ended and left their alarm set.
     left: RefCell<Vec<u32>>,
 }
 
 impl Waits {
-    /// A wait begins. True if its shepherd's alarm goes off early enough; else [`set`](Self::set)
-    /// one.
+    /// Begins a wait. Returns true if the shepherd's alarm goes off early enough; otherwise the
+    /// caller sets one by [`set`](Self::set).
     #[inline]
     pub(crate) fn begin(&self, ticket: Ticket, until: Time) -> bool {
         let mut of = self.of.borrow_mut();
@@ -73,7 +74,7 @@ impl Waits {
         before.map(|(_, handle)| handle)
     }
 
-    /// The wait is over; its alarm stays.
+    /// Ends the wait; its alarm stays set.
     #[inline]
     pub(crate) fn end(&self, slot: u32) {
         let mut of = self.of.borrow_mut();
@@ -86,7 +87,7 @@ impl Waits {
         }
     }
 
-    /// The alarm of a shepherd goes off.
+    /// Says what an alarm of a shepherd that has gone off means.
     pub(crate) fn rang(&self, slot: u32, now: Time) -> Rang {
         let mut of = self.of.borrow_mut();
         let Some(wait) = of.get_mut(slot as usize) else {
@@ -100,7 +101,7 @@ impl Waits {
         }
     }
 
-    /// The alarm of a wait under way is set again.
+    /// Notes an alarm that was set again for a wait under way.
     pub(crate) fn set_again(&self, slot: u32, at: Time, alarm: Handle) {
         if let Some(wait) = self.of.borrow_mut().get_mut(slot as usize) {
             wait.alarm = Some((at, alarm));

@@ -51,8 +51,7 @@ pub struct Wheel<T> {
     tick: u64,
     sequence: NonZeroU64,
     pending: usize,
-    /// What [`Wheel::next_expiry`] answers, while it is known: never after the
-    /// earliest deadline.
+    /// The answer of [`Wheel::next_expiry`] while it is known; never after the earliest deadline.
     expiry: Cell<Option<Time>>,
 }
 
@@ -64,7 +63,7 @@ pub struct Handle {
     index: u32,
 }
 
-/// What [`Wheel::cancel`] found.
+/// Result of [`Wheel::cancel`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cancel<T> {
     /// The event was pending and will not happen; its payload.
@@ -199,7 +198,7 @@ impl<T> Wheel<T> {
         self.node(handle).map(|node| node.at)
     }
 
-    /// How many events are pending.
+    /// Number of pending events.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pending
@@ -211,7 +210,7 @@ impl<T> Wheel<T> {
         self.pending == 0
     }
 
-    /// How many events were given out and are not finished.
+    /// Number of events that were given out and are not finished.
     #[must_use]
     pub fn running(&self) -> usize {
         self.slab.len() - self.pending
@@ -223,7 +222,7 @@ impl<T> Wheel<T> {
         self.slab.len() >= self.slab.nodes_max()
     }
 
-    /// How many events there may be, pending and running ones together.
+    /// Largest number of events, pending and running ones together.
     #[must_use]
     pub fn events_max(&self) -> usize {
         self.slab.nodes_max()

@@ -51,7 +51,7 @@ impl<T> Slab<T> {
         Slab { nodes: Vec::new(), free: NONE, used: 0, nodes_max: nodes_max.min(NONE as usize) }
     }
 
-    /// How many nodes are not free.
+    /// Number of nodes in use.
     pub(super) fn len(&self) -> usize {
         self.used
     }

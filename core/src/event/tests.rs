@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 use std::time::Instant;
 
-/// How many events a tick may have, and one more.
+/// One event more than a tick may have.
 const CROWD: usize = if cfg!(miri) { 40 } else { 200 };
 
 fn ns(at: u64) -> Time {
@@ -179,7 +179,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// What the wheel should be: a sorted map, and the fate of each event.
+/// Model of the wheel: a sorted map, and the fate of each event.
 #[derive(Default)]
 struct Model {
     pending: BTreeMap<(Time, usize), usize>,

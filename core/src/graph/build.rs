@@ -1,4 +1,4 @@
-//! How a protocol is built, and why it is not.
+//! Building a protocol, and the errors of building.
 
 use crate::graph::{Entry, Params, Value};
 use crate::kernel::Kernel;
@@ -29,17 +29,17 @@ impl Entry {
     }
 }
 
-/// What a protocol is built from.
+/// The surroundings that a protocol is built from.
 pub struct Build<'a> {
     /// The kernel it will live in.
     pub cx: &'a Kernel,
     /// The kind and name it has in the graph.
     pub entry: &'static Entry,
-    /// Its name in the graph.
+    /// The protocol's name in the graph.
     pub name: &'a str,
     /// The protocols it stands on, in the graph's order.
     pub lowers: &'a [ProtocolRef],
-    /// Its parameters, of the types that the entry states, defaults filled in.
+    /// Parameters, of the types that the entry states, with defaults filled in.
     pub params: &'a Params,
 }
 
@@ -139,7 +139,7 @@ pub enum BuildError {
         name: &'static str,
         /// Which of several blocks of that name.
         index: usize,
-        /// What was expected.
+        /// Description of what was expected.
         expected: String,
     },
     /// A lower protocol is missing at this place.
@@ -153,9 +153,9 @@ pub enum BuildError {
     Environment {
         /// The parameter that names it, if one does.
         param: Option<&'static str>,
-        /// What is missing.
+        /// The missing thing, in words.
         what: String,
-        /// What to type or use instead.
+        /// Remedy: a command to type, or another thing to use.
         help: String,
     },
     /// A lower protocol would not open.

@@ -92,7 +92,7 @@ impl Catalog {
         &self.numbers
     }
 
-    /// What a graph's links are, if one of the entries hangs on links.
+    /// The description of links, if one of the entries is a wire that hangs on links.
     pub fn links(&self) -> Option<&'static Links> {
         self.entries.iter().find_map(|entry| entry.links)
     }

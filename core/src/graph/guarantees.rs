@@ -1,4 +1,4 @@
-//! What layers guarantee to those above them, and need of those below.
+//! Guarantees: what a layer promises to those above it, and needs from those below.
 //!
 //! Guarantees are computed from the wires upwards: a layer gives what its lowers give all of them,
 //! as far as it [keeps](Service::keeps) that, and what it [adds](Service::adds). A graph is sound
@@ -29,7 +29,7 @@ const LACKS: &[(Guarantees, &str)] = &[
     (Guarantees::TRANSACTIONS, "it has no transactions: nothing goes beside a call on it"),
 ];
 
-/// How many there are.
+/// Number of guarantees.
 const ONES: u32 = 17;
 
 impl Guarantees {
@@ -43,37 +43,38 @@ impl Guarantees {
     pub const SESSIONS: Self = Self::OPEN.and(Self::ENABLE);
     /// No octets are added to what was sent; Ethernet pads short messages.
     pub const EXACT: Self = Self(1 << 2);
-    /// What was pushed as one message arrives as one; a stream keeps no boundaries.
+    /// Message boundaries are kept, as a stream does not keep them.
     pub const WHOLE: Self = Self(1 << 3);
     /// Messages arrive in the order in which they were sent.
     pub const ORDER: Self = Self(1 << 4);
-    /// What was sent arrives, or the session says that it failed.
+    /// Each message arrives, or the session says that it failed.
     pub const RELIABLE: Self = Self(1 << 5);
     /// The session by which a message comes up leads back to its sender.
     pub const REPLY: Self = Self(1 << 6);
     /// A push never waits for the peer.
     pub const PROMPT: Self = Self(1 << 7);
-    /// It is a stream, and tells when that opens and ends.
+    /// The layer carries streams, and tells when one opens and ends.
     pub const STREAM: Self = Self(1 << 8);
     /// A link, or what resolves addresses on one: whatever network an upper says is there, is.
     pub const NEIGHBOURS: Self = Self(1 << 9);
-    /// It resolves addresses, and takes packets of other protocols that resolve some.
+    /// The layer resolves addresses, and takes packets of other protocols that resolve some.
     pub const RESOLVER: Self = Self(1 << 10);
-    /// It reaches hosts that are on no link of ours.
+    /// The layer reaches hosts that are on no link of ours.
     pub const ROUTES: Self = Self(1 << 11);
     /// Neither a push nor an open waits for anything: shepherds need no stacks for it.
     pub const INSTANT: Self = Self(1 << 12);
-    /// It names the procedure of a call, and what stands on it puts credentials right behind.
+    /// The layer names the procedure of a call, and the layer above puts credentials right behind
+    /// that name.
     pub const NAMES: Self = Self(1 << 13);
     /// Credentials go with a call.
     pub const CREDENTIALS: Self = Self(1 << 14);
-    /// It says from which host what comes up was sent (`peer-host`).
+    /// A session tells which host sent what comes up (`peer-host`).
     pub const HOSTS: Self = Self(1 << 15);
     /// Options go beside a call and its reply, as those of ATP's transactions do.
     pub const TRANSACTIONS: Self = Self(1 << 16);
     /// All of them.
     pub const ALL: Self = Self((1 << ONES) - 1);
-    /// What is said of the layer right below, and not kept by one of its own that stands on it.
+    /// Guarantees of the layer right below only: a layer above does not keep them.
     const OWN: Self =
         Self::RESOLVER.and(Self::NAMES).and(Self::CREDENTIALS).and(Self::TRANSACTIONS);
 
@@ -89,7 +90,7 @@ impl Guarantees {
         Self(self.0 & !others.0)
     }
 
-    /// Those of these that are in both.
+    /// The guarantees that are in both sets.
     #[must_use]
     pub const fn common(self, others: Self) -> Self {
         Self(self.0 & others.0)
@@ -100,27 +101,27 @@ impl Guarantees {
         self.0 & others.0 == others.0
     }
 
-    /// What a layer with these guarantees does that one that needs `needed` cannot bear: the first
-    /// reason; `None` if it gives all that is needed.
+    /// Returns the first reason why a layer with these guarantees does not satisfy `needed`, in
+    /// words; `None` if it gives all that is needed.
     pub fn lack(self, needed: Self) -> Option<&'static str> {
         let lacks = |(one, _): &&(Self, &str)| needed.has(*one) && !self.has(*one);
         LACKS.iter().find(lacks).map(|(_, why)| *why)
     }
 }
 
-/// What a layer makes of the guarantees below it.
+/// Rule by which a layer's guarantees follow from those below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Service {
-    /// What it gives whatever lies below.
+    /// Guarantees that the layer gives whatever lies below.
     pub adds: Guarantees,
-    /// What it gives if all of its lowers do.
+    /// Guarantees that the layer gives if all of its lowers do.
     pub keeps: Guarantees,
 }
 
 impl Service {
     /// An upper end of the graph: nothing stands on it.
     pub const TOP: Self = Self { adds: Guarantees::NONE, keeps: Guarantees::NONE };
-    /// That of the layers below, whatever it is.
+    /// The service of the layers below, unchanged.
     pub const SAME: Self = Self { adds: Guarantees::NONE, keeps: Guarantees::ALL };
 
     /// A wire: it may lose messages and let them overtake each other.
@@ -150,7 +151,7 @@ impl Service {
         Self::changing(adds, Guarantees::NONE)
     }
 
-    /// What is given above lowers that give `below`, which is [`Guarantees::ALL`] of none.
+    /// Guarantees above lowers that give `below`; without lowers `below` is [`Guarantees::ALL`].
     pub const fn over(self, below: Guarantees) -> Guarantees {
         self.adds.and(below.common(self.keeps))
     }

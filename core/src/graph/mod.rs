@@ -1,4 +1,4 @@
-//! What a protocol says of itself for composition: the catalog entry, and how it is built.
+//! Catalog entries: a protocol's description for composition, and its construction.
 //!
 //! The composer checks a graph against these entries before anything runs; then it calls
 //! [`Entry::build`] for each node, bottom-up.
@@ -26,7 +26,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::RangeInclusive;
 
-/// How a protocol is used.
+/// Kind of operations by which a protocol is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Realm {
     /// Messages go by `push` and `demux`.
@@ -53,24 +53,23 @@ impl fmt::Display for Realm {
     }
 }
 
-/// What a layer is in a graph: by this the check, the rehearsal and the simulator know how to treat
-/// it.
+/// Role of a layer in a graph, by which the check, the rehearsal and the simulator treat it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// The lower end of a graph: it stands on nothing, and may reach outside of the program.
     Wire,
-    /// It puts a header in front of each message.
+    /// A layer that puts a header in front of each message.
     Header,
-    /// It has no header, and chooses among the layers below: what stands on it is known there by
-    /// its own numbers.
+    /// A layer without a header, which chooses among the layers below. They know the protocol above
+    /// it by that protocol's own numbers.
     Virtual,
-    /// It passes messages, calls, addresses and numbers as they are, and fits any edge above what
-    /// it can stand on.
+    /// A layer that passes messages, calls, addresses and numbers as they are, and fits any edge
+    /// above what it can stand on.
     Filter,
-    /// It stands for another protocol framework, whose protocols are written into its block.
+    /// Another protocol framework, whose protocols are written into its block.
     Framework,
-    /// It joins protocols of two subsystems, as the edge that it stands on would be within one. The
-    /// check puts it in; no graph file names it.
+    /// A layer that joins protocols of two subsystems, so that the edge is as one within a
+    /// subsystem. The check puts it in; no graph file names it.
     Adapter,
     /// A layer of calls: it puts a header in front of requests and replies, and waits for replies.
     Calls,
@@ -93,7 +92,7 @@ impl fmt::Display for Shape {
     }
 }
 
-/// What the participants of a protocol look like to its neighbours: the topmost identifier that the
+/// Form of a protocol's participants towards its neighbours: the topmost identifier, which the
 /// upper supplies and the lower pops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
@@ -108,7 +107,7 @@ pub enum Family {
     Port,
     /// Another family, by name.
     Other(&'static str),
-    /// That of the layer below: a layer that passes participants through.
+    /// The family of the layer below: a layer that passes participants through.
     Inherit,
     /// Whatever the layer below needs, taken from a parameter: an application.
     Any,
@@ -128,20 +127,20 @@ impl fmt::Display for Family {
     }
 }
 
-/// What a protocol stands on.
+/// Requirements on the protocols below.
 #[derive(Clone, Copy, Debug)]
 pub struct Below {
-    /// How many lower protocols at least.
+    /// Least number of lower protocols.
     pub min: usize,
-    /// How many at most.
+    /// Largest number of lower protocols.
     pub max: usize,
     /// Their realms: any of these.
     pub realms: &'static [Realm],
     /// The family of the participants it opens them with: any of these fits.
     pub families: &'static [Family],
-    /// What each of them must guarantee.
+    /// Guarantees that each lower must give.
     pub needs: Guarantees,
-    /// What the lower in each place must guarantee besides, if that differs.
+    /// Further guarantees that the lower in each place must give.
     pub each: &'static [Guarantees],
     /// A question that the lower in each place must answer itself; the last one is for those in
     /// all further places, too.
@@ -149,7 +148,7 @@ pub struct Below {
 }
 
 impl Below {
-    /// What the lower protocol in this place must guarantee.
+    /// Guarantees that the lower protocol in this place must give.
     pub fn needs_at(&self, place: usize) -> Guarantees {
         let besides = self.each.get(place).copied().unwrap_or(Guarantees::NONE);
         self.needs.and(besides)
@@ -172,7 +171,7 @@ const ONE: Below = Below {
     asks: &[],
 };
 
-/// What shape, addresses, numbers and guarantees do not say of a layer's place in a graph.
+/// Rules for a layer's place in a graph, beyond shape, addresses, numbers and guarantees.
 #[derive(Clone, Copy, Debug)]
 pub struct StackingRules {
     /// Numbers that follow from others.
@@ -246,17 +245,17 @@ pub struct Needed {
     pub on: NeededOn,
     /// Why, for the author of the graph.
     pub why: &'static str,
-    /// What to write.
+    /// The remedy: what to write.
     pub instead: &'static str,
 }
 
 /// Layers on which a parameter is needed.
 #[derive(Clone, Copy, Debug)]
 pub enum NeededOn {
-    /// Those that take these addresses from above.
+    /// Layers that take these addresses from above.
     Family(Family),
-    /// Those of a kind, perhaps below others without a header, on which no protocol stands that
-    /// says the same.
+    /// Layers of a kind, or layers without a header above one, on which no protocol of the kind
+    /// `unless` stands.
     Kind {
         /// The kind below.
         kind: &'static str,
@@ -271,13 +270,13 @@ pub enum NeededOn {
 pub struct Links {
     /// The parameters of a link; `mtu` is the largest payload of a frame, in octets.
     pub parameters: &'static [ParamSpec],
-    /// Its structured parameters.
+    /// Structured parameters of a link.
     pub blocks: &'static [BlockSpec],
     /// Whether the parameters of the link of this name will do.
     pub check: fn(&str, &Params) -> Result<(), BuildError>,
 }
 
-/// How far a look before the run goes.
+/// Depth of a look before the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
     /// At the parameters alone, whatever the machine: nothing outside is touched.
@@ -293,8 +292,8 @@ pub type TakesNumbers = (fn(u32) -> bool, &'static str);
 /// what it needs.
 pub type Probe = fn(&Params, Look) -> Result<(), BuildError>;
 
-/// What a protocol says of itself. One of the constructors says what place in a graph it is for;
-/// methods named like the fields say the rest:
+/// A protocol's description. A constructor chooses its role in a graph; methods named like the
+/// fields say the rest:
 ///
 /// ```
 /// # use xk_core::graph::{Build, BuildError, Family, Guarantees, Realm, flag, int, question};
@@ -324,34 +323,35 @@ pub struct Entry {
     /// The framework that it is written for, `bsd` or `streams`; none for a protocol of the
     /// x-kernel's.
     pub subsystem: Option<&'static str>,
-    /// Of an adapter, the kinds of protocols whose addresses it translates, besides wires, which
-    /// have none; if it names none, all.
+    /// Kinds of protocols whose addresses an adapter translates, besides wires, which have none;
+    /// empty for all kinds.
     pub joins: &'static [&'static str],
     /// One line about it.
     pub summary: &'static str,
     /// The source of its `lib.rs`, whose crate documentation is the manual.
     pub manual: &'static str,
-    /// What it is in a graph.
+    /// Role in a graph.
     pub shape: Shape,
-    /// How it is used.
+    /// Kind of operations by which it is used.
     pub realm: Realm,
     /// The family of participants that it takes from above.
     pub above: Family,
-    /// What it stands on.
+    /// Requirements on the protocols below.
     pub below: Below,
-    /// What it guarantees to what stands on it.
+    /// Guarantees to the protocols above.
     pub service: Service,
     /// Octets that it puts in front of each message, at least.
     pub header_octets: usize,
-    /// Its standards' type numbers: the lower kind, and what that one's header says for this.
+    /// Type numbers of its standards: the lower kind, and the number in that one's header for this
+    /// protocol.
     pub numbers: &'static [(&'static str, u32)],
     /// The lower kind whose header is its own: a number there is one here.
     pub numbers_as: Option<&'static str>,
     /// Which numbers its own header has room for; `None` for all.
     pub takes_numbers: Option<TakesNumbers>,
-    /// What nothing else says of its place in a graph.
+    /// Further rules for its place in a graph.
     pub stacking_rules: Option<&'static StackingRules>,
-    /// Its scalar parameters.
+    /// Scalar parameters.
     pub parameters: &'static [ParamSpec],
     /// List-valued and structured parameters.
     pub blocks: &'static [BlockSpec],
@@ -372,7 +372,7 @@ pub struct Entry {
     pub build: Builder,
 }
 
-/// What every layer with a header and every layer of calls answers.
+/// Questions that every layer with a header and every layer of calls answers.
 const OF_LAYERS: &[QuestionInfo] = &[
     question(
         "max-packet",
@@ -429,7 +429,7 @@ impl Entry {
         Self::new((kind, manual), place, below, Service::WIRE, build)
     }
 
-    /// What fits any edge of a graph and changes neither addresses nor guarantees.
+    /// A layer that fits any edge of a graph and changes neither addresses nor guarantees.
     pub const fn filter(kind: &'static str, manual: &'static str, build: Builder) -> Self {
         Self::layer(kind, manual, build)
             .on(&[Realm::Async, Realm::Rpc, Realm::Wire], &[Family::Inherit])
@@ -438,8 +438,8 @@ impl Entry {
             .shape(Shape::Filter)
     }
 
-    /// What joins protocols of two subsystems, and changes neither addresses nor guarantees: its
-    /// kind is `UPPER-on-LOWER`, each a subsystem's name or `xk`.
+    /// A layer that joins protocols of two subsystems, and changes neither addresses nor
+    /// guarantees. The kind is `UPPER-on-LOWER`, each a subsystem's name or `xk`.
     pub const fn adapter(kind: &'static str, manual: &'static str, build: Builder) -> Self {
         Self::layer(kind, manual, build)
             .on(&[Realm::Async, Realm::Rpc, Realm::Wire], &[Family::Inherit])
@@ -447,8 +447,8 @@ impl Entry {
             .shape(Shape::Adapter)
     }
 
-    /// What stands for another protocol framework in a kernel: graphs write it as `subsystem KIND`,
-    /// and its parameters behind that. It carries nothing by itself.
+    /// Another protocol framework in a kernel. Graphs write it as `subsystem KIND`, and its
+    /// parameters behind that. It carries nothing by itself.
     pub const fn framework(kind: &'static str, manual: &'static str, build: Builder) -> Self {
         Self::layer(kind, manual, build)
             .realm(Realm::Control)
@@ -476,7 +476,7 @@ impl Entry {
         Self::new((kind, manual), place, ONE, Service::TOP, build)
     }
 
-    /// What it is in a graph, if the constructor does not say.
+    /// Sets the role in a graph, if the constructor does not.
     #[must_use]
     pub const fn shape(mut self, shape: Shape) -> Self {
         self.shape = shape;
@@ -498,7 +498,7 @@ impl Entry {
         self
     }
 
-    /// How it is used, if the constructor does not say.
+    /// Sets the realm, if the constructor does not.
     #[must_use]
     pub const fn realm(mut self, realm: Realm) -> Self {
         self.realm = realm;
@@ -528,7 +528,7 @@ impl Entry {
         self
     }
 
-    /// How many lower protocols it stands on, if that is not one.
+    /// Sets the number of lower protocols, if that is not one.
     #[must_use]
     pub const fn lowers(mut self, count: RangeInclusive<usize>) -> Self {
         self.below.min = *count.start();
@@ -536,14 +536,14 @@ impl Entry {
         self
     }
 
-    /// What each lower protocol must guarantee.
+    /// Sets the guarantees that each lower protocol must give.
     #[must_use]
     pub const fn needs(mut self, guarantees: Guarantees) -> Self {
         self.below.needs = guarantees;
         self
     }
 
-    /// What the lower in each place must guarantee besides, if that differs.
+    /// Sets further guarantees that the lower in each place must give.
     #[must_use]
     pub const fn needs_each(mut self, guarantees: &'static [Guarantees]) -> Self {
         self.below.each = guarantees;
@@ -558,7 +558,7 @@ impl Entry {
         self
     }
 
-    /// What it guarantees to what stands on it.
+    /// Sets the guarantees to the protocols above.
     #[must_use]
     pub const fn service(mut self, service: Service) -> Self {
         self.service = service;
@@ -572,14 +572,15 @@ impl Entry {
         self
     }
 
-    /// Its standards' type numbers, each with the lower kind.
+    /// Sets the type numbers of its standards, each with the lower kind.
     #[must_use]
     pub const fn numbers(mut self, numbers: &'static [(&'static str, u32)]) -> Self {
         self.numbers = numbers;
         self
     }
 
-    /// Its header is that of the kind `lower`: what has a number there has the same here.
+    /// Gives it the header of the kind `lower`: a protocol with a number there has the same number
+    /// here.
     #[must_use]
     pub const fn numbers_as(mut self, lower: &'static str) -> Self {
         self.numbers_as = Some(lower);
@@ -594,21 +595,21 @@ impl Entry {
         self
     }
 
-    /// What cannot stand on it, and what it needs below.
+    /// Sets which protocols cannot stand on it, and further needs below.
     #[must_use]
     pub const fn stacking_rules(mut self, rules: &'static StackingRules) -> Self {
         self.stacking_rules = Some(rules);
         self
     }
 
-    /// Its scalar parameters.
+    /// Sets the scalar parameters.
     #[must_use]
     pub const fn parameters(mut self, parameters: &'static [ParamSpec]) -> Self {
         self.parameters = parameters;
         self
     }
 
-    /// Its structured parameters.
+    /// Sets the structured parameters.
     #[must_use]
     pub const fn blocks(mut self, blocks: &'static [BlockSpec]) -> Self {
         self.blocks = blocks;
@@ -636,14 +637,15 @@ impl Entry {
         self
     }
 
-    /// Its own reasons for dropping or refusing messages: another address space looks them up here.
+    /// Sets its own reasons for dropping or refusing messages, which another address space looks up
+    /// here.
     #[must_use]
     pub const fn reasons(mut self, reasons: &'static [&'static Reason]) -> Self {
         self.reasons = reasons;
         self
     }
 
-    /// What looks at its parameters, and whether this machine has what it needs.
+    /// Sets the function that checks the parameters, and whether this machine has what they need.
     #[must_use]
     pub const fn probe(mut self, probe: Probe) -> Self {
         self.probe = Some(probe);
@@ -689,7 +691,7 @@ impl Entry {
         calls || !matches!(self.shape, Shape::Top | Shape::Framework) && !is_prompt
     }
 
-    /// Its parameters as a graph has them that says nothing.
+    /// Default values of all parameters that have one.
     pub fn defaults(&self) -> Params {
         let mut params = Params::default();
         for (spec, value) in self.parameters.iter().filter_map(|spec| Some((spec, spec.default?))) {
@@ -698,7 +700,7 @@ impl Entry {
         params
     }
 
-    /// Its type numbers as entries of the table.
+    /// Type numbers as entries of the table.
     pub fn type_numbers(&self) -> impl Iterator<Item = Number> {
         let upper = self.kind;
         self.numbers.iter().map(move |&(lower, number)| Number { upper, lower, number })

@@ -52,15 +52,15 @@ impl ParamKind {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ParamSpec {
-    /// Its name.
+    /// Name of the parameter.
     pub name: &'static str,
-    /// Its type.
+    /// Type of the value.
     pub kind: ParamKind,
-    /// What it is if the graph does not say; `None` if there is no default.
+    /// Value if the graph gives none; `None` if there is no default.
     pub default: Option<Value<&'static str>>,
     /// True if the graph must say.
     pub required: bool,
-    /// What it means, with its unit.
+    /// Meaning, with the unit.
     pub doc: &'static str,
 }
 
@@ -152,17 +152,17 @@ pub const fn required(name: &'static str, kind: ParamKind, doc: &'static str) ->
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct BlockSpec {
-    /// Its name.
+    /// Name of the node.
     pub name: &'static str,
-    /// Its positional arguments, in order.
+    /// Positional arguments, in order.
     pub arguments: &'static [ParamSpec],
-    /// Its named properties.
+    /// Named properties.
     pub properties: &'static [ParamSpec],
-    /// How many may stand in one node.
+    /// Largest number of them in one node.
     pub max: usize,
-    /// How many must stand in one node.
+    /// Least number of them in one node.
     pub min: usize,
-    /// What it means.
+    /// Meaning.
     pub doc: &'static str,
 }
 

@@ -48,7 +48,7 @@ macro_rules! settings {
                 $($($more,)+)?
             ];
 
-            /// What a graph says, or else the defaults.
+            /// Reads the values of a graph, or else the defaults.
             pub(crate) fn read(
                 build: &$crate::graph::Build<'_>,
             ) -> Result<Self, $crate::graph::BuildError> {

@@ -1,4 +1,4 @@
-//! What a map can be keyed by: values of fixed size, as octets.
+//! Keys of maps: values of fixed size, as octets.
 
 use crate::participant::HostAddr;
 use core::hash::Hasher;

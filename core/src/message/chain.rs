@@ -1,4 +1,4 @@
-//! What changes the chain of slices: split, join, clone, and the slow halves of the daily
+//! Operations on the chain of slices: split, join, clone, and the slow paths of the frequent
 //! operations.
 
 use core::mem::ManuallyDrop;

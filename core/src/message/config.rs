@@ -1,4 +1,4 @@
-//! How a pool is sized, and what it tells about itself.
+//! Sizes of a pool, and its figures.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -96,7 +96,7 @@ pub enum PoolError {
 #[error("the message pool is exhausted")]
 pub struct NoBuffers;
 
-/// What one size class has done so far.
+/// Figures of one size class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassStats {
     /// Octets of one buffer.
@@ -107,7 +107,7 @@ pub struct ClassStats {
     pub high_water: u32,
 }
 
-/// What a pool has done so far.
+/// Figures of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolStats {
     /// Descriptors in use.

@@ -42,7 +42,7 @@ pub unsafe trait View {
 pub struct LentSlice {
     /// The position of the first in the lender's arena, in octets.
     pub offset: usize,
-    /// How many octets; not 0.
+    /// Length in octets; not 0.
     pub octets: usize,
 }
 
@@ -164,7 +164,7 @@ impl Foreign {
         self.core.take_returned()
     }
 
-    /// How many loans messages refer to.
+    /// Number of loans that messages refer to.
     #[must_use]
     pub fn held(&self) -> u32 {
         self.core.buffers_live()

@@ -1,4 +1,4 @@
-//! What a pool has lent to another domain.
+//! Messages that a pool has lent to another domain.
 
 use alloc::vec::Vec;
 
@@ -87,7 +87,7 @@ impl Loans {
         Ok(message)
     }
 
-    /// How many messages are lent.
+    /// Number of lent messages.
     #[must_use]
     pub fn count(&self) -> usize {
         self.lent.len() - self.free.len()

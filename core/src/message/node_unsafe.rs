@@ -148,7 +148,7 @@ pub(super) struct Buf {
     pub(super) next_free: Cell<Option<BufRef>>,
     /// Index of the size class.
     pub(super) class: u32,
-    /// Of a foreign buffer: the number under which it is lent.
+    /// Number under which a foreign buffer is lent.
     pub(super) loan: Cell<u32>,
 }
 

@@ -99,7 +99,7 @@ impl Class {
     }
 }
 
-/// What all handles, and all nodes in use, refer to.
+/// The pool itself, to which all handles and all nodes in use refer.
 pub(super) struct PoolCore {
     desc_free: Cell<Option<DescRef>>,
     /// Descriptors in use, buffers in use, and one bit for the handles. At 0 the pool is freed.
@@ -113,7 +113,7 @@ pub(super) struct PoolCore {
     arena_octets: usize,
     arena_used: Cell<usize>,
     slabs: RefCell<Vec<(NonNull<u8>, Layout)>>,
-    /// What the arena lies in.
+    /// Memory in which the arena lies.
     _memory: Box<dyn Any>,
 }
 
@@ -511,7 +511,7 @@ impl Pool {
         Ok(Self { core })
     }
 
-    /// What another pool lends to this one, as messages with descriptors of this one: at most
+    /// Wraps what another pool lends to this one in messages with descriptors of this one, at most
     /// `loans_max` at one time.
     pub fn foreign(&self, view: impl View + 'static, loans_max: u32) -> Foreign {
         Foreign::new(self, view, loans_max)
@@ -583,12 +583,12 @@ impl Pool {
         self.alloc(headroom, 0)
     }
 
-    /// What the pool has done so far. Walks the free lists: not for every message.
+    /// Figures of the pool. Walks the free lists, so it is not for every message.
     pub fn stats(&self) -> PoolStats {
         self.core.stats()
     }
 
-    /// How many requests have ended in [`NoBuffers`].
+    /// Number of requests that have ended in [`NoBuffers`].
     #[inline]
     pub fn failures(&self) -> u64 {
         self.core.failures.get()

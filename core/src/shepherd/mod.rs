@@ -54,7 +54,7 @@ pub use semaphore::{Semaphore, WaitError};
 pub use switch::{NoSwitch, StackError, Switch};
 use table::{NONE, Table};
 
-/// What the poll loop does after this turn.
+/// Next step of the poll loop after this turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// Call the body again.
@@ -66,9 +66,8 @@ pub enum Flow {
 /// Bounds on the shepherds of one kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How many shepherds may exist at once, the one that runs the loop
-    /// included; so one less can be suspended. A slot takes 32
-    /// octets from the start, a stack only once it is needed.
+    /// Largest number of shepherds, the one that runs the loop included; so one less can be
+    /// suspended. A slot takes 32 octets from the start, a stack only once it is needed.
     pub shepherds_max: u32,
     /// Octets of stack for each shepherd; rounded up to whole pages.
     pub stack_octets: usize,
@@ -81,7 +80,7 @@ impl Default for Limits {
     }
 }
 
-/// What the shepherds did and do.
+/// Figures of the shepherds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Shepherds that exist: running, suspended, and idle or in reserve.
@@ -91,7 +90,7 @@ pub struct Stats {
     pub running: u32,
     /// Shepherds that wait or are ready.
     pub suspended: u32,
-    /// Those of the suspended whose wait is over.
+    /// Suspended shepherds whose wait is over.
     pub ready: u32,
     /// The most shepherds running and suspended at one time.
     pub in_use_high_water: u32,
@@ -112,7 +111,7 @@ pub struct Stats {
 /// Why [`Shepherds::run`] did not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
-    /// It was called from within itself.
+    /// The call came from within itself.
     #[error("the loop of these shepherds already runs")]
     AlreadyRunning,
     /// Not even the first shepherd could be had: all are suspended, or the

@@ -19,13 +19,11 @@ pub enum WaitError {
     /// The semaphore is closed.
     #[error("the semaphore is closed")]
     Closed,
-    /// It would block, and no shepherd is left to take the loop over: counted
-    /// as a refusal.
+    /// The wait would block, and no shepherd is left to take over the loop. Counted as a refusal.
     #[error("no shepherd is left to go on while this one waits")]
     NoShepherds,
-    /// It would block, and the caller is on no shepherd: outside
-    /// [`Shepherds::run`], with [`NoSwitch`](super::NoSwitch), or inside the
-    /// `arm` of another wait. Counted as a refusal.
+    /// The wait would block, and the caller is on no shepherd: outside [`Shepherds::run`], with
+    /// [`NoSwitch`](super::NoSwitch), or inside the `arm` of another wait. Counted as a refusal.
     #[error("only a shepherd can wait, and not while it arms a timer")]
     NotOnShepherd,
 }

@@ -3,7 +3,7 @@
 
 use alloc::boxed::Box;
 
-/// How shepherds get stacks and how control moves between them.
+/// Gives shepherds stacks, and moves control between them.
 ///
 /// Three exist: coroutines and parked threads (crate `run`), and [`NoSwitch`].
 /// A shepherd is named by its slot, a number below

@@ -10,7 +10,7 @@ use super::{Flow, Limits, RunError, Stats, WaitError};
 /// No slot.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// How a wait ended.
+/// End of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Signalled,
@@ -29,8 +29,8 @@ enum State {
     Ready(Outcome),
 }
 
-/// Its link in the queue of the semaphore waited on. It is still linked after a
-/// time-out, until the shepherd runs again and takes itself out.
+/// A shepherd's link in the queue of the semaphore that it waits on. After a time-out it stays
+/// linked until the shepherd runs again and takes itself out.
 pub(super) struct QueueLink {
     pub(super) previous: Cell<u32>,
     pub(super) next: Cell<u32>,
@@ -41,7 +41,7 @@ pub(super) struct Slot {
     state: Cell<State>,
     /// Number of its waits; tells a stale ticket from a live one.
     wait: Cell<u64>,
-    /// Its waits end at once.
+    /// True if its waits end at once.
     is_ending: Cell<bool>,
     /// Next unmade, idle or ready slot; a slot is only ever one of these.
     next: Cell<u32>,
@@ -50,7 +50,7 @@ pub(super) struct Slot {
     pub(super) place: QueueLink,
 }
 
-/// What [`super::Shepherds`] is a handle of. Every shepherd's `main` holds it.
+/// The table that [`super::Shepherds`] is a handle of. Every shepherd's `main` holds it.
 pub(super) struct Table {
     switch: Box<dyn Switch>,
     limits: Limits,
@@ -62,7 +62,7 @@ pub(super) struct Table {
     ready_head: Cell<u32>,
     ready_tail: Cell<u32>,
     ready_count: Cell<u32>,
-    /// How many of the ready ones are resumed before the next dispatch.
+    /// Number of ready shepherds to resume before the next dispatch.
     batch: Cell<u32>,
     /// The shepherd that this code is on.
     current: Cell<u32>,
@@ -80,7 +80,7 @@ pub(super) struct Table {
     /// Number of the run that `body` belongs to.
     runs: Cell<u64>,
     made_count: Cell<u32>,
-    /// Those running and suspended; the others are idle or in reserve.
+    /// Number of running and suspended shepherds; the others are idle or in reserve.
     in_use_count: Cell<u32>,
     suspended_count: Cell<u32>,
     in_use_high_water: Cell<u32>,
@@ -238,8 +238,7 @@ impl Table {
         }
     }
 
-    /// What runs on a shepherd's own stack: it leads the loop until the loop
-    /// stops, and waits in the pool.
+    /// Runs on a shepherd's own stack: leads the loop until the loop stops, then waits in the pool.
     fn shepherd_main(&self, slot: u32) {
         while !self.retiring.get() {
             let body = self.body.borrow().clone();
