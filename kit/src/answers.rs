@@ -1,4 +1,4 @@
-//! What may go back to a source that has proved nothing.
+//! Limits on answers to a source that has proved nothing.
 //!
 //! The sender of a datagram writes its source address, and the answer goes to that address, which
 //! may never have asked. So an answer is at most [`TIMES_MAX`] times as long as its question, or is
@@ -20,8 +20,8 @@ use xk_core::{HostAddr, Kernel, Message, Secret, SessionRef};
 use crate::control::{PeerEther, PeerHost, PeerPort, PeerProved, ServesPort, SpecificDestination};
 use crate::net::ports::USER_PORT_FIRST;
 
-/// How many times as long as a question its answer may be (RFC 9000, section 8, has the same for
-/// QUIC).
+/// Largest ratio of an answer's length to that of its question (RFC 9000, section 8, has the same
+/// for QUIC).
 pub const TIMES_MAX: usize = 3;
 
 /// An answer that a source has no allowance left for.
@@ -114,11 +114,12 @@ pub fn may_serve(cx: &Kernel, session: &SessionRef) -> Result<(), &'static Reaso
 /// Places for sources, and for their neighbours, which differ in the last eight bits alone.
 const SOURCES: usize = 1024;
 const NEIGHBOURS: usize = 256;
-/// How many times the allowance of one source all its neighbours have together, and all sources.
+/// Allowances of all neighbours of a source together, and of all sources, as multiples of that of
+/// one.
 const NEIGHBOURS_SHARE: u64 = 4;
 const ALL_SHARE: u64 = 64;
 
-/// How much may go to sources that have proved nothing: octets beyond [`TIMES_MAX`] times their
+/// Limits what goes to sources that have proved nothing: octets beyond [`TIMES_MAX`] times their
 /// own, or messages. The number of places is fixed, and a hash under a secret finds a source's:
 /// sources may share one, and then its allowance. Many forged sources use up what may go to all;
 /// none gives another more.
@@ -202,22 +203,22 @@ impl Allowance {
 
 /// Octets at the front of a message that tell it from others.
 const FRONT: usize = 64;
-/// How many messages are remembered.
+/// Number of messages that are remembered.
 const REMEMBERED: usize = 256;
-/// How often one message may come at once; one more may come after each [`PAUSE`].
+/// Times that one message may come at once; it may come once more after each [`PAUSE`].
 const TIMES: u64 = 1000;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Messages that came of late, for an application that returns them over layers that do not tell
-/// questions from answers: one that comes again and again is returned by its peer, too. Dropping it
-/// once ends the loop.
+/// Recent messages, for an application that returns messages over layers which do not tell
+/// questions from answers. A message that comes again and again is returned by the peer, too:
+/// dropping it once ends the loop.
 #[derive(Default)]
 pub struct Repeats {
     /// Made when first needed.
     places: OnceCell<(Secret, Vec<Cell<Came>>)>,
 }
 
-/// What tells a message, and until when its coming has been paid for.
+/// Hash of a message, and the time until which its arrivals have been paid for.
 type Came = (u64, u64);
 
 impl Repeats {

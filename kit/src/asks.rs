@@ -1,4 +1,5 @@
-//! What applications that ask have in common: whom, with how many octets, and which.
+//! Shared parts of applications that ask peers: the ends of a session, sizes and contents of
+//! messages.
 
 use core::time::Duration;
 use xk_core::graph::BuildError;

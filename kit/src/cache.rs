@@ -1,4 +1,4 @@
-//! What is remembered of at most so many keys, in the order of their last use.
+//! A bounded map that forgets the key used longest ago.
 
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -164,7 +164,7 @@ impl<K: Key, V: Clone> Cache<K, V> {
         drop(gone);
     }
 
-    /// How many entries there are.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.places.len()
     }
@@ -179,7 +179,7 @@ impl<K: Key, V: Clone> Cache<K, V> {
         self.len() >= self.places.entries_max()
     }
 
-    /// How full it is, and how it was asked.
+    /// Figures: entries and lookups.
     pub fn stats(&self) -> MapStats {
         self.places.stats()
     }

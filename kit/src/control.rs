@@ -142,8 +142,8 @@ pub struct PeerPort {
 }
 question!(PeerPort { port }, "peer-port", Fact);
 
-/// What a session contributes to the checksum of the layer above: the sum over the pseudo-header's
-/// addresses and protocol number, without the length (RFC 768, RFC 9293 section 3.1).
+/// A session's part of the checksum of the layer above: the sum over the pseudo-header's addresses
+/// and protocol number, without the length (RFC 768, RFC 9293 section 3.1).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PseudoHeader {
     /// For messages that arrive: the ones' complement sum so far, not folded.
@@ -158,7 +158,8 @@ pub struct PseudoHeader {
 question!(PseudoHeader { sum, sum_sent, is_required }, "pseudo-header", Fact);
 
 impl PseudoHeader {
-    /// Of messages from `peer` to `own`, of this protocol number; those sent are from `sender`.
+    /// The sums for messages of this protocol number: from `peer` to `own`, and from `sender` to
+    /// `peer`.
     #[must_use]
     pub fn new([own, sender]: [HostAddr; 2], peer: HostAddr, number: u32) -> Self {
         let words = |host: HostAddr| -> u32 {
@@ -216,7 +217,8 @@ pub struct JoinGroup {
 }
 question!(JoinGroup { address }, "join-group", Tell, standing);
 
-/// What the network says about a message sent before: each of ICMP's reports keeps its meaning.
+/// Kind of an error that the network reports about a message sent before. Each of ICMP's reports
+/// keeps its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NetworkErrorKind {
     /// No way to the network.
@@ -306,7 +308,7 @@ impl NetworkErrorKind {
         )
     }
 
-    /// What it is, in a few words.
+    /// The kind in a few words.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -328,7 +330,7 @@ impl NetworkErrorKind {
     }
 }
 
-/// How a message begins: as many of its first 16 octets as are known.
+/// The beginning of a message: as many of its first 16 octets as are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Start {
     octets: [u8; Self::OCTETS_MAX],
@@ -358,7 +360,7 @@ impl Start {
         start
     }
 
-    /// What is known behind a header of so many octets.
+    /// The known octets behind a header of this length.
     #[must_use]
     pub fn behind(&self, header_octets: usize) -> Self {
         Self::new(self.get(header_octets..).unwrap_or_default())
@@ -391,14 +393,14 @@ impl Field for Start {
 /// question on.
 #[derive(Clone, Debug)]
 pub struct NetworkError {
-    /// What went wrong.
+    /// Kind of error.
     pub kind: NetworkErrorKind,
     /// The host that says so, if it is not the peer itself.
     pub reporter: Option<HostAddr>,
     /// The session of the layer that passes the report on, through which the message went.
     pub session: Option<SessionRef>,
-    /// How the message begins that the receiver of this question had pushed: its own header first,
-    /// 8 octets at least (RFC 792); empty if what was sent is not known.
+    /// Beginning of the message that the receiver of this question had pushed: its own header
+    /// first, 8 octets at least (RFC 792); empty if the message is not known.
     pub start: Start,
 }
 question!(NetworkError { kind, reporter, session, start }, "network-error", Tell, upward);
@@ -427,7 +429,7 @@ impl NetworkError {
 pub struct IsOutstanding {
     /// The session of the asking layer that it went through.
     pub session: SessionRef,
-    /// How it begins, as in [`NetworkError`].
+    /// Beginning of the message, as in [`NetworkError`].
     pub start: Start,
     /// Out: whether it is.
     pub is: bool,
@@ -447,7 +449,7 @@ pub struct DeliverError {
 }
 question!(DeliverError { source, destination, protocol, error }, "deliver-error", Tell);
 
-/// What makes a network layer tell the sender of a packet.
+/// Cause for which a network layer tells the sender of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendErrorCause {
     /// A layer above refused the packet.
@@ -467,7 +469,7 @@ pub enum SendErrorCause {
     },
     /// An octet of the header is wrong.
     Parameter {
-        /// Its offset.
+        /// Offset of the octet.
         pointer: u8,
     },
 }
@@ -539,7 +541,7 @@ pub struct IsGroup {
 question!(IsGroup { host, many }, "is-group", Ask);
 
 impl IsGroup {
-    /// What `lower` and those below it say of a host, if they are asked of one.
+    /// Asks `lower` and the layers below it about a host; false without a host.
     pub fn ask(cx: &Kernel, lower: &ProtocolRef, host: Option<HostAddr>) -> bool {
         let asked = host.and_then(|host| lower.ask(cx, Self { host, many: false }));
         asked.is_some_and(|answer| answer.many)

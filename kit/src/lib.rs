@@ -1,4 +1,5 @@
-//! What several protocols need: checksum, addresses, shared control questions.
+//! Parts that several protocols share: skeletons of layers, checksums, addresses, control
+//! questions.
 #![no_std]
 
 extern crate alloc;

@@ -1,5 +1,5 @@
-//! What network protocols share: addresses, checksums, attributes of messages, ports, neighbours,
-//! receivers, streams, and the skeleton of layers that choose among others.
+//! Shared parts of network protocols: addresses, checksums, attributes of messages, ports,
+//! neighbours, receivers, streams, and the skeleton of layers that choose among others.
 
 pub mod addr;
 pub mod appletalk;

@@ -1,5 +1,6 @@
-//! What layers of calls share: the skeleton of a layer, calls and their control questions, pools of
-//! sessions and queues before them, credentials, kept requests, incarnations of peers, ONC RPC.
+//! Shared parts of layers of calls: the skeleton of a layer, calls and their control questions,
+//! pools of sessions and queues before them, credentials, kept requests, incarnations of peers, ONC
+//! RPC.
 
 pub mod auth;
 pub mod call;

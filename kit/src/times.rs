@@ -84,7 +84,7 @@ impl Times {
         }
     }
 
-    /// What they come to; `None` before the first.
+    /// Figures of the times; `None` before the first.
     pub fn figures(&self) -> Option<Figures> {
         if self.count == 0 {
             return None;

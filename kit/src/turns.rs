@@ -1,5 +1,5 @@
-//! Turns: what one message finds out by questions, which may block, those behind it do not find out
-//! beside it, and so do not overtake it.
+//! Turns: work per key that may block, done by one shepherd at a time, so that later messages do
+//! not overtake the first.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -7,7 +7,7 @@ use core::cell::RefCell;
 use xk_core::Kernel;
 use xk_core::shepherd::Semaphore;
 
-/// Of each key one turn is taken at a time; the next goes to the shepherd that waits longest.
+/// One turn at a time for each key; the next goes to the shepherd that waits longest.
 pub struct Turns<K>(RefCell<Vec<Taken<K>>>);
 
 struct Taken<K> {
@@ -20,7 +20,7 @@ struct Taken<K> {
 pub struct Turn<'a, K: Copy + PartialEq> {
     turns: &'a Turns<K>,
     cx: &'a Kernel,
-    /// `None` of a shepherd that could not wait and goes on beside the other.
+    /// `None` for a shepherd that could not wait, and works at the same time as the other.
     key: Option<K>,
 }
 
@@ -47,7 +47,7 @@ impl<K: Copy + PartialEq> Turns<K> {
             taken.waiting += 1;
             Rc::clone(taken.semaphore.get_or_insert_with(|| Rc::new(Semaphore::new(0))))
         };
-        // A turn that was given in the moment in which the wait ended otherwise is this one's, too.
+        // The wait may have ended otherwise in the moment in which it was given the turn.
         if cx.wait(&semaphore, None).is_ok() || semaphore.try_wait() {
             return Turn { turns, cx, key: turn };
         }

@@ -1,4 +1,4 @@
-//! What wires share: one object for a wire, offloads of checksums and segments, corruption.
+//! Shared parts of wires: one object for a wire, offloads of checksums and segments, corruption.
 
 pub mod anchor;
 pub mod corrupt;

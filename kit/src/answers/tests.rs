@@ -18,7 +18,7 @@ fn kernel_of(seed: u64) -> Kernel {
     })
 }
 
-/// How many octets go to `source` in pieces of 100.
+/// Octets that go to `source` in pieces of 100.
 fn taken(cx: &Kernel, allowance: &Allowance, source: u64) -> u64 {
     let mut pieces = 0;
     while allowance.take(cx, source, 100) {
@@ -62,8 +62,8 @@ fn neighbours_share_and_so_do_all() {
     assert!(all + near > 25 * 5000, "{all}");
 }
 
-/// How many messages an attacker with addresses in many networks gets, when another host was sent
-/// all of its own before, or nothing.
+/// Messages that an attacker with addresses in many networks gets, after another host was sent its
+/// whole allowance (`is_used`) or nothing.
 fn left(seed: u64, is_used: bool) -> u64 {
     let cx = kernel_of(seed);
     let allowance = Allowance::new(10, 10);

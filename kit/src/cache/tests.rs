@@ -31,7 +31,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// What a cache is to do, by a queue with the oldest entry in front.
+/// Model of a cache: a queue with the oldest entry in front.
 struct Model {
     entries: VecDeque<(u8, u16)>,
     max: usize,

@@ -1,4 +1,4 @@
-//! How much a layer holds.
+//! Limits of a layer: sessions and offers.
 
 use super::Receiver;
 use crate::net::drop_sources::PARAMETER;
@@ -6,7 +6,7 @@ use xk_core::graph::{Build, BuildError, ParamSpec, int};
 use xk_core::map::Receives;
 use xk_core::object::Payer;
 
-/// How many offers a layer takes unless it says otherwise.
+/// Offers that a layer takes unless it says otherwise.
 const OFFERS_MAX: usize = 256;
 
 /// The parameter of a layer that says how many sessions it holds, `usual` unless a graph says.
@@ -24,7 +24,7 @@ impl Receives for Receiver {
     }
 }
 
-/// How many sessions and offers a layer holds.
+/// Largest numbers of sessions and offers of a layer.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Sessions; idle ones are evicted for new ones.

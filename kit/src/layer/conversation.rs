@@ -11,7 +11,7 @@ use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, re
 pub struct Conversation<L: Layer<N>, const N: usize> {
     /// The layer that it is of.
     pub all: Layered<L, N>,
-    /// What finds it among those on its lower session.
+    /// Key of the conversation among those on its lower session.
     pub key: L::Key,
     /// The session below.
     pub lower: SessionRef,
@@ -19,7 +19,7 @@ pub struct Conversation<L: Layer<N>, const N: usize> {
     pub upper: ProtocolRef,
     /// Octets of the largest message from above.
     pub octets_max: usize,
-    /// What the layer keeps of it.
+    /// The layer's own state of the conversation.
     pub state: L::State,
 }
 

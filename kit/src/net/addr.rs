@@ -218,7 +218,7 @@ pub enum CidrError {
     /// No `/` between address and prefix.
     #[error("expected ADDRESS/PREFIX, as in 192.0.2.1/24")]
     Slash,
-    /// What stands before the `/` is no IPv4 address.
+    /// The part before the `/` is no IPv4 address.
     #[error("the part before / is not an IPv4 address")]
     Addr,
     /// The prefix is not a number from 0 to 32.

@@ -1,4 +1,5 @@
-//! What the layers of AppleTalk ask one another: of a link, of the datagram layer, of its sessions.
+//! Questions of the layers of AppleTalk to one another: to a link, to the datagram layer, to its
+//! sessions.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -83,7 +84,7 @@ pub struct NodeClaimed {
 
 question!(NodeClaimed { claim, net, node, is_disputed }, "node-claimed", Tell, upward);
 
-/// What the datagram layer knows of one of its cables.
+/// One cable, as the datagram layer knows it.
 #[derive(Clone, Debug, Default)]
 pub struct DdpCable {
     /// In: the port, from 0 on.
@@ -216,7 +217,7 @@ pub struct DdpEnds {
 
 question!(DdpEnds { peer, local, kind, port }, "ddp-ends", Fact);
 
-/// How many sessions an [`Outlet`] keeps.
+/// Sessions that an [`Outlet`] keeps.
 const KEPT_MAX: usize = 16;
 /// Room for the lower headers in front of a packet, in octets.
 const HEADROOM: usize = 128;
@@ -262,7 +263,7 @@ impl Outlet {
     }
 }
 
-/// What the datagram layer knows of each of its cables.
+/// All cables, as the datagram layer knows them.
 #[must_use]
 pub fn cables(cx: &Kernel, ddp: &ProtocolRef) -> Vec<DdpCable> {
     let mut cables: Vec<DdpCable> = Vec::new();

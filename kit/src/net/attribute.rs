@@ -4,7 +4,7 @@ use core::net::SocketAddr;
 use xk_core::HostAddr;
 use xk_core::message::{ATTRIBUTE_OCTETS, Attribute, Crossing, Sender};
 
-/// How a frame was addressed on its link, if not to us alone. Set by the link layer on arrival.
+/// Link address of a frame that was not sent to us alone. Set by the link layer on arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkCast {
     /// To everybody.
@@ -102,7 +102,7 @@ impl Ecn {
         }
     }
 
-    /// What the two lowest bits of `bits` say; `None` if the sender cannot be told.
+    /// Reads the two lowest bits of `bits`; `None` if the sender cannot be told.
     #[must_use]
     pub const fn from_bits(bits: u8) -> Option<Self> {
         match bits & 3 {

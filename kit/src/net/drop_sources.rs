@@ -15,9 +15,9 @@ use xk_core::object::ProtocolId;
 use xk_core::{Ask, HostAddr, Kernel, ProtocolRef, Reason, SessionRef};
 use xk_core::{fields, question};
 
-/// How many sources a table has room for, unless the graph says otherwise.
+/// Sources that a table has room for, unless the graph says otherwise.
 pub const SOURCES_MAX: usize = 32;
-/// How many reasons of one source are told apart.
+/// Reasons that are counted apart for one source.
 const REASONS_MAX: usize = 4;
 
 /// The parameter of every layer that has such a table.
@@ -61,12 +61,12 @@ impl fmt::Display for Source {
     }
 }
 
-/// What is counted of one source.
+/// Counters of one source.
 struct Tally {
     source: Source,
     /// Drops counted since the tally is this source's, and those of the source before.
     count: u64,
-    /// Of these, those of the source before.
+    /// Drops among them of the source before.
     inherited: u64,
     /// Drops by reason; the first reasons that occurred.
     reasons: [Option<(&'static Reason, u64)>; REASONS_MAX],
@@ -84,16 +84,16 @@ impl Tally {
     }
 }
 
-/// What was dropped of one source.
+/// Drops of one source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DroppedFrom {
     /// The source.
     pub source: Source,
-    /// How many messages were dropped for certain.
+    /// Messages that were dropped for certain.
     pub count: u64,
-    /// How many it may have been at most.
+    /// Messages that may have been dropped at most.
     pub count_max: u64,
-    /// Of the certain ones, how many for which reason; the first four reasons that occurred.
+    /// The certain drops by reason, for the first four reasons that occurred.
     pub reasons: Vec<(&'static Reason, u64)>,
 }
 

@@ -34,13 +34,13 @@ use xk_core::{
     question, reason::Class,
 };
 
-/// It came while a conversation was on its way to another place, or just after.
+/// The message came while a conversation was on its way to another place, or just after.
 pub static MOVED: Reason = Reason::new("moved", Class::NoPort);
 
-/// How long a session that was stopped waits for the next question before it goes on.
+/// Time that a stopped session waits for the next question before it goes on.
 pub const GIVE_FOR: Duration = Duration::from_secs(5);
-/// How long nothing that comes for a conversation that is elsewhere, or about to be opened, is
-/// answered.
+/// Time during which messages for a conversation that is elsewhere, or about to be opened, get no
+/// answer.
 pub const HOLD_FOR: Duration = Duration::from_secs(10);
 /// The longest state, in octets.
 pub const STATE_OCTETS_MAX: usize = 64 << 20;
@@ -88,9 +88,9 @@ pub struct KeepEnds {
     pub ends: Participants,
     /// From now on, or no longer.
     pub keep: bool,
-    /// What hears of errors that the network reports about them ([`EndsFailed`]).
+    /// The protocol that is told of errors that the network reports about them ([`EndsFailed`]).
     pub keeper: Option<ProtocolRef>,
-    /// What it knows them by.
+    /// The keeper's number of these ends.
     pub number: u32,
     /// In: `Some` of any if they are asked for. Out: the headers of messages between them as they
     /// are now, if they are kept and the layers below say. If the station that leads to the peer is
@@ -217,6 +217,6 @@ pub enum MoveError {
     NothingGiven,
     /// The other protocol did not take it. The session goes on after [`GIVE_FOR`].
     NotTaken,
-    /// It was given and could not be opened there: it is over.
+    /// The state was given and could not be opened there: the conversation is over.
     Open(OpenError),
 }

@@ -1,4 +1,4 @@
-//! What is asked of AppleTalk's name binding: sockets of names, and names for sockets.
+//! Questions to AppleTalk's name binding: sockets of names, and names for sockets.
 
 use alloc::string::String;
 use alloc::vec::Vec;

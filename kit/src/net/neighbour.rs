@@ -1,6 +1,5 @@
-//! What layers above a link want to know of the hosts on it, beyond their addresses: how a host is
-//! reached, which one is behind an address, when that changes, and what hosts say of themselves in
-//! packets of address resolution.
+//! Questions about the hosts on a link: how a host is reached, which host is behind an address,
+//! when that changes, and what hosts say of themselves in packets of address resolution.
 
 use xk_core::object::{ProtocolRef, SessionRef};
 use xk_core::participant::{Part, Participants};
@@ -8,7 +7,7 @@ use xk_core::{HostAddr, Kernel, Reason, question, reason::Class};
 
 use crate::control::PseudoHeader;
 
-/// Of the station that sent a frame it is not known which host it is.
+/// The host behind the station that sent a frame is not known.
 pub static UNKNOWN_STATION: Reason = Reason::new("unknown station", Class::NotMine);
 
 /// Asked of a network layer: how a host is reached now.
@@ -90,7 +89,7 @@ pub struct ArpReply {
     pub protocol_type: u16,
     /// The host that says it.
     pub host: HostAddr,
-    /// That host's hardware address, as it says itself and as the frame shows.
+    /// The host's hardware address, as it says itself and as the frame shows.
     pub address: [u8; 6],
 }
 
@@ -104,7 +103,7 @@ pub struct ArpExchange {
     pub own: HostAddr,
     /// The other.
     pub host: HostAddr,
-    /// Its hardware address.
+    /// The host's hardware address.
     pub address: [u8; 6],
 }
 

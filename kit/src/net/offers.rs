@@ -6,7 +6,7 @@ use core::cell::RefCell;
 use xk_core::object::{Enable, OpenError};
 use xk_core::{Kernel, Participant, Participants, ProtocolRef, Upper};
 
-/// How many different participants one layer enables below, at most.
+/// Largest number of different participants that one layer enables below.
 const OFFERS_MAX: usize = 4096;
 
 struct Offer {

@@ -1,5 +1,5 @@
-//! What layers with ports have in common: their participants, which receiver has a port, and what
-//! they learn of the session below.
+//! Shared parts of layers with ports: participants, receivers by port, and facts about the session
+//! below.
 
 use crate::control::{
     MaxPacket, MinPacket, MyHost, MyPort, OptPacket, PeerHost, PeerPort, PseudoHeader,
@@ -27,9 +27,9 @@ pub const ANY_HOST: HostAddr = HostAddr::UNSPECIFIED;
 pub const USER_PORT_FIRST: u16 = 1024;
 /// The first ephemeral port (RFC 6335, section 6); the last is 65535.
 const EPHEMERAL_FIRST: u16 = 49_152;
-/// How many ephemeral ports there are.
+/// Number of ephemeral ports.
 const EPHEMERAL_COUNT: u16 = 16_384;
-/// Of how many lower sessions it is remembered what they answered.
+/// Lower sessions whose answers are remembered.
 const ORIGINS_MAX: usize = 256;
 
 /// The peer wants no reply: it sent from port zero.
@@ -82,7 +82,7 @@ pub fn is_anothers<T: Clone + Receives>(
     port > 0 && offers.is_anothers(upper.head().payer(), is_of_port(port))
 }
 
-/// What takes messages to this port and host, which may be a broadcast or a group.
+/// The receiver of messages to this port and host, which may be a broadcast or a group.
 pub fn receiver<T: Clone>(offers: &Map<u64, T>, port: u16, host: Option<HostAddr>) -> Option<T> {
     let at = |host| offers.get(&offer(port, host));
     host.and_then(at).or_else(|| at(ANY_HOST))
@@ -246,7 +246,7 @@ pub struct Pseudo {
     pub is_required: bool,
 }
 
-/// What a lower session says of itself.
+/// Facts that a lower session tells about itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Origin {
     /// The sums over addresses and protocol number; `None` if the lower layer has none.
@@ -348,7 +348,7 @@ fn is_cast(message: &Message) -> bool {
     message.has_attributes() && message.attribute::<LinkCast>().is_some()
 }
 
-/// What lower sessions said of themselves, each asked once while there is room.
+/// Facts about lower sessions, each asked once while there is room.
 pub struct Origins {
     known: Map<u64, Origin>,
     asked: Turns<u64>,
@@ -361,12 +361,12 @@ impl Origins {
         Self { known: Map::new(secret, ORIGINS_MAX), asked: Turns::default() }
     }
 
-    /// What this one says; nothing if a question to it was lost.
+    /// Facts about this session; empty if a question to it was lost.
     pub fn of(&self, cx: &Kernel, lower: &SessionRef) -> Origin {
         self.learned(cx, lower).unwrap_or_default()
     }
 
-    /// What this one says, for what is done with it at once.
+    /// Facts about this session, for use at once.
     ///
     /// # Errors
     /// [`reason::NO_ANSWER`](xk_core::reason::NO_ANSWER) if a question to it was lost.
@@ -389,7 +389,7 @@ impl Origins {
         Ok(origin)
     }
 
-    /// How the lookups went.
+    /// Figures of the lookups.
     pub fn stats(&self) -> MapStats {
         self.known.stats()
     }

@@ -1,6 +1,6 @@
-//! What layers without a header have in common that receive from several lower protocols for
-//! several uppers: an object of their own to receive for each upper, and marks by which a lower
-//! session leads to the session above it.
+//! Shared parts of layers without a header that receive from several lower protocols for several
+//! uppers: an object that receives for each upper, and marks by which a lower session leads to the
+//! session above it.
 
 use crate::control::{PeerEther, PseudoHeader, Resolve, SpecificDestination};
 use crate::rpc::call::{LargestPush, NeedsPseudoHeader};
@@ -13,9 +13,9 @@ use xk_core::graph::{DerivedNumber, Guarantees, StackingRules};
 use xk_core::object::{Enable, OpenError, ProtocolId};
 use xk_core::{Ask, HostAddr, Kernel, Participants, Protocol, ProtocolRef, SessionRef, Upper};
 
-/// How many pairs of receiver and selector may stand on one layer.
+/// Largest number of pairs of receiver and selector on one layer.
 pub const UPPERS_MAX: usize = 64;
-/// How many offers a layer takes at a time.
+/// Offers that a layer takes at a time.
 const OFFERS_MAX: usize = 4 * UPPERS_MAX;
 
 /// One protocol that stands on the layer, and its receiver from below.
@@ -45,7 +45,7 @@ pub struct UpperReceivers {
     offer_last: Cell<u64>,
 }
 
-/// What was offered to each layer below for one offer.
+/// Enables at the layers below that serve one offer.
 struct Offer {
     number: u64,
     made: Vec<(ProtocolRef, Enable)>,
@@ -138,7 +138,7 @@ impl UpperReceivers {
         first.is_some_and(|layer| ask.goes_up_by(layer))
     }
 
-    /// How many there are.
+    /// Number of pairs.
     pub fn len(&self) -> usize {
         self.all.borrow().len()
     }
@@ -155,14 +155,14 @@ impl UpperReceivers {
     }
 }
 
-/// What holds of a layer that chooses between a link, its first lower, and what reaches all, its
-/// second ("RPC in the x-Kernel", sections 3.1 and 5).
+/// Rules for a layer that chooses between a link, its first lower, and a network layer that reaches
+/// all hosts, its second ("RPC in the x-Kernel", sections 3.1 and 5).
 pub const LINK_OR_NET: StackingRules = StackingRules {
     derived: &[DerivedNumber { on: "eth", from: "ip", base: "ether_base", below: 256 }],
     ..StackingRules::NONE
 };
 
-/// What such a layer needs of the first and of the second.
+/// Guarantees that such a layer needs of its first and of its second lower.
 pub const LINK_AND_NET: &[Guarantees] = &[Guarantees::NEIGHBOURS, Guarantees::ROUTES];
 
 /// Refuses a protocol that depends on IP itself ("RPC in the x-Kernel", section 5) above a layer
@@ -199,7 +199,8 @@ pub fn has_no_answer(ask: &mut Ask<'_>) -> bool {
 /// is: an Ethernet's. Those above cannot know which way each goes.
 pub const LINK_MIN: u32 = 46;
 
-/// What is being opened over a link, by host: what the link layer makes meanwhile is for that.
+/// Sessions that are being opened over a link, by host: a session that the link layer makes
+/// meanwhile belongs to one of them.
 pub struct Openings<T> {
     open: RefCell<Vec<(u64, HostAddr, T)>>,
     last: Cell<u64>,
@@ -212,7 +213,7 @@ impl<T> Default for Openings<T> {
 }
 
 impl<T: Clone> Openings<T> {
-    /// What `open` answers, which opens a session to `host` for `whom`.
+    /// Runs `open`, which opens a session to `host` for `whom`, and returns its result.
     pub fn during<R>(&self, host: HostAddr, whom: T, open: impl FnOnce() -> R) -> R {
         let number = self.last.get() + 1;
         self.last.set(number);
@@ -241,7 +242,7 @@ impl<T: Clone> Openings<T> {
     }
 }
 
-/// How many bits of a mark count its place; those above tell the users of one place apart.
+/// Low bits of a mark that count its place; the bits above tell the users of one place apart.
 const PLACE_BITS: u32 = 20;
 
 #[derive(Default)]
@@ -259,7 +260,7 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// How many sessions can be marked.
+    /// Largest number of marked sessions.
     pub const MAX: usize = (1 << PLACE_BITS) - 1;
 
     /// Enters a session; the mark, never 0, or `None` if there is no room.

@@ -44,16 +44,16 @@ fields!(
     }
 );
 
-/// What has happened to a stream.
+/// An event of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamEvent {
-    /// It is connected; only after an `open` of this side.
+    /// The stream is connected; only after an `open` of this side.
     Connected,
     /// There is room to push again, after [`StreamSpace`] or a push found too little.
     Writable,
     /// The peer sends no more; all octets before have been delivered.
     EndOfStream,
-    /// It broke. Nothing follows.
+    /// The stream broke. Nothing follows.
     Failed(StreamError),
     /// Both directions have ended in order. Nothing follows.
     Closed,
@@ -74,7 +74,7 @@ fields!(
 pub struct StreamNotice {
     /// The stream.
     pub session: SessionRef,
-    /// What has happened.
+    /// The event.
     pub event: StreamEvent,
 }
 question!(StreamNotice { session, event }, "stream-notice", Tell, upward);
@@ -181,13 +181,13 @@ pub struct KeepAlive {
     pub idle: Duration,
     /// The time between two probes.
     pub interval: Duration,
-    /// How many unanswered probes break the stream.
+    /// Number of unanswered probes that break the stream.
     pub probes_max: u32,
 }
 
 fields!(KeepAlive { idle, interval, probes_max });
 
-/// What can be set on a stream.
+/// A setting of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamSetting {
     /// Send small segments at once (Nagle's algorithm off, RFC 9293, section 3.7.4).
@@ -196,7 +196,7 @@ pub enum StreamSetting {
     Cork(bool),
     /// Probe a silent peer, or do not.
     KeepAlive(Option<KeepAlive>),
-    /// How long octets may stay unacknowledged before the stream is broken (RFC 5482); the usual
+    /// Time that octets may stay unacknowledged before the stream is broken (RFC 5482); the usual
     /// time if `None`.
     UserTimeout(Option<Duration>),
     /// Announce the user timeout to the peer, and heed the peer's unless one was set here (RFC
@@ -281,7 +281,7 @@ question!(StreamSetNext { set }, "stream-set-next", Ask);
 /// is known, and why it will have failed if it does fail. What is acknowledged since takes it back.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StreamSoftError {
-    /// What it said.
+    /// The error.
     pub error: Option<StreamError>,
 }
 question!(StreamSoftError { error }, "stream-soft-error", Ask);

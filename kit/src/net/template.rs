@@ -15,7 +15,7 @@ use xk_core::{Answer, Kernel, SessionRef, fields, question};
 pub const OCTETS_MAX: usize = 128;
 /// Fields of all headers of a template at most.
 const FIELDS_MAX: usize = 64;
-/// How many words are compared at once.
+/// Number of words that are compared at once.
 const FIRST: usize = 6;
 
 /// A place in a header that is not alike in all messages of a session, or that names the peer.
@@ -67,7 +67,7 @@ impl HeaderField {
         }
     }
 
-    /// It lies `front` octets further back.
+    /// This field `front` octets further back.
     fn behind(self, front: u8) -> Self {
         match self {
             Self::Length { from } => Self::Length { from: front.saturating_add(from) },
@@ -100,7 +100,8 @@ fn number(octets: usize) -> u32 {
 }
 
 impl Template {
-    /// Of a wire that carries messages of up to `octets_max` octets and puts nothing in front.
+    /// Template of a wire that carries messages of up to `octets_max` octets and puts nothing in
+    /// front.
     #[must_use]
     pub fn wire(octets_max: usize) -> Self {
         Self { octets_max: number(octets_max), ..Self::default() }
@@ -132,7 +133,7 @@ impl Template {
         self
     }
 
-    /// What is shorter than so many octets behind the headers may be filled up to that.
+    /// Allows a message that is shorter than this behind the headers to be filled up to it.
     #[must_use]
     pub fn padded_to(mut self, octets: usize) -> Self {
         let all = self.octets.len().saturating_add(octets);
@@ -157,13 +158,13 @@ impl Template {
         &self.octets
     }
 
-    /// Its fields, by the place of their first octet.
+    /// The fields, by the place of their first octet.
     #[must_use]
     pub fn fields(&self) -> &[(u8, HeaderField)] {
         &self.fields
     }
 
-    /// What names the peer nearest to the link: its station there.
+    /// The peer's station: the octets nearest to the link that name it.
     #[must_use]
     pub fn station(&self) -> Option<&[u8]> {
         let peer = |(at, field): &(u8, HeaderField)| match field {
@@ -263,23 +264,23 @@ impl fmt::Display for Template {
 /// session whose messages go several ways answers for the smallest ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Headers {
-    /// Of the messages that it sends.
+    /// Template of the messages that the session sends.
     pub sent: Template,
-    /// Of those that arrive for it.
+    /// Template of the messages that arrive for it.
     pub received: Template,
 }
 
 question!(Headers { sent, received }, "headers", Ask, direct);
 
 impl Headers {
-    /// Those of `session`; `None` if it or a layer below does not say.
+    /// Headers of `session`; `None` if it or a layer below does not say.
     #[must_use]
     pub fn of(cx: &Kernel, session: &SessionRef) -> Option<Self> {
         session.ask(cx, Self::default())
     }
 
-    /// Of a wire that carries messages of up to `octets_max` octets and puts nothing in front. What
-    /// it brings may have octets behind that no header counts.
+    /// Headers of a wire that carries messages of up to `octets_max` octets and puts nothing in
+    /// front. Arrivals may have octets behind that no header counts.
     #[must_use]
     pub fn of_wire(octets_max: usize) -> Self {
         let sent = Template::wire(octets_max);
@@ -321,7 +322,7 @@ impl Headers {
 pub struct Check {
     /// Mask and value of each of the first words, as they lie in memory: enough for a datagram.
     first: [(u64, u64); FIRST],
-    /// Those of the others.
+    /// Mask and value of the other words.
     others: Vec<(u64, u64)>,
     /// Where a length is, and from where on it counts.
     lengths: Vec<(usize, usize)>,
@@ -331,7 +332,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// Of this template.
+    /// Makes a template ready.
     #[must_use]
     pub fn new(template: &Template) -> Self {
         let word = |octets: &[u8]| {

@@ -73,7 +73,7 @@ impl<T> Waiting<T> {
         }
     }
 
-    /// How many wait.
+    /// Number of waiting messages.
     pub fn len(&self) -> usize {
         self.list.borrow().len()
     }
@@ -109,7 +109,7 @@ impl Alarm {
         }
     }
 
-    /// It went off.
+    /// Notes that the timer went off.
     pub fn went_off(&self) {
         self.0.set(None);
     }

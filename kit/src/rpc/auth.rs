@@ -1,6 +1,6 @@
-//! What the layers of authentication of ONC RPC have in common (RFC 5531, sections 8.2 and 9): a
-//! session above for each below, a credential and a verifier in front of requests, a verifier in
-//! front of accepted replies.
+//! Shared parts of ONC RPC's layers of authentication (RFC 5531, sections 8.2 and 9): a session
+//! above for each below, a credential and a verifier in front of requests, a verifier in front of
+//! accepted replies.
 
 use crate::control::PeerHost;
 use crate::net::attribute::Peer;
@@ -69,12 +69,12 @@ pub struct TakeShorthand {
 
 question!(TakeShorthand { octets }, "take-shorthand", Ask);
 
-/// What is known of a request besides its octets.
+/// The sender and kind of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Asker {
     /// The host that sent it, if the layers below know.
     pub peer: Option<HostAddr>,
-    /// It is for the null procedure, which is there for everybody whose credential can be read.
+    /// True for the null procedure, which serves every caller whose credential can be read.
     pub is_null: bool,
 }
 

@@ -1,5 +1,5 @@
-//! What the protocols of the rpc realm share: how a procedure is named, what a caller asks of a
-//! call, what a refusal means.
+//! Shared parts of the protocols of the rpc realm: names of procedures, options of a call, meanings
+//! of refusals.
 //!
 //! A session of the rpc realm stands for one procedure of one peer: its
 //! [`call`](xk_core::SessionRef::call) invokes it. The caller names it in the peer's participant,
@@ -43,7 +43,7 @@ pub static BAD_CREDENTIALS: Reason = Reason::new("bad credentials", Class::Prohi
 /// Which procedure a session of the rpc realm stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MyProcedure {
-    /// Its number.
+    /// Number of the procedure.
     pub number: u32,
 }
 
@@ -53,7 +53,7 @@ question!(MyProcedure { number }, "my-procedure", Fact);
 /// wait. One that does not answer takes any number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallsAtOnce {
-    /// How many.
+    /// Number of calls.
     pub calls: u32,
 }
 
@@ -87,9 +87,9 @@ pub struct NeedsPseudoHeader;
 
 question!(NeedsPseudoHeader {}, "needs-pseudo-header", Fact, upward);
 
-/// What a caller asks of one call. An attribute of the request; without it the layers' own timers
-/// decide alone, and the call cannot be taken back. A layer of calls leaves it on packets for which
-/// the layer below may have to wait: those of more than one packet there.
+/// Options of one call. An attribute of the request; without it the layers' own timers decide
+/// alone, and the call cannot be taken back. A layer of calls leaves it on packets for which the
+/// layer below may have to wait: those of more than one packet there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallOptions {
     /// When the caller stops waiting; [`Time::MAX`] for never.
@@ -99,7 +99,7 @@ pub struct CallOptions {
 }
 
 impl CallOptions {
-    /// How long from `now` on may be waited, `own` at most; `None` if the deadline has passed.
+    /// Time that may be waited from `now` on, `own` at most; `None` if the deadline has passed.
     pub fn clip(options: Option<Self>, now: Time, own: Duration) -> Option<Duration> {
         let Some(deadline) = options.map(|o| o.deadline).filter(|d| *d != Time::MAX) else {
             return Some(own);
@@ -108,7 +108,7 @@ impl CallOptions {
         (left > 0).then(|| Duration::from_nanos(left).min(own))
     }
 
-    /// Those of a request, taken off it: the layer that waits for the reply reads them once.
+    /// Takes the options off a request: the layer that waits for the reply reads them once.
     pub fn take(request: &mut Message) -> Option<Self> {
         if !request.has_attributes() {
             return None;
@@ -222,8 +222,8 @@ impl Attribute for Caller {
     }
 }
 
-/// What goes beside a request or a reply of a layer of transactions: its own octets, which only the
-/// layer and those above it that know it read. Those of ATP are `xk_appletalk::atp::Options`.
+/// Octets of a layer of transactions that go beside a request or a reply; only the layer and those
+/// above it that know it read them. For ATP they are `xk_appletalk::atp::Options`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transaction(pub [u8; 12]);
 

@@ -38,25 +38,25 @@ use core::cell::Cell;
 use xk_core::reason::Class;
 use xk_core::{HostAddr, Kernel, Reason, Secret};
 
-/// Of a client that the server does not know: it was challenged, and nothing executed.
+/// The server does not know the client: it challenged the client and executed nothing.
 pub static CHALLENGED: Reason = Reason::new("challenged", Class::NotMine);
 
 /// In a request: the ticket answers a challenge.
 pub const FIRST: u16 = 0x8000;
 /// The bits of a ticket proper; 0 is none.
 pub const TICKET: u16 = 0x7fff;
-/// How many generations are counted, each for its share of the hosts.
+/// Number of generations that are counted, each for its share of the hosts.
 const SHARES: usize = 256;
-/// How many records are asked about before a new client is turned away.
+/// Records that are asked about before a new client is turned away.
 const SCAN_MAX: usize = 16;
 
-/// What a server makes of a request's boot id and ticket.
+/// Verdict of a server on a request's boot id and ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// Of the incarnation that is known: go on.
+    /// The request is of the known incarnation: go on.
     Known,
-    /// Of an incarnation not known before, and known from now on: forget all that is held of this
-    /// host under another boot id, and go on.
+    /// The request is of a new incarnation, which is known from now on: forget all that is held of
+    /// this host under another boot id, and go on.
     Replaced,
     /// Execute nothing, answer with this ticket.
     Challenge(u16),
@@ -72,9 +72,9 @@ struct Record {
 
 /// The server's side: the incarnation of each client host, bounded.
 pub struct Clients {
-    /// What tickets are made with.
+    /// Key from which tickets are made.
     tickets: Secret,
-    /// What says which share of the hosts one is in.
+    /// Key that assigns hosts to shares.
     shares: Secret,
     records: Cache<HostAddr, Record>,
     generations: Vec<Cell<u16>>,
@@ -160,7 +160,7 @@ impl Clients {
         }
     }
 
-    /// How many clients are known.
+    /// Number of known clients.
     pub fn len(&self) -> usize {
         self.records.len()
     }
@@ -171,10 +171,10 @@ impl Clients {
     }
 }
 
-/// What a packet of the server means to a call under way.
+/// Meaning of a server's packet to a call under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is of the server that was called.
+    /// The packet is of the server that was called.
     Valid,
     /// The call was not executed: send it again, with the ticket known now.
     Resend,
@@ -197,7 +197,8 @@ pub struct Server {
 /// Under which incarnation of the server a call was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SentUnder {
-    /// Its boot id; 0 as long as the call went with ticket 0 alone, which no server executes.
+    /// Boot id of the server; 0 as long as the call went with ticket 0 alone, which no server
+    /// executes.
     boot: u32,
 }
 
@@ -286,13 +287,13 @@ impl Servers {
         Self { servers: Cache::new(cx.secret(), servers_max) }
     }
 
-    /// What is known of `host`, if anything is.
+    /// The record of `host`, if there is one.
     pub fn known(&self, host: HostAddr) -> Option<Rc<Server>> {
         self.servers.get(&host)
     }
 
-    /// What is known of `host`, for all that call it. It stays with the one that keeps it, whether
-    /// it is still in the table or not.
+    /// The record of `host`, shared by all that call it. It stays valid for its holders when the
+    /// table has evicted it.
     pub fn of(&self, host: HostAddr) -> Rc<Server> {
         if let Some(server) = self.servers.touch(&host) {
             return server;

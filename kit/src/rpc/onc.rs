@@ -1,5 +1,5 @@
-//! What the layers of ONC RPC share (RFC 5531): how a procedure is named in participants,
-//! credentials and verifiers, and why a server does not take them.
+//! Shared parts of the layers of ONC RPC (RFC 5531): procedures in participants, credentials and
+//! verifiers, and the reasons for which a server refuses these.
 //!
 //! The layers, from above: the table of programs, authentication, selection, matching of replies to
 //! requests. One of authentication may be left out. It is chosen by the flavor of a credential,
@@ -65,23 +65,23 @@ pub fn auth_reason(stat: u32) -> &'static Reason {
     found.map_or(&BAD_CREDENTIALS, |(_, reason)| *reason)
 }
 
-/// What a call names (RFC 5531, section 8).
+/// The procedure that a call names (RFC 5531, section 8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcedureName {
     /// The program.
     pub program: u32,
-    /// Its version.
+    /// The program's version.
     pub version: u32,
     /// The procedure within it.
     pub procedure: u32,
 }
 
-/// What a server offers.
+/// The procedures that a server offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offered {
     /// The program.
     pub program: Wild<u32>,
-    /// Its version.
+    /// The program's version.
     pub version: Wild<u32>,
     /// The procedure within it.
     pub procedure: Wild<u32>,
@@ -181,7 +181,7 @@ pub const SESSIONS_MAX: ParamSpec = int("sessions_max", 1..=16_777_216, 16_384,
 pub struct MyProgram {
     /// The program.
     pub program: u32,
-    /// Its version.
+    /// The program's version.
     pub version: u32,
 }
 
@@ -198,10 +198,10 @@ pub struct CarriesCredentials {
 
 question!(CarriesCredentials { who }, "carries-credentials", Fact, upward);
 
-/// What one credential or verifier is made of.
+/// Head of a credential or verifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuthHead {
-    /// Its flavor.
+    /// The flavor.
     pub flavor: u32,
     /// Octets of its body, at most [`BODY_MAX`].
     pub len: usize,
@@ -250,7 +250,7 @@ impl AuthHead {
 pub enum AuthError {
     /// The message ends in it.
     Truncated,
-    /// Its body is longer than [`BODY_MAX`] octets.
+    /// The body is longer than [`BODY_MAX`] octets.
     TooLong,
 }
 

@@ -120,8 +120,8 @@ impl Default for SavedMessage {
     }
 }
 
-/// How the message that was last pushed into this session is called by the layer below that keeps
-/// it. Asked right after the push.
+/// Asks the layer below for its name of the message that was last pushed into this session, of
+/// which it keeps a copy. Asked right after the push.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LastCopy {
     /// Out: its name for [`FreeCopy`] and [`AskCopy`]; 0 if no copy of it was kept, as of one that
@@ -134,13 +134,13 @@ question!(LastCopy { ticket }, "last-copy", Ask);
 /// The message has arrived: its copy may go.
 #[derive(Clone, Copy, Debug)]
 pub struct FreeCopy {
-    /// What [`LastCopy`] said.
+    /// The answer of [`LastCopy`].
     pub ticket: u32,
 }
 
 question!(FreeCopy { ticket }, "free-copy", Tell);
 
-/// How a message that was sent in parts fares.
+/// State of a message that was sent in parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CopyState {
     /// The copy is gone: nothing is known.
@@ -160,10 +160,10 @@ fields!(
     }
 );
 
-/// How the message fares.
+/// Asks for the state of the message.
 #[derive(Clone, Copy, Debug)]
 pub struct AskCopy {
-    /// What [`LastCopy`] said.
+    /// The answer of [`LastCopy`].
     pub ticket: u32,
     /// Out.
     pub state: CopyState,

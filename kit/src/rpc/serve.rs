@@ -1,4 +1,4 @@
-//! What the servers at the top of a graph have in common: which participant they serve.
+//! Shared parts of the servers at the top of a graph: the participant that they serve.
 
 use xk_core::graph::{Build, BuildError};
 use xk_core::{Part, Participant};

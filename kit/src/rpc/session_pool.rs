@@ -28,29 +28,29 @@ type Carried = (SessionId, Option<u32>);
 
 /// The sessions below to one peer.
 pub struct SessionPool {
-    /// Its number, which no other pool of the layer has or had.
+    /// Number of the pool, which no other pool of the layer has or had.
     id: u64,
     lower: ProtocolRef,
     /// The layer that holds the sessions.
     upper: ProtocolRef,
     ends: Participants,
     sessions_max: usize,
-    /// How many sessions above use it. Without any it keeps none below.
+    /// Number of sessions above that use the pool. Without any it keeps none below.
     users: Cell<u32>,
     /// The session that takes any number of calls.
     shared: Option<SessionRef>,
     idle: RefCell<Vec<SessionRef>>,
     /// Sessions that are open, or about to be.
     opened: Cell<usize>,
-    /// Those that are open, in use or not. Each has the tag of the session above that used it last.
+    /// Open sessions, in use or not. Each has the tag of the session above that used it last.
     sessions: RefCell<Vec<SessionRef>>,
     /// A call that [`shared`](Self::shared) carries.
     carried: Cell<Option<Carried>>,
-    /// Those that it carries beside that one.
+    /// Further calls that it carries at the same time.
     carried_beside: RefCell<Vec<Carried>>,
     /// One of them, for questions.
     some: SessionSlot,
-    /// What calls wait for: a session, or the right to open one.
+    /// Calls that wait for a session, or for the right to open one.
     queue: WaitQueue<Option<SessionRef>>,
     tagged: RefCell<Vec<Tagged>>,
 }
@@ -151,7 +151,7 @@ impl SessionPools {
     }
 }
 
-/// What a call came to whose session was closed meanwhile: its shepherd may wait again.
+/// Ends a call whose session was closed meanwhile, and lets its shepherd wait again.
 #[cold]
 fn ended(
     cx: &Kernel,
@@ -164,7 +164,7 @@ fn ended(
     result.map_err(|error| CallError { cause: CallCause::Closed, ..error })
 }
 
-/// What a session below is marked with while it carries a call of this session.
+/// Tag of a session below while it carries a call of this session.
 fn tag_of(caller: SessionId) -> u32 {
     caller.0 as u32
 }
@@ -175,7 +175,7 @@ impl SessionPool {
         self.shared.as_ref().is_some_and(|session| session.head().is_closed())
     }
 
-    /// How many sessions below are open.
+    /// Number of open sessions below.
     pub fn opened(&self) -> usize {
         self.opened.get()
     }

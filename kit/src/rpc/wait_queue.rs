@@ -11,14 +11,14 @@ use xk_core::Kernel;
 use xk_core::object::{CallCause, CallError, SessionId};
 use xk_core::shepherd::{Semaphore, WaitError};
 
-/// What became of the wait of one call.
+/// State of one call's wait.
 #[derive(Clone, Copy)]
 enum Turn {
-    /// It waits.
+    /// The call waits.
     Waits,
-    /// What it waits for is its own.
+    /// The call has been granted what it waited for.
     Granted,
-    /// It was taken back, or its session closed.
+    /// The call was taken back, or its session closed.
     Ended(CallCause),
 }
 
@@ -33,7 +33,7 @@ struct Waiter<T> {
 
 /// Calls that wait, each for a `T`. A wait costs no allocation once as many have waited at a time.
 pub struct WaitQueue<T> {
-    /// Those that were granted something stay until their shepherds go on.
+    /// Waiting calls. One that was granted something stays until its shepherd goes on.
     waiting: RefCell<VecDeque<Rc<Waiter<T>>>>,
     spare: RefCell<Vec<Rc<Waiter<T>>>>,
 }

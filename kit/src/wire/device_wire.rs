@@ -13,9 +13,9 @@ use xk_core::reason::Class;
 use xk_core::wire::Wire;
 use xk_core::{Kernel, Message, Pool, ProtocolRef, Reason, SessionRef, Time};
 
-/// How many frames wait for a device that takes none.
+/// Largest number of frames that wait for a device which takes none.
 const BACKLOG_MAX: usize = 256;
-/// How often the device is asked for what it lost by itself.
+/// Interval at which the device is asked for its own losses.
 const LOSSES_EVERY: Duration = Duration::from_secs(1);
 
 /// The device takes no frame now, and as many as may wait do so.
@@ -31,9 +31,9 @@ pub static DEVICE_LOSS: Reason = Reason::new("lost in device", Class::Exhausted)
 /// A frame that a device did not take.
 #[derive(Debug)]
 pub enum Untaken {
-    /// It has no room now.
+    /// The device has no room now.
     Full(Message),
-    /// It never takes this frame, or has failed.
+    /// The device never takes this frame, or has failed.
     Never(Message),
 }
 
@@ -83,12 +83,12 @@ pub trait FrameDevice {
         false
     }
 
-    /// How many arrivals the device has lost by itself since it was opened.
+    /// Number of arrivals that the device has lost by itself since it was opened.
     fn losses(&mut self) -> u64 {
         0
     }
 
-    /// What owns the descriptor that becomes readable on arrivals, as for
+    /// The owner of the descriptor that becomes readable on arrivals, as for
     /// [`Sleeper`](xk_core::wire::Sleeper).
     fn descriptor(&self) -> &dyn Any;
 
@@ -98,7 +98,7 @@ pub trait FrameDevice {
     }
 }
 
-/// What a device wire is like.
+/// Settings of a device wire.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceSettings {
     /// Our hardware address.

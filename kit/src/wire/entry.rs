@@ -1,5 +1,5 @@
-//! What the catalog entries of wires that carry Ethernet frames have in common: questions,
-//! parameters, and how a device that cannot be opened is told of.
+//! Shared parts of the catalog entries of wires that carry Ethernet frames: questions, parameters,
+//! and errors of devices that cannot be opened.
 
 use crate::EthAddr;
 use alloc::string::ToString;
@@ -68,7 +68,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// What the parameter `address` says.
+    /// Reads the parameter `address`.
     ///
     /// # Errors
     /// [`BuildError::Param`] if that is no address of one station, nor `own`.

@@ -6,9 +6,9 @@ use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::{Cell, RefCell};
 
-/// What another process hands over, put beside a kernel before its protocols are built. A wire
-/// takes what was opened for it, and takes no arrivals from it until the kernel goes on: both
-/// processes have the device meanwhile.
+/// Devices that another process hands over, put beside a kernel before its protocols are built. A
+/// wire takes the device that was opened for it, but no arrivals from that until the kernel goes
+/// on: both processes have the device meanwhile.
 #[derive(Default)]
 pub struct HandedDevices {
     left: RefCell<Vec<(String, Box<dyn Any>)>>,
@@ -16,12 +16,12 @@ pub struct HandedDevices {
 }
 
 impl HandedDevices {
-    /// Those that were opened for protocols of these names.
+    /// Devices with the names of the protocols for which they were opened.
     pub fn new(devices: Vec<(String, Box<dyn Any>)>) -> Self {
         Self { left: RefCell::new(devices), goes_on: Cell::new(false) }
     }
 
-    /// That of the protocol of this name, if it is a `T`.
+    /// Takes the device of the protocol of this name, if it is a `T`.
     pub fn take<T: 'static>(&self, name: &str) -> Option<T> {
         let mut left = self.left.borrow_mut();
         let at = left.iter().position(|(owner, device)| owner == name && device.is::<T>())?;

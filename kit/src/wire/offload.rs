@@ -15,10 +15,11 @@ use xk_core::object::ProtocolId;
 use xk_core::question;
 use xk_core::{Kernel, Message, Pool, ProtocolRef, SessionRef};
 
-/// What is known of a message's transport checksum.
+/// State of a message's transport checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransportChecksum {
-    /// It arrived and was found right, by a device or because it never left this machine's memory.
+    /// The checksum of an arrival was found right, by a device or because the message never left
+    /// this machine's memory.
     Verified,
     /// The field holds the sum over the pseudo-header, not complemented, and without the
     /// rest.
@@ -203,7 +204,7 @@ pub fn note_partial(
     complete(pool, frame)
 }
 
-/// What the way down does for a transport. Asked of a protocol or session.
+/// Offloads on the way down for a transport. Asked of a protocol or session.
 ///
 /// A layer that knows nothing of the question forwards it, as it does with every other, and might
 /// change messages all the same: so the question names the layer that it is put to, and one that
@@ -225,14 +226,14 @@ impl Offloads {
         Self { to, tx_checksum: false, tx_segments: false }
     }
 
-    /// What `lower` and the layers below it do.
+    /// Offloads of `lower` and the layers below it.
     #[must_use]
     pub fn of_protocol(cx: &Kernel, lower: &ProtocolRef) -> Self {
         let question = Self::none(lower.id());
         lower.ask(cx, question).unwrap_or(question)
     }
 
-    /// What the session `lower` and the layers below it do.
+    /// Offloads of the session `lower` and the layers below it.
     #[must_use]
     pub fn of_session(cx: &Kernel, lower: &SessionRef) -> Self {
         let question = Self::none(lower.head().protocol());

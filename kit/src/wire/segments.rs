@@ -35,7 +35,7 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// How many packets it is.
+    /// Number of packets in the run.
     pub fn packets(self) -> u16 {
         let payload = self.segment.saturating_sub(self.header.into());
         payload.div_ceil(u32::from(self.size).max(1)).max(1) as u16

@@ -1,5 +1,5 @@
-//! What a system says of a frame's transport checksum, and of the run of segments that it may
-//! stand for, in a header in front of it: `struct virtio_net_hdr` of Linux
+//! The header in front of a frame by which a system tells of its transport checksum, and of the run
+//! of segments that it may stand for: `struct virtio_net_hdr` of Linux
 //! `include/uapi/linux/virtio_net.h` (Virtio 1.2, section 5.1.6).
 
 use crate::wire::{offload, segments};
@@ -14,7 +14,7 @@ pub const RUN_OCTETS_MAX: usize = u16::MAX as usize + 18;
 /// Flags: the checksum is open; it is verified.
 const NEEDS_SUM: u8 = 1;
 const SUM_VALID: u8 = 2;
-/// What kind of run it stands for: TCP over IPv4, UDP; its first segment has the flag CWR.
+/// Kinds of runs: TCP over IPv4, UDP. `ECN`: the first segment has the flag CWR.
 const TCP_RUN: u8 = 1;
 const UDP_RUN: u8 = 5;
 const ECN: u8 = 0x80;
@@ -23,7 +23,7 @@ const ECN: u8 = 0x80;
 const TCP_FLAGS_AT: usize = 13;
 const CWR: u8 = 0x80;
 
-/// What is known of a frame's transport checksum.
+/// State of a frame's transport checksum.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Note {
     /// Nothing: it is there, and not verified.
@@ -55,7 +55,7 @@ pub enum Note {
 }
 
 impl Note {
-    /// What a system is to know of a frame to be sent; `None` if it cannot be told.
+    /// Note to the system about a frame to be sent; `None` if there are no words for it.
     #[must_use]
     pub fn of(frame: &Message) -> Option<Self> {
         let place = offload::place(frame);
@@ -98,7 +98,7 @@ impl Note {
         octets
     }
 
-    /// What a header says; `None` if the frame stands for other than TCP segments.
+    /// Reads a header; `None` if the frame stands for other than TCP segments.
     #[must_use]
     pub fn parse(octets: [u8; NOTE_OCTETS]) -> Option<Self> {
         let [flags, joined, a, b, c, d, e, f, g, h] = octets;
@@ -123,8 +123,8 @@ impl Note {
     }
 }
 
-/// Of a header whose frame may stand for a run of any kind: whether its checksum is open, and the
-/// octets of payload in each packet of the run, 0 for a single one.
+/// Reads a header whose frame may stand for a run of any kind: whether its checksum is open, and
+/// the octets of payload in each packet of the run, 0 for a single packet.
 #[must_use]
 pub fn run_of([flags, kind, _, _, a, b, ..]: [u8; NOTE_OCTETS]) -> (bool, u16) {
     let is_run = matches!(kind & !ECN, TCP_RUN | UDP_RUN);

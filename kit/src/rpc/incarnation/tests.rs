@@ -225,10 +225,10 @@ struct World {
     packets: Vec<Packet>,
     clients: Clients,
     server_boot: u32,
-    /// Of the client's present incarnation, as the server knows it: the last call's number, and
+    /// Last call of the client's present incarnation, as the server knows it: its number, and
     /// whether its reply is acknowledged.
     served: Option<(u32, bool)>,
-    /// That call.
+    /// Identity of that call.
     served_call: u64,
     client_boot: u32,
     server: Server,
@@ -236,8 +236,8 @@ struct World {
     number: u32,
     calls: u64,
     executed: HashMap<u64, u32>,
-    /// Those that a server took because its own ticket happened to be that of its predecessor, and
-    /// those that it forgot for that.
+    /// Calls that a server took because its ticket happened to equal that of its predecessor, and
+    /// calls that it forgot for that reason.
     mistaken: HashSet<u64>,
     /// The servers and tickets of which that is so.
     right_by_chance: HashSet<(u32, u16)>,

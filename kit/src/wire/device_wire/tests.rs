@@ -13,7 +13,7 @@ use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{Participants, Protocol, Upper, reason};
 
-/// What the test sees and sets of a device.
+/// State of a device that the test sees and sets.
 #[derive(Default)]
 struct State {
     incoming: VecDeque<Vec<u8>>,

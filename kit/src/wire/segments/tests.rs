@@ -90,7 +90,7 @@ impl Made {
         vec![10, 9, 0, 1, 10, 9, 0, 2, 0, self.protocol, a, b]
     }
 
-    /// What is to be found in packet `at`, at `offset` of the payload.
+    /// Checks packet `at`, at `offset` of the payload.
     fn check(&self, octets: &[u8], (at, offset, size): (usize, usize, usize)) {
         let (link, packet, payload) = self.headers();
         let end = (offset + size).min(self.payload.len());
