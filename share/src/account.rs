@@ -10,12 +10,12 @@ use crate::frame::Header;
 use crate::port::{Port, RESERVE};
 use crate::waits::WAITS_MAX;
 
-/// How many requests go up to another side at one time, unless something else is said.
+/// Requests that go up to another side at one time, unless a graph says otherwise.
 pub(crate) const UPCALLS_MAX: usize = 64;
-/// How many go up to all programs of one user: an eighth of those for which layers below wait.
+/// Requests that go up to all programs of one user: an eighth of those for which layers below wait.
 const UPCALLS_OF_A_USER_MAX: usize = 32;
-/// How many requests of all programs of one user are served at one time: with those that go up
-/// they suspend an eighth of a kernel's shepherds.
+/// Requests of all programs of one user that are served at one time: with those that go up they
+/// suspend an eighth of a kernel's shepherds.
 const SERVED_OF_A_USER_MAX: usize = 96;
 
 /// Counts the requests of one user's programs under way in a kernel that is not theirs, all
@@ -26,7 +26,7 @@ pub struct Account {
     serving: Cell<usize>,
 }
 
-/// Those of one kernel.
+/// Accounts of one kernel.
 #[derive(Default)]
 struct Accounts(RefCell<Vec<Weak<Account>>>);
 
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(fill(hostile, &mut room), 1 + SLOTS / USER_SHARE, "it is half empty again");
     }
 
-    /// How many requests are on their way up together, of ports in turn.
+    /// Number of requests that are on their way up together, of ports in turn.
     fn nested(ports: &[Rc<Port>], depth: usize) -> usize {
         let deeper = ports[depth % ports.len()].upcall(|| nested(ports, depth + 1));
         deeper.unwrap_or(depth)

@@ -13,7 +13,7 @@ pub enum SendError {
     Full,
     /// There is no buffer for it.
     NoBuffers,
-    /// It is longer than the carrier takes.
+    /// The frame is longer than the carrier takes.
     TooLong,
     /// The other side is gone, or has broken the rules.
     Lost,
@@ -33,7 +33,7 @@ pub enum Arrival {
 
 /// Takes frames across, in order, and tells when the other side is gone.
 pub trait Carrier {
-    /// How many frames it takes at present.
+    /// Number of frames that it takes at present.
     fn room(&self) -> usize;
 
     /// Looks for word of room that lies behind frames; these are received later.

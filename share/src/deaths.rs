@@ -16,7 +16,7 @@ use crate::queue::Queue;
 use crate::serve::Outcome;
 use crate::waits::Answered;
 
-/// How much is remembered of what the other side was told.
+/// Notices to the other side that are remembered.
 const TOLD_MAX: usize = 1024;
 
 /// An enable made on the other side, which is made again once that is back.
@@ -25,7 +25,7 @@ pub(crate) struct Standing {
     receiver: ProtocolId,
     selector: ProtocolId,
     participants: Participants,
-    /// Its number here, and there as long as it stands.
+    /// The enable's number here, and there as long as it stands.
     number: Enable,
     there: Option<Enable>,
 }

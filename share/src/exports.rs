@@ -11,7 +11,7 @@ use crate::frame::Header;
 /// The most sessions that the other side knows: twice as many as the largest tables hold.
 pub const SESSIONS_MAX: usize = 1 << 17;
 
-/// How many frames of one session wait for a push before them.
+/// Frames of one session that wait for a push before them.
 const PUSHES_MAX: usize = 1024;
 
 /// Bits of a handle that say the place, plus 1; those above count how often it was used.
@@ -27,23 +27,23 @@ pub(crate) fn place(handle: u32) -> Option<usize> {
 pub(crate) struct Export {
     /// The session.
     pub(crate) session: SessionRef,
-    /// How the other side calls it.
+    /// The other side's name of the session.
     pub(crate) handle: u32,
-    /// How many opens of it were done here; a close that knows of fewer is of no effect.
+    /// Number of opens done here; a close that knows of fewer is of no effect.
     pub(crate) opens: Cell<u32>,
     /// The other side holds it, and so does this one for it.
     pub(crate) is_held: Cell<bool>,
     /// The other side held it and has closed it.
     pub(crate) was_closed: Cell<bool>,
-    /// It is held until the other side has said whether it is wanted.
+    /// True while it is held until the other side has said whether it is wanted.
     pub(crate) is_offered: Cell<bool>,
-    /// What came while a push before it waits below: pushes, and questions that are of them.
+    /// Frames that came while a push before them waits below: pushes, and questions about them.
     pub(crate) waiting: RefCell<VecDeque<(Header, Message)>>,
     /// A push waits below.
     pub(crate) is_pushing: Cell<bool>,
-    /// What the other side said meanwhile of releases.
+    /// The other side's last release while a push waits.
     pub(crate) let_go: Cell<Option<Header>>,
-    /// How many messages are on their way up whose refusal the caller waits for.
+    /// Messages on their way up whose refusal the caller waits for.
     pub(crate) going_up: Cell<u32>,
     /// Why the other side refused it.
     pub(crate) refused: Cell<Option<&'static Reason>>,
@@ -104,14 +104,14 @@ impl Exports {
         Some(export)
     }
 
-    /// That of this handle, if it is one that is in use.
+    /// Finds the export of a handle that is in use.
     pub(crate) fn find(&self, handle: u32) -> Option<Rc<Export>> {
         let places = self.places.borrow();
         let (used, export) = places.get(place(handle)?)?;
         export.as_ref().filter(|_| *used == handle >> PLACE_BITS).cloned()
     }
 
-    /// That of this session.
+    /// Finds the export of a session.
     pub(crate) fn of(&self, session: &SessionRef) -> Option<Rc<Export>> {
         self.find(session.head().tag()).filter(|export| export.session == *session)
     }
@@ -130,7 +130,7 @@ impl Exports {
         }
     }
 
-    /// How many there are.
+    /// Number of exports.
     pub(crate) fn len(&self) -> usize {
         self.places.borrow().iter().filter(|(_, export)| export.is_some()).count()
     }

@@ -17,10 +17,10 @@ use crate::waits::{Answered, Unanswered};
 /// A question of which the answer does not change, as octets: its key, it, its answer.
 pub(crate) type Fact = (u32, Vec<u8>, Vec<u8>);
 
-/// How many answers are kept for one object.
+/// Answers that are kept for one object.
 pub(crate) const FACTS_MAX: usize = 32;
 
-/// What is known of one object of the other side.
+/// Answers that do not change, of one object of the other side.
 pub(crate) struct Facts {
     all: RefCell<Vec<Fact>>,
     /// The largest message that it takes, in octets.
@@ -54,8 +54,8 @@ impl Facts {
         }
     }
 
-    /// What is known since the other side was lost so often: one that is started again may say
-    /// something else.
+    /// The facts, cleared if the other side was lost since they were learned: one that is started
+    /// again may answer otherwise.
     pub(crate) fn since(&self, losses: u32) -> &Self {
         if self.losses.replace(losses) != losses {
             self.clear();
@@ -73,18 +73,18 @@ impl Facts {
 /// Stands for a session of the other side.
 pub(crate) struct ProxySession {
     pub(crate) port: Rc<Port>,
-    /// How the other side calls the session.
+    /// The other side's name of the session.
     pub(crate) handle: u32,
     /// The protocol of the session, by its own number.
     pub(crate) protocol: ProtocolId,
     /// Receives here.
     pub(crate) upper: ProtocolRef,
-    /// How many opens of it the other side had done when it answered the last.
+    /// Number of opens that the other side had done when it answered the last one.
     pub(crate) opens: Cell<u32>,
-    /// It is held, as far as the other side is told.
+    /// True if it is held, as far as the other side is told.
     is_held: Cell<bool>,
     pub(crate) facts: Facts,
-    /// What became of a message pushed before.
+    /// Error of a message pushed before.
     pub(crate) failed: Cell<Option<PushError>>,
 }
 
@@ -196,7 +196,7 @@ impl Session for ProxySession {
         }
     }
 
-    /// It stays until the other side says that the session has ended.
+    /// The proxy stays until the other side says that the session has ended.
     fn close(&self, cx: &Kernel, _: &SessionRef) -> Closing {
         self.is_held.set(false);
         self.port.note(Header::new(Op::Close, self.handle, self.opens.get()));
@@ -224,7 +224,7 @@ impl From<Unanswered> for CallError {
 pub(crate) struct Imports(RefCell<Vec<Option<(u32, SessionRef)>>>);
 
 impl Imports {
-    /// That of this handle.
+    /// Finds the session of a handle.
     pub(crate) fn find(&self, handle: u32) -> Option<SessionRef> {
         let all = self.0.borrow();
         let (kept, session) = all.get(place(handle)?)?.as_ref()?;
@@ -261,7 +261,7 @@ impl Imports {
         self.0.borrow().iter().flatten().for_each(|(_, session)| question.push(session));
     }
 
-    /// How many there are.
+    /// Number of imports.
     pub(crate) fn len(&self) -> usize {
         self.0.borrow().iter().flatten().count()
     }

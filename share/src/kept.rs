@@ -5,15 +5,15 @@ use xk_core::{Kernel, Message, ProtocolRef, Time};
 
 use crate::port::Port;
 
-/// How many messages are kept in case the other side refuses one.
+/// Messages that are kept in case the other side refuses one.
 const KEPT_MAX: usize = 64;
-/// How long they are kept: the sender is told of none that comes later.
+/// Time for which they are kept; the sender is told of no later refusal.
 const KEPT_FOR: Duration = Duration::from_secs(1);
 
 /// A message that went up.
 pub(crate) struct Kept {
     number: u32,
-    /// Of its session.
+    /// Handle of the message's session.
     handle: u32,
     since: Time,
     message: Message,

@@ -40,33 +40,33 @@ pub static NOT_ENABLED: Reason = Reason::new("not enabled again", Class::Exhaust
 /// was taken off.
 pub static NOT_ALLOWED: Reason = Reason::new("attribute not allowed", Class::Prohibited);
 
-/// It is not sent, since its sender is told in answer to it that one before it went nowhere.
+/// The message is not sent: the answer to it tells its sender that an earlier one failed.
 pub(crate) static FAILED: Reason = Reason::new("one before failed", Class::Bad);
 
 /// The reasons of this crate.
 pub static REASONS: &[&Reason] = &[&LATE, &LOST, &NOT_ENABLED, &NOT_ALLOWED, &FAILED];
 
-/// How long a request that is no call waits for its answer.
+/// Time that a request which is no call waits for its answer.
 pub(crate) const PATIENCE: Option<Duration> = Some(Duration::from_secs(5));
-/// How often the other side gets a turn where the caller cannot be suspended.
+/// Turns of the other side where the caller cannot be suspended.
 const TURNS_MAX: usize = 5000;
-/// How many frames wait for room before the other side counts as broken.
+/// Frames that wait for room before the other side counts as broken.
 const OUTBOX_MAX: usize = 4096;
-/// How many kinds of questions a side remembers that the other one asks of each new session.
+/// Kinds of questions that a side remembers because the other one asks them of each new session.
 const LEARNED_MAX: usize = 64;
 /// The longest list that is kept to write the next question into, in octets.
 const SCRATCH_OCTETS_MAX: usize = 4096;
-/// How many messages wait for one before them of their session.
+/// Messages of a session that wait for an earlier one.
 pub(crate) const WAITING_MAX: usize = 64;
 /// Room that messages leave to the rest; the offer of a session leaves half of it.
 pub(crate) const RESERVE: usize = 8;
 /// The fewest frames that a carrier must hold each way for any message to cross.
 pub const SLOTS_MIN: usize = RESERVE + 1;
-/// How long what waits for room sleeps before it is tried again: the other side does not tell of
+/// Time after which a frame that waits for room is tried again: the other side does not tell of
 /// room.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// What a question is put to on the other side.
+/// The object of a question on the other side.
 #[derive(Clone, Copy)]
 pub(crate) struct Target {
     /// [`Op::AskSession`] or [`Op::AskProtocol`].
@@ -83,9 +83,9 @@ pub enum Wish<'a> {
     Open(ProtocolId, &'a Participants),
     /// To receive from these participants.
     Enable(ProtocolId, &'a Participants),
-    /// That a question is put to it.
+    /// An answer to a question that is put to the protocol.
     AskProtocol(ProtocolId, &'static QuestionType),
-    /// That a question is put to a session of it, which the other side has.
+    /// An answer to a question that is put to one of its sessions, which the other side has.
     AskSession(ProtocolId, &'static QuestionType),
 }
 
@@ -95,7 +95,7 @@ pub(crate) type Guard = dyn Fn(&Wish<'_>) -> bool;
 /// Makes what stands here for a protocol of the other side that wants to receive.
 pub(crate) type Admit = dyn Fn(&Kernel, &Rc<Port>, ProtocolId) -> Option<ProtocolRef>;
 
-/// That of this number in a list.
+/// Finds the protocol of this number in a list.
 pub(crate) fn find(
     list: &RefCell<Vec<(ProtocolId, ProtocolRef)>>,
     id: ProtocolId,
@@ -146,7 +146,7 @@ impl Known {
 /// One side of a cut between two domains; all edges between them pass through it.
 pub struct Port {
     pub(crate) me: Weak<Port>,
-    /// What the next question is written into.
+    /// Buffer into which the next question is written.
     pub(crate) scratch: Cell<Vec<u8>>,
     /// Another one after the other side was started again.
     pub(crate) carrier: RefCell<Rc<dyn Carrier>>,
@@ -155,9 +155,9 @@ pub struct Port {
     pub(crate) guard: RefCell<Option<Box<Guard>>>,
     /// Protocols of this side that the other may open, enable and ask.
     pub(crate) granted: RefCell<Vec<(ProtocolId, ProtocolRef)>>,
-    /// What stands here for protocols of the other side that lie below.
+    /// Proxies of protocols of the other side that lie below.
     pub(crate) lowers: RefCell<Vec<(ProtocolId, ProtocolRef)>>,
-    /// What stands here for protocols of the other side that lie above.
+    /// Proxies of protocols of the other side that lie above.
     pub(crate) uppers: RefCell<Vec<(ProtocolId, ProtocolRef)>>,
     /// Protocols of this side that have opened or enabled on the other: they may be asked, and
     /// told of sessions.
@@ -167,31 +167,31 @@ pub struct Port {
     pub(crate) waits: Waits,
     /// Enables made on the other side.
     pub(crate) standing: RefCell<Vec<Standing>>,
-    /// What protocols of the other side were told that holds as long as they live, as octets.
+    /// Notices to protocols of the other side that hold as long as these live, as octets.
     pub(crate) told: RefCell<Vec<(ProtocolId, Vec<u8>)>>,
-    /// They are to be made and told there once more.
+    /// True if enables and notices are to be repeated there.
     pub(crate) replays: Cell<bool>,
-    /// How many enables there were.
+    /// Number of enables so far.
     pub(crate) enable_last: Cell<u64>,
     /// Enables made here for the other side: on which protocol, for which.
     pub(crate) enables: RefCell<Vec<(ProtocolId, ProtocolId, Enable)>>,
     /// Messages that came up through sessions that the other side is about to be told of.
     pub(crate) early: RefCell<VecDeque<(SessionRef, Message)>>,
-    /// How many opens of the other side are under way here.
+    /// Opens of the other side that are under way here.
     pub(crate) opening: Cell<usize>,
-    /// How many requests of the other side are under way here.
+    /// Requests of the other side that are under way here.
     pub(crate) serving: Cell<usize>,
-    /// How many requests are on their way up, and how many may be.
+    /// Requests on their way up, and the largest number of them.
     pub(crate) upcalls: Cell<usize>,
     pub(crate) upcalls_max: Cell<usize>,
-    /// What the other side brings about is charged to it; none if that is trusted.
+    /// Account to which work for the other side is charged; none if that side is trusted.
     pub(crate) account: OnceCell<Rc<Account>>,
     pub(crate) crowding: Crowding,
     /// The last request that was put to the other side has had no answer in time.
     pub(crate) is_silent: Cell<bool>,
-    /// What the other side has asked sessions of a protocol whose answer does not change.
+    /// Questions of the other side to sessions of a protocol, whose answers do not change.
     pub(crate) learned: RefCell<Vec<(ProtocolId, &'static QuestionType, Vec<u8>)>>,
-    /// What protocols of the other side, or their sessions, understand of what they are told.
+    /// Notices that protocols of the other side, or their sessions, understand.
     pub(crate) understood: RefCell<Vec<(ProtocolId, u32)>>,
     pub(crate) outbox: RefCell<VecDeque<(Head, Message)>>,
     /// When what waits for room is tried again.
@@ -200,7 +200,7 @@ pub struct Port {
     pub(crate) kept: RefCell<VecDeque<Kept>>,
     /// The timer runs that ends this.
     pub(crate) forgets: Cell<bool>,
-    /// How many messages have gone up.
+    /// Number of messages that have gone up.
     pub(crate) gone_up: Cell<u32>,
     pub(crate) noted: RefCell<Vec<Header>>,
     /// The protocol object that the executor looks after.
@@ -208,7 +208,7 @@ pub struct Port {
     /// Which of the timers of that object is this port's.
     pub(crate) tag: Cell<u64>,
     pub(crate) is_lost: Cell<bool>,
-    /// How often the other side was lost.
+    /// Number of times that the other side was lost.
     pub(crate) losses: Cell<u32>,
 }
 
@@ -369,7 +369,7 @@ impl Port {
         }
     }
 
-    /// What stands here for a protocol of the other side that lies above.
+    /// Finds or makes the proxy of a protocol of the other side that lies above.
     pub(crate) fn upper(&self, cx: &Kernel, id: ProtocolId) -> Option<ProtocolRef> {
         find(&self.uppers, id).or_else(|| {
             let admit = self.admit.borrow();
@@ -377,7 +377,7 @@ impl Port {
         })
     }
 
-    /// What stands here for a protocol of the other side that lies below. A layer below may pass on
+    /// Finds the proxy of a protocol of the other side that lies below. A layer below may pass on
     /// sessions of one that lies lower still: the other side names the layer.
     pub(crate) fn lower(&self, id: ProtocolId) -> Option<ProtocolRef> {
         let first = || self.lowers.borrow().first().map(|(_, lower)| lower.clone());
@@ -690,7 +690,7 @@ impl Port {
         self.known.question(key)
     }
 
-    /// What the other side will ask of a new session, with the answers.
+    /// Questions that the other side will ask of a new session, with the answers.
     pub(crate) fn facts_of(&self, cx: &Kernel, session: &SessionRef) -> Vec<Fact> {
         let protocol = session.head().protocol();
         let max_packet = const { &QuestionType::of::<MaxPacket>() };

@@ -14,7 +14,7 @@ use crate::frame::HEADROOM;
 /// Act of the other side each time that a frame is put into a [`Queue`].
 type OnPut = dyn Fn(&Kernel);
 
-/// How long a frame is on its way.
+/// Delay of a frame.
 struct Delay {
     least: Duration,
     /// An even share of this comes on top.
@@ -57,7 +57,7 @@ pub struct Queue {
     slots: usize,
 }
 
-/// How many octets a frame has at most: more than the largest record of a stream.
+/// Largest frame, in octets: more than the largest record of a stream.
 const FRAME_OCTETS_MAX: usize = 1 << 20;
 
 impl Queue {

@@ -62,11 +62,11 @@ impl From<Unanswered> for OpenError {
     }
 }
 
-/// What came of a request.
+/// Result of a request.
 pub(crate) enum Answered {
     /// This frame: its header, and its fields or message.
     Frame(Header, Message),
-    /// What stands for the session that was opened; held for the opener.
+    /// The proxy of the session that was opened, held for the opener.
     Session(Result<SessionRef, OpenError>),
 }
 
@@ -106,7 +106,7 @@ impl Wait {
 
 /// Where a request waits.
 struct Place {
-    /// How many requests have waited here.
+    /// Number of requests that have waited here.
     uses: u16,
     is_used: bool,
     wait: Rc<Wait>,

@@ -17,9 +17,9 @@ use crate::questions::{DESK, Join, ListGrants, Own, PROTOCOLS_MAX, QUESTIONS, VE
 
 /// The bound of all messages of a program together, in octets.
 const POOL_OCTETS_MAX: usize = 256 << 20;
-/// How many nodes a program believes to be granted at most.
+/// Largest number of granted nodes that a program believes.
 const NODES_MAX: u32 = 1 << 16;
-/// How many kinds of protocols a process learns from others at most.
+/// Largest number of kinds of protocols that a process learns from others.
 const KINDS_MAX: usize = 1024;
 
 /// Why a program is not attached.
@@ -42,7 +42,7 @@ pub enum AttachError {
         "cannot attach: the domain speaks version {0}, this program {VERSION}; use the same xk"
     )]
     Version(u32),
-    /// What the domain says cannot be.
+    /// The domain's answer is malformed.
     #[error("cannot attach: the domain says what cannot be")]
     Malformed,
     /// The domain refuses a protocol.

@@ -23,11 +23,11 @@ use crate::questions::{
 pub const PROGRAMS_MAX: usize = 64;
 /// The most programs of one user at a door.
 pub const PROGRAMS_OF_A_USER_MAX: usize = PROGRAMS_MAX / USER_SHARE;
-/// How long a program may take to say which protocols it has.
+/// Time in which a program says which protocols it has.
 const JOIN_WITHIN: Duration = Duration::from_secs(10);
 /// The number of the first protocol of the first program: behind those of all kernels of a host.
 const FIRST: u32 = 1 << 24;
-/// How many numbers a program has.
+/// Protocol numbers of one program.
 const NUMBERS: u32 = PROTOCOLS_MAX as u32 + 1;
 /// So many programs have numbers of their own.
 const PLACES: u64 = (DESK.0 - FIRST) as u64 / NUMBERS as u64;
@@ -84,7 +84,7 @@ struct Guest {
     peer: Peer,
     /// The number of its desk, and of the first of its protocols less 1.
     first: u32,
-    /// What it may use.
+    /// The nodes that the program may use.
     grants: Rc<[Grant]>,
     has_joined: Cell<bool>,
     /// When it is to have joined.
@@ -92,7 +92,7 @@ struct Guest {
 }
 
 impl Guest {
-    /// What the program is called.
+    /// The program's name in messages.
     fn name(&self) -> String {
         format!("program {}", self.peer.pid)
     }
@@ -193,13 +193,13 @@ pub struct Door {
     grants: Vec<Grant>,
     known: Box<dyn Fn() -> Known>,
     guests: RefCell<Vec<Rc<Guest>>>,
-    /// How many programs have come so far.
+    /// Number of programs that have come so far.
     came: Cell<u64>,
     /// When to look for others at the latest.
     look_at: Cell<Time>,
 }
 
-/// How often a loop that does not sleep looks for others.
+/// Interval at which a loop that does not sleep looks for others.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 impl Door {

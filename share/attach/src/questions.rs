@@ -23,7 +23,7 @@ pub(crate) struct Granted {
 
 fields!(Granted { number, kind, name });
 
-/// What is granted to the program that asks.
+/// Asks for the nodes that are granted to the asking program.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ListGrants {
     /// The version of the domain.
@@ -39,9 +39,9 @@ question!(ListGrants { version, first, nodes }, "list-grants", Ask);
 /// A protocol of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Own {
-    /// Its number, which is one of the program's.
+    /// Number of the protocol, one of the program's.
     pub(crate) number: u32,
-    /// Its name in the program.
+    /// Name in the program.
     pub(crate) name: String,
     /// The type numbers that it wants on granted nodes: the node's number, and the type number.
     pub(crate) types: Vec<(u32, u32)>,

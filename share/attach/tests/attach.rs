@@ -46,7 +46,7 @@ host lab {
 /// More than any step needs, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a domain looks like from outside.
+/// A domain as seen from outside.
 #[derive(Default)]
 struct Seen {
     stop: AtomicBool,
@@ -129,7 +129,7 @@ fn all(kernel: &Kernel) -> Vec<Grant> {
     ]
 }
 
-/// What a program's protocol does when it starts.
+/// Function that a program's protocol runs when it starts.
 type Act = dyn Fn(&Kernel, &ProtocolRef) -> Result<(), OpenError>;
 
 /// A program's protocol: does something when it starts, and keeps what comes.
@@ -376,7 +376,7 @@ impl<T: 'static> Protocol for Task<T> {
     }
 }
 
-/// What `act` answers, done by a program with these protocols of its own.
+/// Runs `act` in a program with these protocols of its own, and returns its result.
 fn perform<T: 'static>(here: &Attached, act: Does<T>) -> T {
     let done = Rc::new(Cell::new(None));
     let task = Task { act: Cell::new(Some(act)), done: Rc::clone(&done) };

@@ -40,7 +40,7 @@ use xk_run::memfd_unsafe::MemfdView;
 use xk_share::{Arrival, Carrier, FRAME_OCTETS_MAX, HEADROOM, SendError};
 use xk_shm::Foreign;
 
-/// How long a caller that cannot be suspended waits for a frame before it looks after the rest.
+/// Time that a caller which cannot be suspended waits for a frame before it looks after other work.
 const TURN: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
 /// The most frames under way each way.
@@ -66,7 +66,7 @@ pub enum Data {
 pub struct Messages {
     socket: OwnedFd,
     data: Data,
-    /// What has been received last; beyond its end room for the rest.
+    /// The last message received, with room behind its end for longer ones.
     buffer: RefCell<Vec<u8>>,
     /// Frames that came and were not taken: for want of a buffer of the pool, or because word of
     /// room was looked for behind them.
@@ -74,10 +74,10 @@ pub struct Messages {
     /// Behind those nothing comes any more.
     is_ending: Cell<bool>,
     is_over: Cell<bool>,
-    /// How many frames were sent, and how many of them the peer has taken.
+    /// Number of frames sent, and number of them that the peer has taken.
     sent: Cell<u32>,
     acknowledged: Cell<u32>,
-    /// How many frames were received, and how many of them the peer has been told of.
+    /// Number of frames received, and number of them that the peer has been told of.
     taken: Cell<u32>,
     told: Cell<u32>,
     /// The one processor that this side may run on, and the peer: 1 more than its number.
@@ -97,7 +97,7 @@ pub fn pair(data: Data) -> io::Result<(Messages, Messages)> {
     Ok((Messages::new(one, data), Messages::new(two, data)))
 }
 
-/// What came of a look at the socket.
+/// Result of a look at the socket.
 enum Received {
     /// A frame of so many octets.
     Frame(usize),

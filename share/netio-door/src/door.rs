@@ -24,9 +24,9 @@ pub const COMERS_OF_A_USER_MAX: usize = COMERS_MAX / USER_SHARE;
 pub const TICKET_WITHIN: Duration = Duration::from_secs(2);
 /// Octets of what a program shows at most.
 const SHOWN_MAX: usize = size_of::<Ticket>() + 1;
-/// How often a loop that does not sleep looks for others.
+/// Interval at which a loop that does not sleep looks for others.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// Of how many channels without a right it says whose they are.
+/// Channels without a right whose holders are listed.
 const BARE_SHOWN_MAX: usize = 32;
 
 /// A program that has come and has shown no ticket yet.

@@ -14,7 +14,7 @@ use xk_xdp::Mode;
 
 use crate::door::{Door, Hand};
 
-/// How it is found out for which program an arrival is.
+/// Method that finds the program of an arrival.
 #[derive(Clone, Copy)]
 enum Demux<'t> {
     /// By its headers, by the module.
@@ -65,8 +65,8 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     Ok(netio)
 }
 
-/// What gives programs their channels: with a socket beside the rings, if the system is to check
-/// their frames at an interface.
+/// Returns the function that gives programs their channels: with a socket beside the rings, if the
+/// system is to check their frames at an interface.
 fn hand(demux: Demux<'_>, module: &Rc<Module>) -> Result<Hand, BuildError> {
     let Demux::Bpf(uplink) = demux else {
         return Ok(Box::new(|ring, wants_notes, _| hand_over(ring, None, wants_notes)));

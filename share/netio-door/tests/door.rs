@@ -38,7 +38,7 @@ struct Host {
     turned: Cell<Instant>,
 }
 
-/// What a frame of a right begins with: 16 octets of this.
+/// Header of a right's frames: its number, 16 times.
 fn header(right: u8) -> [u8; 16] {
     [right; 16]
 }
@@ -239,7 +239,7 @@ fn channels_without_rights_are_few_and_are_listed() {
     assert_eq!(report(), (0, None));
 }
 
-/// What a hostile program does each time that it is given a channel, until that is taken away.
+/// Work of a hostile program each time that it is given a channel, until that is taken away.
 type Hostility = fn(&mut Link, round: u64);
 
 /// Gives channels to a hostile program, one after the other, beside an honest one.
@@ -355,7 +355,8 @@ fn floods_of_frames_and_what_is_never_received_end_nothing_but_a_channel() {
     assert!(host.drops(&host.netio, &FORGED) >= revoked * u64::from(VIOLATIONS_MAX) && revoked > 0);
 }
 
-/// How arrivals are found is one word, and an interface belongs to one of them alone.
+/// Checks that one word says how arrivals are found, and that an interface belongs to one of the
+/// methods alone.
 #[test]
 fn a_graph_says_how_arrivals_are_found() {
     use xk_core::graph::{BuildError, Params, Value};

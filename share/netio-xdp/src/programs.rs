@@ -50,7 +50,7 @@ impl Counts {
     }
 }
 
-/// What a channel's program keeps.
+/// The map in which a channel's program keeps its state.
 pub(crate) struct State(Map);
 
 impl State {

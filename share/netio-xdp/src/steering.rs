@@ -35,12 +35,12 @@ pub enum SteeringError {
     System {
         /// The uplink.
         name: String,
-        /// What was asked.
+        /// The request to the system.
         action: &'static str,
-        /// What the system gave.
+        /// The system's error.
         source: io::Error,
     },
-    /// Its thread has ended.
+    /// The thread that keeps the channels has ended.
     #[error("the thread that keeps the channels has ended")]
     Ended,
 }
@@ -48,9 +48,9 @@ pub enum SteeringError {
 /// One channel.
 struct Channel {
     rate: Rate,
-    /// What its frames may be like.
+    /// Templates of the frames that it may send.
     sent: Table,
-    /// What those were like whose right has ended, of the last [`ENDED_MAX`] rights.
+    /// Templates of the last [`ENDED_MAX`] rights that have ended.
     ended: Table,
     ended_last: VecDeque<Template>,
     state: State,
@@ -61,7 +61,7 @@ struct Channel {
     _arrivals: Redirect,
 }
 
-/// What the thread has, in a network namespace of its own: when it ends, so do they.
+/// Devices of the thread, in a network namespace of its own: they end with it.
 struct Devices {
     name: String,
     mtu: usize,
@@ -178,7 +178,7 @@ impl Steering {
         }
     }
 
-    /// What the thread makes of it.
+    /// Has the thread run `job`, and returns its result.
     fn have<R: Send + 'static>(
         &self,
         job: impl FnOnce(&mut Devices) -> R + Send + 'static,
@@ -401,7 +401,7 @@ impl Devices {
     }
 }
 
-/// What the thread does with interfaces, sockets, programs and their memory.
+/// Capabilities of the thread: for interfaces, sockets, programs and their memory.
 fn rights() -> CapabilitySet {
     CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW | CapabilitySet::BPF | CapabilitySet::IPC_LOCK
 }

@@ -12,7 +12,7 @@ use xk_xdp::bpf::{
     Width,
 };
 
-/// How many classes a table has at most: as many as there are shapes of headers.
+/// Largest number of classes of a table: as many as there are shapes of headers.
 const CLASSES_MAX: usize = 16;
 /// Octets of a value: a number, in this machine's order.
 const VALUE_OCTETS: usize = 4;
@@ -33,7 +33,7 @@ struct Piece {
     mask: u64,
 }
 
-/// What the templates of a class have in common.
+/// Common part of the templates of a class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Shape {
     mask: Vec<u8>,
@@ -57,7 +57,7 @@ impl Shape {
         }
     }
 
-    /// What is compared: no octet behind the header, for a frame may end there.
+    /// Pieces that are compared: no octet behind the header, for a frame may end there.
     fn pieces(&self) -> Vec<Piece> {
         let mut pieces = Vec::new();
         let mut at = 0;
@@ -75,7 +75,7 @@ impl Shape {
         pieces
     }
 
-    /// What these octets, of a template or a frame, have under the mask.
+    /// These octets, of a template or a frame, under the mask.
     fn key(&self, octets: &[u8]) -> Vec<u8> {
         let under = |piece: Piece| {
             let places = piece.at..piece.at + piece.width.octets();
@@ -103,7 +103,7 @@ pub(crate) struct Table {
     entries_max: u32,
 }
 
-/// What a change of a table asks for.
+/// Work that a change of a table asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// Nothing: its program finds what is new.
@@ -193,7 +193,7 @@ impl Table {
     }
 }
 
-/// What a load of so many octets makes of them.
+/// The value of a load of these octets.
 fn loaded(octets: &[u8]) -> u64 {
     let mut word = [0; 8];
     let place = if cfg!(target_endian = "big") { 8 - octets.len() } else { 0 };

@@ -46,16 +46,16 @@ fields!(Rate { octets_per_second, burst_octets });
 /// The process that has a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// Its user.
+    /// User of the process.
     pub uid: u32,
-    /// Its number.
+    /// Number of the process.
     pub pid: i32,
 }
 
 /// A channel that was fetched and has had no right yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bare {
-    /// Its number.
+    /// Number of the channel.
     pub channel: u32,
     /// The process that has fetched it.
     pub holder: Holder,
@@ -63,7 +63,7 @@ pub struct Bare {
     pub since: Time,
 }
 
-/// What is left of a rate. A frame goes while anything is left, and may leave a debt.
+/// A token bucket for a rate. A frame goes while any tokens are left, and may leave a debt.
 struct Bucket {
     rate: Rate,
     left: Cell<i64>,
@@ -102,7 +102,7 @@ impl Bucket {
     }
 }
 
-/// What a right's frames are like, and the index that its peer has for them.
+/// Headers of a right's frames to its peer, and the index that the peer has for them.
 pub(crate) struct Toward {
     check: Check,
     /// 0 for none.
@@ -146,11 +146,11 @@ pub(crate) struct Channel {
     secret: Secret,
     /// Once the program has fetched it.
     carrier: OnceCell<Box<dyn Carrier>>,
-    /// What its frames may be like.
+    /// Rules for the frames that it may send.
     pub(crate) sent: RefCell<Rules<Toward>>,
-    /// What the last one was like.
+    /// The rule of the last frame.
     last: RefCell<Option<Rc<Toward>>>,
-    /// What those were like whose right has ended, of the last [`ENDED_MAX`] rights.
+    /// Rules of the last [`ENDED_MAX`] rights that have ended.
     ended: RefCell<(Rules<Toward>, VecDeque<Template>)>,
     /// The numbers of its rights.
     pub(crate) rights: RefCell<BTreeSet<u32>>,
@@ -189,7 +189,7 @@ impl Channel {
         had
     }
 
-    /// What it may send.
+    /// The rate at which it may send.
     pub(crate) fn rate(&self) -> Rate {
         self.bucket.rate
     }
@@ -199,7 +199,7 @@ impl Channel {
         self.carrier.set(carrier)
     }
 
-    /// What leads to the program, if that has fetched it.
+    /// The carrier to the program, if that has fetched the channel.
     pub(crate) fn carrier(&self) -> Option<&dyn Carrier> {
         self.carrier.get().map(|carrier| &**carrier)
     }
@@ -240,7 +240,7 @@ impl Channel {
         self.ended.borrow().0.find(face).is_some()
     }
 
-    /// What is said of a frame besides its octets reaches the program.
+    /// True if notes beside a frame's octets reach the program.
     pub(crate) fn takes_notes(&self) -> bool {
         self.carrier().is_some_and(Carrier::takes_notes)
     }

@@ -44,7 +44,7 @@ pub const BARE_OF_A_USER_MAX: usize = 64;
 pub const RIGHTS_MAX: usize = 1 << 15;
 /// Rights of one channel at most.
 pub const RIGHTS_OF_A_CHANNEL_MAX: usize = 1 << 13;
-/// How many rights an answer to [`ListRights`] has at most.
+/// Largest number of rights in an answer to [`ListRights`].
 const LISTED_MAX: usize = 64;
 /// The time in which a granted channel is fetched.
 pub const GRANT_LASTS: Duration = Duration::from_secs(10);
@@ -83,19 +83,19 @@ pub trait Steer {
     /// headers; false if it cannot be told apart from others, or there is no room.
     fn grant(&self, number: u32, headers: &Headers) -> bool;
 
-    /// It no longer may.
+    /// Withdraws what [`grant`](Self::grant) has allowed.
     fn revoke(&self, number: u32, headers: &Headers);
 
     /// The channel is no more; all its rights have been revoked.
     fn close(&self, number: u32);
 
-    /// What it has let through and has not, for people.
+    /// Counts of frames that it has let through and dropped, as text.
     fn describe(&self) -> String;
 }
 
 /// The module.
 pub struct Module {
-    /// Its upper side.
+    /// The module's upper side.
     end: WireEnd<Self>,
     /// By number, fetched or not.
     channels: RefCell<BTreeMap<u32, Rc<Channel>>>,
@@ -110,15 +110,16 @@ pub struct Module {
     receivers: RefCell<Rules<Receiver>>,
     /// If rights are found by index.
     indices: OnceCell<Indices>,
-    /// Of channels and rights. The first is random: those of a module before name nothing here.
+    /// Last number of a channel or right. The first is random: numbers of an earlier module name
+    /// nothing here.
     number_last: Cell<u32>,
-    /// What tells this module from those before and after it.
+    /// Number that tells this module from those before and after it.
     life: Cell<u64>,
     /// Where drops are counted.
     this: RefCell<Option<ProtocolRef>>,
     /// The session of the wire.
     wire: RefCell<Option<SessionRef>>,
-    /// What a channel may send, whatever is granted.
+    /// Rate that no channel exceeds, whatever is granted.
     limit: Cell<Rate>,
     /// The hardware address of programs' frames, if one was named.
     station: Cell<Option<[u8; 6]>>,
@@ -560,7 +561,7 @@ impl Module {
         carried
     }
 
-    /// Those behind the one that was looked at last first.
+    /// All channels, beginning behind the one that was looked at last.
     fn all(&self) -> Vec<Rc<Channel>> {
         let (channels, turn) = (self.channels.borrow(), self.turn.get());
         let behind = channels.range((Bound::Excluded(turn), Bound::Unbounded));
@@ -630,7 +631,7 @@ impl Protocol for Netio {
         Ok(())
     }
 
-    /// They go up as a burst of the module's own, in the same turn of the loop.
+    /// Arrivals go up as a burst of the module's own, in the same turn of the loop.
     fn demux_burst(
         &self,
         cx: &Kernel,
@@ -699,7 +700,7 @@ impl Anchor for Module {
         self.frame_octets_max.get()
     }
 
-    /// What is open in a message is for the wire to finish.
+    /// True: the wire below completes checksums.
     fn takes_partial_checksums(&self) -> bool {
         true
     }

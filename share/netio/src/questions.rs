@@ -91,11 +91,11 @@ question!(RevokeChannel { number, was_there }, "revoke-channel", Ask, direct);
 /// A right, as [`ListRights`] tells of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Right {
-    /// Its number.
+    /// Number of the right.
     pub number: u32,
     /// The number of its channel.
     pub channel: u32,
-    /// Its headers.
+    /// Headers of the right's frames.
     pub headers: Headers,
     /// The protocol of the session that it was granted for, and the session's ends.
     pub of: (ProtocolId, Participants),

@@ -10,14 +10,14 @@ use xk_kit::wire::segments;
 
 use crate::module::RIGHTS_MAX;
 
-/// How many different masks there may be: as many as there are shapes of headers.
+/// Largest number of different masks: as many as there are shapes of headers.
 const CLASSES_MAX: usize = 16;
 const WORDS: usize = OCTETS_MAX / 8;
 
 /// The first octets of a frame, those that it has not zero.
 pub(crate) type Front = [u8; OCTETS_MAX];
 
-/// What of a frame is compared.
+/// Part of a frame that is compared.
 pub(crate) struct Face {
     pub(crate) front: Front,
     pub(crate) octets: usize,
@@ -26,7 +26,7 @@ pub(crate) struct Face {
 }
 
 impl Face {
-    /// That of a frame.
+    /// Takes the front and lengths of a frame.
     #[inline]
     pub(crate) fn of(frame: &Message) -> Self {
         let mut front = [0; OCTETS_MAX];
@@ -34,7 +34,7 @@ impl Face {
         Self { front, octets: frame.len(), longest: segments::longest(frame) }
     }
 
-    /// It is as it must be.
+    /// True if the frame satisfies `check`.
     #[inline]
     pub(crate) fn fits(&self, check: &Check) -> bool {
         let Self { front, octets, longest } = self;
@@ -69,7 +69,7 @@ impl Words {
         Self { words, count }
     }
 
-    /// What a frame has under this mask.
+    /// Returns the front of a frame under this mask.
     #[inline]
     fn under(&self, front: &Front) -> Self {
         let mut words = [0; WORDS];

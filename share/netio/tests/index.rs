@@ -94,7 +94,7 @@ impl Host {
         assert!(self.netio.ask(&self.cx, question).is_some_and(|question| question.was_there));
     }
 
-    /// What is on the wire once the module has looked at its channels.
+    /// Frames on the wire once the module has looked at its channels.
     fn sent(&self) -> Vec<Vec<u8>> {
         while self.module.carry_all(&self.cx, 64) > 0 {}
         self.tap.take_sent().iter().map(|sent| octets(&sent.message)).collect()
@@ -109,7 +109,7 @@ impl Host {
         [&to[..], &self.own, &kind.to_be_bytes(), &pattern(60, kind as u8)].concat()
     }
 
-    /// What a program's frame is on the wire.
+    /// Sends a program's frame, and returns the frames on the wire.
     fn sends(&self, program: &Program, frame: &[u8]) -> Vec<Vec<u8>> {
         program.end.send(&self.cx, frame, &self.cx.message(&[])).expect("there is room");
         self.sent()

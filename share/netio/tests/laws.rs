@@ -65,7 +65,8 @@ impl Host {
         assert!(self.tap.inject(&self.cx, None, message), "the module has the wire");
     }
 
-    /// That a program sends and receives, and what stands on the module gets none of it.
+    /// Checks that a program sends and receives, and that the protocol above the module gets none
+    /// of it.
     fn serves(&self, program: &Queue, what: &str) {
         drop(self.tap.take_sent());
         program.send(&self.cx, &[1, 2, 3], &self.cx.message(&[])).expect("there is room");
@@ -106,8 +107,8 @@ fn plain() -> Headers {
     Headers::of_wire(1500).with((&[1, 2], &[]), (&[1, 2], &[])).expect("a template")
 }
 
-/// What granted a right may end in any way, and something else take its place: the program goes
-/// on, before, meanwhile and after.
+/// The protocol that granted a right may end in any way, and another take its place: the program
+/// goes on before, meanwhile and after.
 #[test]
 fn channels_are_as_they_were_whatever_stands_on_the_module() {
     let host = Host::new();

@@ -24,7 +24,7 @@ const CONVERSATIONS: [u16; 3] = [0x0f0f, 0xf0f0, 0xffff];
 /// Frames of each conversation each way.
 const FRAMES: u32 = 300;
 
-/// What a station's frames of a conversation begin with, the peer's station first.
+/// Header of a station's frames in a conversation, the peer's station first.
 fn header(from: usize, conversation: u16) -> [u8; 16] {
     let mut header = [0; 16];
     header[..6].copy_from_slice(&STATIONS[1 - from]);
@@ -75,7 +75,7 @@ impl Station {
         self.programs.push(end);
     }
 
-    /// How many frames were found by index.
+    /// Number of frames that were found by index.
     fn by_index(&self) -> u64 {
         let question = xk_core::control::Describe::default();
         let text = self.netio.ask(&self.cx, question).expect("it is known").text;
@@ -84,7 +84,7 @@ impl Station {
     }
 }
 
-/// What arrived of one conversation, by number, and how many frames were damaged.
+/// Arrivals of one conversation, by number, and the count of damaged frames.
 #[derive(Default)]
 struct Arrived {
     numbers: BTreeSet<u32>,

@@ -148,7 +148,7 @@ impl Host {
         program.send(&self.cx, frame, &self.cx.message(&[]))
     }
 
-    /// What the tap saw once the module has looked at its channels.
+    /// Frames at the tap once the module has looked at its channels.
     fn carried(&self) -> Vec<Vec<u8>> {
         while self.module.carry_all(&self.cx, 64) > 0 {}
         self.tap.take_sent().iter().map(|sent| octets(&sent.message)).collect()
@@ -314,8 +314,8 @@ fn channels_that_nothing_fetches_lapse() {
     assert!(attach(&ticket).0 && !attach(&ticket).0, "a ticket is shown once");
 }
 
-/// What stands on the module has the hardware address of the programs, so that one that is started
-/// again between them and another device takes none of their peers to that.
+/// The protocol above the module has the hardware address of the programs: if another device comes
+/// with a module that is started again, their peers do not move to it.
 #[test]
 fn the_station_of_channels_stays() {
     let host = Host::datagrams();

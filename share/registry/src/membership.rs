@@ -27,15 +27,15 @@ fn hosts_of(ends: &Participants) -> Option<(HostAddr, HostAddr)> {
 
 /// Why a conversation does not go on in the program.
 pub(crate) enum Untaken {
-    /// Its peer has not answered yet.
+    /// The peer has not answered yet.
     Later,
     /// There is no right for it.
     NotGranted,
 }
 
-/// What several libraries of one program share.
+/// Shared state of the libraries of one program.
 pub(crate) struct Membership {
-    /// What stands for the registry.
+    /// Proxy of the registry.
     registry: ProtocolRef,
     session: SessionSlot,
     pub(crate) known: Rc<Known>,

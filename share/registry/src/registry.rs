@@ -41,9 +41,9 @@ pub const RIGHTS_MAX: usize = 8192;
 /// in a stream with buffers as they are by default.
 pub const STATE_OCTETS_MAX: usize = 12 << 20;
 
-/// What a timer is for: to clear away what is left, to learn which rights there are, to look
-/// whether those of a registry before this one are still there, whether stations have changed,
-/// whether what was passed on was taken, and to watch the module.
+/// Purposes of timers: to clear away what programs left, to learn the rights at the module, to look
+/// for rights of an earlier registry, for changed stations and for conversations that were passed
+/// on and not taken, and to watch the module.
 const CLEAR: u64 = 0;
 const LEARN: u64 = 1;
 const LOOK: u64 = 2;
@@ -56,16 +56,15 @@ const DISCARD: u16 = 9;
 pub const PASS_FOR: Duration = Duration::from_secs(10);
 /// Conversations that wait for that at most.
 const PASSED_MAX: usize = 1024;
-/// How many conversations of one program are waited for at once until their peers have answered,
-/// and for how long.
+/// Conversations of one program whose peers' answers are awaited at once, and for how long.
 const AWAITED_MAX: usize = 16;
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
-/// How often rights of before are looked at.
+/// Interval at which rights of an earlier registry are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Changes of stations are looked at together.
 const STATIONS_WITHIN: Duration = Duration::from_millis(100);
 
-/// What a program leaves behind.
+/// A thing that a program leaves behind.
 enum Left {
     Channel(u32),
     Right(Rc<Right>),
@@ -79,17 +78,17 @@ struct Shared {
     station: ProtocolRef,
     /// Which module it is, once it has said so.
     life: Cell<Option<u64>>,
-    /// How much a program may send.
+    /// Rate at which a program may send.
     rate: Rate,
     /// The sessions of programs.
     programs: RefCell<Vec<SessionRef>>,
     /// Rights of a registry before this one, by number.
     before: RefCell<BTreeMap<u32, Rc<Right>>>,
-    /// What programs have passed on, by ticket, and until when it waits.
+    /// Conversations that programs have passed on, by ticket, and until when each waits.
     passed: RefCell<BTreeMap<Ticket, (Rc<Right>, Time)>>,
     /// Take-overs that wait for a peer: for which program, and for which session.
     awaited: RefCell<Vec<(ProtocolId, SessionRef, Rc<Semaphore>)>>,
-    /// What tells of changed stations.
+    /// Protocols that tell of changed stations.
     watched: RefCell<Vec<ProtocolId>>,
     /// Stations are looked at soon.
     is_looking: Cell<bool>,
@@ -276,7 +275,7 @@ impl Shared {
         programs.iter().find(has).cloned()
     }
 
-    /// What resolves the addresses of this host tells of changes from now on.
+    /// Has the protocol that resolves this host's addresses tell of changes from now on.
     fn watch(&self, cx: &Kernel, this: &ProtocolRef, (transport, host): (&ProtocolRef, HostAddr)) {
         let route = transport.ask(cx, HostRoute { host, over: None, direct: false });
         let over = route.and_then(|route| route.over);
@@ -424,7 +423,7 @@ impl Protocol for Registry {
     }
 }
 
-/// Of what a state comes.
+/// Origin of a state.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Coming {
     Right(u32),
@@ -434,9 +433,9 @@ enum Coming {
 /// A program's session.
 struct Program {
     shared: Rc<Shared>,
-    /// What stands for the program: the receiver of its sessions.
+    /// Proxy of the program: the receiver of its sessions.
     of: ProtocolId,
-    /// Its channel at the module.
+    /// The program's channel at the module.
     channel: Cell<Option<u32>>,
     /// Another one is on its way.
     is_opening: Cell<bool>,
@@ -583,7 +582,7 @@ impl Program {
         Some(number)
     }
 
-    /// How messages of a session reach a host.
+    /// Finds the station by which messages of a session reach a host.
     fn find_station(
         &self,
         cx: &Kernel,

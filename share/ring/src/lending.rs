@@ -41,7 +41,7 @@ pub const LENT_MIN: usize = 4096;
 pub const FRONT: usize = 128;
 /// The most slices of a lent message.
 pub const SLICES_MAX: usize = 64;
-/// How many messages a neighbour lends at one time at most.
+/// Largest number of messages that a neighbour lends at one time.
 const LOANS_MAX: u32 = 8192;
 /// The first octet of a frame that lends, and of one that returns: no operation's number.
 const LENT: u8 = 0x81;
@@ -49,8 +49,8 @@ const RETURNED: u8 = 0x82;
 /// Octets in front of the slices, and of the numbers.
 const LENT_OCTETS: usize = 8;
 const RETURNED_OCTETS: usize = 4;
-/// How many loans wait to be returned before a frame is sent for them alone; it has as many at
-/// most, and fits a slot.
+/// Number of loans that wait to be returned before a frame is sent for them alone. A frame has at
+/// most as many, so that it fits a slot.
 const RETURNS: usize = 16;
 /// The most octets in front of a message's own.
 const HEAD_OCTETS_MAX: usize = 256;
@@ -194,7 +194,7 @@ impl Lending {
         Some(sent)
     }
 
-    /// What a frame says that lends; `None` if that cannot be.
+    /// Reads a frame that lends; `None` if it is malformed.
     fn loan(mut front: Message) -> Option<Loan> {
         let [_, count, 0, 0, number @ ..] = *front.pop_array::<LENT_OCTETS>()? else {
             return None;
@@ -249,7 +249,7 @@ impl Lending {
         }
     }
 
-    /// What came with a frame of the ring; `None` if it was for this alone.
+    /// Reads a frame of the ring; `None` if it only returned loans.
     fn read(&self, frame: Message) -> Option<Arrival> {
         match frame.peek_in_place::<1>() {
             Some(&[LENT]) => {
@@ -298,8 +298,8 @@ impl Lending {
         }
     }
 
-    /// What is lent comes back, unless the other side is a thread that still reads it: then these
-    /// buffers are not used any more.
+    /// Takes back what is lent, unless the other side is a thread that still reads it: then these
+    /// buffers are never used again.
     fn end(&self) {
         let loans = self.loans.take();
         let is_read = self.lease.take().is_some_and(|mut lease| Arc::get_mut(&mut lease).is_none());

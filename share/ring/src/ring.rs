@@ -17,18 +17,19 @@ const IN_SLOT: u32 = 2112;
 /// A ring that has so much room is not looked at for more. Of one that is half full users have
 /// shares, by what is free in truth.
 const ROOM_ENOUGH: u32 = SLOTS / 2 + 1;
-/// How often a loop that does not sleep looks whether the peer is still there: a system call.
+/// Interval at which a loop that does not sleep looks whether the peer is still there, by a system
+/// call.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// After how many looks the processors are told again: the system may move the thread.
 const LOOKS_A_TELLING: u32 = 100;
-/// How long a caller that cannot be suspended waits for a frame before it looks after the rest.
+/// Time that a caller which cannot be suspended waits for a frame before it looks after other work.
 const TURN: Duration = Duration::from_millis(1);
 
 /// One end of a cut's rings.
 pub struct Ring {
     /// None after the end.
     link: RefCell<Option<Link>>,
-    /// Of a link that is over.
+    /// Remainder of a link that is over.
     left: RefCell<Option<Left>>,
     /// The executor sleeps on the link.
     registered: Cell<bool>,
@@ -37,7 +38,7 @@ pub struct Ring {
     /// When to look after the peer at the latest.
     look_at: Cell<Time>,
     looks: Cell<u32>,
-    /// It has just slept, and does not know why it was woken.
+    /// True if it has just slept, and does not know why it was woken.
     slept: Cell<bool>,
     /// A frame came with the last waking, which may have been for the peer's end, too: that is
     /// looked for when it is due, not at once, since it takes a system call.
@@ -155,14 +156,14 @@ impl Ring {
         self.looks.set(self.looks.get().wrapping_add(1));
     }
 
-    /// What it sent before it went is still taken.
+    /// Notes that the peer is gone; frames that it sent before are still taken.
     fn peer_is_gone(&self, link: &mut Link) {
         if self.last_frames.get().is_none() {
             self.last_frames.set(Some(link.end().slots()));
         }
     }
 
-    /// It has broken the rules: nothing of it is taken.
+    /// Notes that the peer has broken the rules: none of its frames are taken.
     fn peer_is_broken(&self) {
         self.last_frames.set(Some(0));
     }

@@ -11,7 +11,7 @@ use xk_testkit::kernel::{Bottom, Lower, TestKernel};
 
 const CASES: u32 = 64;
 
-/// What the peer does.
+/// An act of the peer.
 #[derive(Clone, Debug)]
 enum Act {
     /// Writes a word anywhere.

@@ -75,7 +75,7 @@ fn octets(count: usize, seed: u8) -> Vec<u8> {
     (0..count).map(|at| (at * 7 + at / 251) as u8 ^ seed).collect()
 }
 
-/// What a side does.
+/// An act of a side.
 #[derive(Clone, Debug)]
 enum Act {
     /// Sends so many octets, in slices of so many.

@@ -41,7 +41,7 @@ fn grant_right(cx: &Kernel, netio: &ProtocolRef, channel: u32, right: u8) -> u32
     granted.and_then(|granted| granted.number).expect("there is room")
 }
 
-/// What the carrier brings, until it brings nothing for a while.
+/// Frames that the carrier brings, until it brings nothing for a while.
 fn received(cx: &Kernel, carrier: &dyn Carrier) -> Vec<Vec<u8>> {
     let (mut found, mut last) = (Vec::new(), Instant::now());
     while last.elapsed() < Duration::from_millis(200) {

@@ -48,11 +48,11 @@ const FREE_MIN: usize = 256;
 /// An offer of an index that fits no right, or not the station that has sent it.
 pub static STRAY_OFFER: Reason = Reason::new("offer for no right", Class::NotMine);
 
-/// What arrives for a right, and for which channel.
+/// Receiver of the frames that arrive for a right: the channel and its checks.
 pub(crate) struct Receiver {
     pub(super) check: Check,
     pub(super) channel: Rc<Channel>,
-    /// What goes the other way.
+    /// The right's frames in the other direction.
     toward: Rc<Toward>,
     /// The number of the right.
     right: u32,
@@ -91,9 +91,9 @@ impl Receiver {
 /// The rights by their indices, and how many frames were found so.
 #[derive(Default)]
 pub(super) struct Indices {
-    /// That of index 1 first.
+    /// Receivers by index; the first has index 1.
     receivers: RefCell<Vec<Option<Rc<Receiver>>>>,
-    /// Those that are free, the one that was used last behind.
+    /// Free indices; the one that was used last is at the end.
     free: RefCell<VecDeque<u16>>,
     by_index: Cell<u64>,
     by_headers: Cell<u64>,
@@ -196,7 +196,7 @@ impl Module {
         if self.indices.get().is_some() { TAG_OCTETS } else { 0 }
     }
 
-    /// What the wire has answered, less the room for an index.
+    /// Takes the room for an index off the wire's answer.
     pub(super) fn leave_room(&self, ask: &mut Ask<'_>) {
         let octets = self.index_octets() as u32;
         if let Some(question) = ask.get::<MaxPacket>() {

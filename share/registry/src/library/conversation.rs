@@ -35,7 +35,7 @@ const ASKED_AGAIN: Duration = Duration::from_micros(100);
 pub(super) struct Own {
     parts: Rc<Parts>,
     upper: ProtocolRef,
-    /// Its peer has answered.
+    /// True once the peer has answered.
     is_connected: Cell<bool>,
     /// The session that it stands on now.
     lower: SessionSlot,
@@ -47,11 +47,11 @@ pub(super) struct Own {
     /// The protocol above has closed it. Where it began it ends there: what was sent is on its way
     /// to that.
     is_left: Cell<bool>,
-    /// It goes to the registry, since the program ends.
+    /// True if it goes to the registry, since the program ends.
     is_leaving: Cell<bool>,
-    /// It was told that it is over: nothing more is.
+    /// True once the protocol above was told of its end: nothing more is told.
     is_told: Cell<bool>,
-    /// What goes to another program: the registry's ticket, and behind it the state.
+    /// Octets for another program: the registry's ticket, and behind it the state.
     given: RefCell<Vec<u8>>,
 }
 
@@ -288,7 +288,8 @@ impl Own {
         self.upper.ask(cx, StreamNotice { session: session.clone(), event }).is_some()
     }
 
-    /// It was lost on its way, or with the registry, unless it ended before: behind what has come.
+    /// Fails a conversation that was lost on its way or with the registry, unless it ended before.
+    /// Messages that have come go up first.
     fn fail(&self, cx: &Kernel, session: &SessionRef) {
         self.transit.set_place(Place::Over);
         if !self.is_told.replace(true) {
@@ -320,7 +321,7 @@ impl Own {
         }
     }
 
-    /// What it stood on has ended.
+    /// Acts on the end of the session below.
     pub(super) fn lower_is_gone(&self, cx: &Kernel, session: &SessionRef) {
         match self.transit.place() {
             // The shepherd that moves it sees to it.
@@ -493,7 +494,7 @@ impl Session for Own {
 }
 
 impl Own {
-    /// What is sent while the conversation moves waits for it, up to the bound.
+    /// Keeps a message that is sent while the conversation moves, up to the bound.
     #[cold]
     fn push_later(
         &self,

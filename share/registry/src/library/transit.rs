@@ -16,7 +16,7 @@ const SETTINGS_MAX: usize = 16;
 /// as much sent before, and nothing waits: the buffer that it comes to has room.
 const OCTETS_MAX: usize = 16 << 10;
 const BEFORE_FACTOR: usize = 16;
-/// How many messages wait to go up: more than a ring has slots.
+/// Largest number of messages that wait to go up: more than a ring has slots.
 const MESSAGES_MAX: usize = 4096;
 
 /// Where a conversation is.
@@ -33,21 +33,21 @@ pub(crate) enum Place {
     Over,
 }
 
-/// What goes up.
+/// An item on its way up.
 pub(super) enum Up {
     Octets(Message),
     Told(StreamEvent),
-    /// What it stood on has ended.
+    /// The session below has ended.
     Gone,
 }
 
-/// What goes down, in order.
+/// An item on its way down, in order.
 enum Down {
     Octets(Message),
     Set(StreamSet),
 }
 
-/// What ends the way down, behind all else.
+/// Ends of the way down, which take effect behind all items.
 #[derive(Clone, Copy, Default)]
 struct Ends {
     is_shut: bool,
@@ -114,7 +114,7 @@ impl Transit {
 
     // ---- down ----
 
-    /// How much may wait.
+    /// Octets that may wait.
     fn room(&self) -> usize {
         let has_room = self.sent_before.get() < BEFORE_FACTOR * OCTETS_MAX;
         if has_room { OCTETS_MAX } else { 0 }
@@ -238,7 +238,7 @@ impl Transit {
         }
     }
 
-    /// What it stood on ends behind what came before.
+    /// Notes the end of the session below, behind the messages before it.
     pub(super) fn keep_end(&self) {
         let mut up = self.up.borrow_mut();
         if !matches!(up.back(), Some(Up::Gone)) {

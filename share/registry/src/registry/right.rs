@@ -87,9 +87,9 @@ impl Right {
         goes_on
     }
 
-    /// Its program is gone: the peer is to hear of it. An open finds the connection half open at
-    /// the peer, whose answer tells by which numbers it is reset (RFC 9293, section 3.5.1; RFC
-    /// 5961, section 4.2).
+    /// Resets the peer of a program that is gone. An open finds the connection half open at the
+    /// peer, whose answer tells by which numbers it is reset (RFC 9293, section 3.5.1; RFC 5961,
+    /// section 4.2).
     pub(super) fn reset(&self, cx: &Kernel, this: &ProtocolRef) {
         let has_no_peer = self.held.borrow().is_some();
         self.free(cx);

@@ -14,7 +14,7 @@ use xk_kit::net::stream::{
 /// So few octets are sent without asking for room, and not again: as an echo does.
 pub(crate) const PROMPT_OCTETS_MAX: usize = 1000;
 
-/// What each of its streams does.
+/// Plan for each of its streams.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     /// Octets to be sent.

@@ -15,10 +15,10 @@ use crate::app::Plan;
 use crate::moves::COST;
 use crate::world::Hosts;
 
-/// What arrives at a program.
+/// Arrivals at a program.
 #[derive(Default)]
 struct Seen {
-    /// What `open` has answered.
+    /// Result of `open`.
     port: RefCell<Option<SessionRef>>,
     /// Datagrams of that session, and of one that the program does not have.
     known: Cell<u32>,
@@ -144,9 +144,9 @@ fn a_port_that_opens_has_its_session_before_its_datagrams() {
     }
 }
 
-/// What a program sends to one peer, and hears of it, goes by its own protocol: the registry's sees
-/// what came before the right to it was given, and nothing else. If the port is then opened to
-/// everybody both go by that.
+/// Datagrams between a program and one peer go by the program's own protocol: the registry's sees
+/// what came before the right was given, and nothing else. If the port is then opened to all, both
+/// go by that.
 #[test]
 fn datagrams_of_one_peer_go_by_the_programs_own_protocol() {
     for seed in seeds::of(COST) {

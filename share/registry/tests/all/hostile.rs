@@ -10,7 +10,7 @@ use crate::app::Plan;
 use crate::moves::{COST, lossy};
 use crate::world::{Hosts, Seat};
 
-/// What the stranger does, in turns.
+/// Turns of the stranger.
 const TURNS: usize = 3000;
 
 struct Stranger;

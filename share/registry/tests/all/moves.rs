@@ -217,8 +217,8 @@ fn a_peer_may_break_off_at_any_moment() {
     }
 }
 
-/// What the network says of conversations that have moved is their programs' to hear: that a packet
-/// is too big for the path, and that a router has failed and another station stands for it.
+/// Programs hear what the network says of conversations that have moved: that a packet is too big
+/// for the path, and that a router has failed and another station stands for it.
 #[test]
 fn programs_hear_of_the_path_and_of_other_stations() {
     for seed in seeds::of(COST) {
@@ -287,7 +287,7 @@ fn open(hosts: &mut Hosts, program: &Member, count: usize, port: u16) {
     });
 }
 
-/// What is answered when a connection is set up: each of these is a way there and back.
+/// Exchanges with the registry when a connection is set up.
 #[test]
 fn a_set_up_takes_three_exchanges() {
     let (mut hosts, program) = standing(prompt(1));
@@ -305,7 +305,7 @@ fn a_set_up_takes_three_exchanges() {
     }
 }
 
-/// What a peer answers after longer than a registry waits for it.
+/// Peers that answer after a registry has ceased to wait.
 #[test]
 fn a_peer_may_answer_late() {
     for ms in [400, 499, 500, 501, 700, 1600] {

@@ -22,7 +22,7 @@ use crate::app::Plan;
 use crate::moves::COST;
 use crate::world::{Hosts, Member};
 
-/// What a recorder has heard of its stream.
+/// State of a recorder: what it has heard of its stream.
 #[derive(Default)]
 struct State {
     session: RefCell<Option<SessionRef>>,
@@ -378,7 +378,7 @@ impl Between {
     }
 }
 
-/// How many moments each seed has.
+/// Number of moments of each seed.
 const MOMENTS: u64 = 30;
 
 /// Each moment of each seed, of connections that either side opens.

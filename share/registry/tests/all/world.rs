@@ -26,7 +26,7 @@ use crate::app::{App, Plan};
 pub(crate) const HERE: [u8; 4] = [10, 0, 0, 1];
 /// A host behind a router.
 const FAR: [u8; 4] = [10, 0, 1, 2];
-/// Its peer.
+/// Address of the peer.
 pub(crate) const THERE: [u8; 4] = [10, 0, 0, 2];
 const TIME_WAIT: Duration = Duration::from_secs(10);
 /// Frames under way between two kernels of a host.
@@ -122,9 +122,9 @@ pub(crate) struct Trusted {
     pub(crate) tcp: ProtocolRef,
     pub(crate) udp: ProtocolRef,
     pub(crate) registry: ProtocolRef,
-    /// Its way to the device.
+    /// Port towards the device.
     below: Rc<Port>,
-    /// What it has sent there.
+    /// Frames that it has sent there.
     pub(crate) sent: Sent,
 }
 
@@ -141,7 +141,7 @@ pub(crate) struct Seat {
     pub(crate) far: ProtocolRef,
     pub(crate) far_udp: ProtocolRef,
     pub(crate) registry: ProtocolRef,
-    /// What it has sent to the registry.
+    /// Frames that it has sent to the registry.
     pub(crate) sent: Sent,
 }
 
@@ -151,12 +151,12 @@ pub(crate) struct Member {
     pub(crate) app: App,
     pub(crate) library: ProtocolRef,
     pub(crate) datagrams: ProtocolRef,
-    /// What it has sent to the registry.
+    /// Frames that it has sent to the registry.
     pub(crate) sent: Sent,
     program: Rc<Program>,
 }
 
-/// What a protocol reports of itself, or nothing.
+/// A protocol's report as text, empty without one.
 fn said_by(cx: &Kernel, protocol: &ProtocolRef) -> String {
     let lines = protocol.ask(cx, Report::default()).unwrap_or_default().lines;
     let lines: Vec<String> = lines.iter().map(|(name, value)| format!("{name} {value}")).collect();
@@ -192,7 +192,7 @@ fn queue(chance: &Random) -> (Queue, Queue) {
     Queue::delayed(SLOTS, delay, &chance.fork(chance.below(u64::MAX)))
 }
 
-/// What has been sent from a cut's side: the operation, and the first number behind the header.
+/// Frames sent from a side of a cut: the operation, and the first number behind the header.
 pub(crate) type Sent = Rc<RefCell<Vec<(u8, u32)>>>;
 
 /// The names of what was sent that is answered, in order.
@@ -246,12 +246,12 @@ impl Carrier for Stalling {
     }
 }
 
-/// What cuts a kernel off from others.
+/// Returns a function that cuts a kernel off from others.
 fn closing(ends: Vec<Queue>) -> Rc<dyn Fn()> {
     Rc::new(move || ends.iter().for_each(Queue::close))
 }
 
-/// What crosses between the module and a registry.
+/// Questions and reasons that cross between the module and a registry.
 fn known() -> Known {
     Known::of(xk_catalog::PROTOCOLS).with(&xk_netio::QUESTIONS)
 }
@@ -278,7 +278,7 @@ fn trusted(
     Trusted { id, tcp, udp, registry, below, sent }
 }
 
-/// What stands for the registry in the kernel that has the device.
+/// Adds the proxy of the registry to the kernel that has the device.
 fn stand_for(registry: &ProtocolRef, world: &World, (device, above): (HostId, &Rc<Port>)) {
     let cx = world.kernel(device).expect("a kernel");
     upper_proxy(cx, above, registry.id(), "registry", "registry");
@@ -414,7 +414,7 @@ impl Hosts {
         assert!(self.world.crash(self.trusted.id), "it is there");
     }
 
-    /// It is started again.
+    /// Starts the registry again.
     pub(crate) fn start_registry(&mut self) {
         let (up, down) = queue(&self.chance);
         let netio = self.world.kernel(self.device.id).expect("a kernel").find_protocol("netio");
@@ -431,7 +431,7 @@ impl Hosts {
         assert!(self.world.crash(self.device.id), "it is there");
     }
 
-    /// It is started again, below the registry that there is.
+    /// Starts the module again, below the present registry.
     pub(crate) fn start_module(&mut self) {
         let id = self.device.id;
         let kernel = kernel(&self.world, "here");
@@ -447,7 +447,7 @@ impl Hosts {
         self.world.enter(self.trusted.id, |cx| below.reconnect(cx, Box::new(up)));
     }
 
-    /// What the registry says of itself.
+    /// The registry's report as text.
     pub(crate) fn registry_says(&self) -> String {
         let kernel = self.world.kernel(self.trusted.id).expect("a kernel");
         said_by(kernel, &self.trusted.registry)
@@ -497,7 +497,7 @@ impl Hosts {
         self.world.run_until(until);
     }
 
-    /// How many connections a TCP has.
+    /// Number of connections of a TCP.
     pub(crate) fn connections(&self, id: HostId, name: &str) -> usize {
         let kernel = self.world.kernel(id).expect("a kernel");
         let tcp = kernel.find_protocol(name).expect("a protocol");

@@ -14,7 +14,7 @@ use xk_testkit::kernel::Top;
 
 /// More than any of these tests needs, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How soon a datagram is sent again that may have been lost.
+/// Time after which a datagram that may have been lost is sent again.
 const TRY_EVERY: Duration = Duration::from_millis(100);
 /// Octets of a kernel's pool.
 const POOL_OCTETS: usize = 1 << 23;
@@ -28,7 +28,7 @@ pub(crate) enum Side {
     Below,
 }
 
-/// What both halves lend each other of messages.
+/// Lending of messages between both halves.
 pub(crate) enum Lends {
     Nothing,
     ToThread(Kin),

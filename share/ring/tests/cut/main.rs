@@ -72,7 +72,7 @@ fn message_of(half: &Half, octets: &[u8]) -> Message {
 #[derive(Clone, Default)]
 struct Signals {
     stop: Arc<AtomicBool>,
-    /// How many errors the far host was told of.
+    /// Number of errors that the far host was told of.
     errors: Arc<AtomicU32>,
 }
 
@@ -111,8 +111,8 @@ fn far(text: &str, stop: &AtomicBool, errors: &AtomicU32) {
     }
 }
 
-/// What a protocol above `udp` of host 1, wherever the cut lies, must see: octets both ways, of all
-/// lengths; a session made for an enable; what it refuses told to the sender, which counts
+/// Checks what a protocol above `udp` of host 1 sees, wherever the cut lies: octets both ways, of
+/// all lengths; a session made for an enable; what it refuses told to the sender, which counts
 /// `errors`; a close.
 fn converse(near: &Half, errors: Option<&AtomicU32>) {
     let (cx, udp) = (near.cx(), near.node("udp"));

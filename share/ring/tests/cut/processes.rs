@@ -22,7 +22,7 @@ const LENDS: &str = "XK_RING_LENDS";
 /// More than any step needs, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What runs in the processes that the tests start; otherwise nothing.
+/// Main function of the processes that the tests start; does nothing elsewhere.
 #[test]
 fn upper_half() {
     let (Ok(text), Ok(last)) = (std::env::var(GRAPH), std::env::var(LAST)) else {
