@@ -61,7 +61,7 @@ use xk_core::control::question;
 use xk_core::graph::{Build, BuildError};
 use xk_core::{Entry, ProtocolRef};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 pub static ENTRY: Entry =
     Entry::adapter("bsd-on-streams", include_str!("bsd_on_streams.rs"), build)
         .summary("joins a protocol of BSD's with one of STREAMS below it")

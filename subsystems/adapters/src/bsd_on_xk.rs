@@ -79,7 +79,7 @@ use xk_core::control::question;
 use xk_core::graph::{Build, BuildError};
 use xk_core::{Entry, ProtocolRef};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 pub static ENTRY: Entry = Entry::adapter("bsd-on-xk", include_str!("bsd_on_xk.rs"), build)
     .summary("joins a protocol or an interface of BSD's with what is the x-kernel's below it")
     .questions(&[question("report", "messages lent and copied, each way")])

@@ -9,7 +9,7 @@ use xk_core::object::ProtocolId;
 use xk_core::{Kernel, Reason};
 use xk_kit::net::stream::StreamEvent;
 
-/// What is wanted of a stream that is opened.
+/// Request for a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     /// The protocol above that sends and receives.
@@ -22,7 +22,7 @@ pub struct Wanted {
 
 /// One end of a stream, as the half above has it.
 pub trait Circuit {
-    /// How many octets it takes now. If these are few, [`StreamEvent::Writable`] follows.
+    /// Number of octets that it takes now. If these are few, [`StreamEvent::Writable`] follows.
     fn space(&self, cx: &Kernel) -> usize;
 
     /// Sends octets, all of them or none.
@@ -47,7 +47,7 @@ pub trait Circuit {
     fn ends(&self, cx: &Kernel) -> (Addr, Addr);
 }
 
-/// What a stream is for: the half above.
+/// User of a stream: the half above.
 pub trait User {
     /// Octets have arrived. They are consumed when [`Circuit::consumed`] says so.
     fn arrive(&self, cx: &Kernel, parcel: Parcel);

@@ -1,4 +1,5 @@
-//! What an adapter is made of: a half in each subsystem, and what passes between the halves.
+//! Parts of an adapter: a half in each subsystem, and the messages and faults that pass between
+//! them.
 //!
 //! The lower half ([`Below`]) stands in the lower subsystem as what stands on the protocol there;
 //! the upper half ([`Above`]) stands in the upper one as the protocol that its own stand on. Each
@@ -19,21 +20,21 @@ use xk_core::{Kernel, ProtocolRef, Reason, reason};
 /// Octets that go beside a request or a reply: those of `xk_appletalk::atp::Options`.
 pub type Options = [u8; 12];
 
-/// What goes with a message.
+/// Addresses and options that go with a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ends {
     /// The sender; zeros where the layer below is to choose.
     pub from: Addr,
     /// The receiver.
     pub to: Addr,
-    /// Of transactions, what the message is.
+    /// Role of the message in a transaction.
     pub options: Option<Options>,
-    /// It was sent to more than one host.
+    /// True if it was sent to more than one host.
     pub is_for_many: bool,
 }
 
 impl Ends {
-    /// Of a message to one host.
+    /// Ends of a message to one host.
     pub fn new(from: Addr, to: Addr) -> Self {
         Self { from, to, ..Self::default() }
     }
@@ -42,9 +43,9 @@ impl Ends {
 /// Why a message did not go, or is not told to have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// What it would go through is gone.
+    /// The session or endpoint of the message is gone.
     Closed,
-    /// It is longer than what is below carries.
+    /// The message is longer than the layer below carries.
     TooBig,
     /// A pool is exhausted.
     NoBuffers,
@@ -58,7 +59,7 @@ pub enum Fault {
     Address,
     /// The address is another's.
     InUse,
-    /// It is not offered there.
+    /// The service is not offered there.
     NotSupported,
 }
 
@@ -240,7 +241,7 @@ pub trait Above {
     fn stop(&self, cx: &Kernel);
 }
 
-/// What has passed an adapter so far, and in which form.
+/// Counts of what has passed an adapter, by form.
 #[derive(Debug, Default)]
 pub struct Traffic {
     /// Messages whose octets were lent.

@@ -35,19 +35,19 @@ impl Addr {
         Self(octets)
     }
 
-    /// Its family.
+    /// The family.
     pub fn family(&self) -> u8 {
         self.0[1]
     }
 
-    /// What is behind the family.
+    /// The octets behind the family.
     #[inline]
     pub fn data(&self) -> &[u8; DATA] {
         let [_, _, data @ ..] = &self.0;
         data
     }
 
-    /// What is behind the family, to change.
+    /// The octets behind the family, to change.
     #[inline]
     pub fn data_mut(&mut self) -> &mut [u8; DATA] {
         let [_, _, data @ ..] = &mut self.0;
@@ -172,7 +172,7 @@ impl Place {
     }
 }
 
-/// What goes between the two ends of an edge.
+/// Service at an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
     /// Messages, each with the addresses of its ends.
@@ -185,17 +185,17 @@ pub enum Service {
     Frames,
 }
 
-/// What an adapter knows of the protocols of one kind, that of the lower end of its edge.
+/// An adapter's knowledge of one kind of protocol: that at the lower end of its edge.
 #[derive(Debug)]
 pub struct Form {
     /// The kind.
     pub kind: &'static str,
     /// The family of its addresses.
     pub family: u8,
-    /// What goes over the edge.
+    /// Service at the edge.
     pub service: Service,
-    /// What stands on it is told apart by ports alone: each port is a door of its own. If not, by
-    /// type numbers.
+    /// True if the protocols above are told apart by ports alone: each port is a door of its own.
+    /// If not, type numbers tell them apart.
     pub is_by_port: bool,
     /// The sockets of BSD's that reach it, and its number in the protocol switch.
     pub sockets: Option<(Sock, u8)>,
@@ -250,7 +250,7 @@ pub(crate) static KINDS: [&str; FORMS.len()] = {
     kinds
 };
 
-/// What stands on a wire of the x-kernel needs to know of it.
+/// The form of a wire of the x-kernel.
 pub static FRAMES: Form = form("", 0, Service::Frames, &[]);
 
 /// One that no socket reaches.
@@ -259,7 +259,7 @@ const fn form(kind: &'static str, family: u8, service: Service, places: &'static
 }
 
 impl Form {
-    /// That of a kind.
+    /// The form of a kind.
     pub fn of(kind: &str) -> Option<&'static Self> {
         FORMS.iter().chain([&ETHER]).find(|form| form.kind == kind)
     }
@@ -312,8 +312,8 @@ impl Form {
         }
     }
 
-    /// What of an address of ours tells its uppers apart: the port, or all of it if addresses have
-    /// none.
+    /// Part of an address of ours that tells its uppers apart: the port, or all of it if addresses
+    /// have none.
     #[inline]
     pub fn port_of(&self, addr: &Addr) -> Addr {
         match self.port_number(addr) {

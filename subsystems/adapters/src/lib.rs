@@ -60,7 +60,7 @@ fn streams_of(build: &Build<'_>) -> Result<Rc<xk_streams::Streams>, BuildError> 
     })
 }
 
-/// What the check tells an adapter: what it stands on may lie in another domain.
+/// Kind of the protocol below, which the check fills in: that protocol may lie in another domain.
 static BELOW: [ParamSpec; 1] = [text(
     "below",
     "kind",
@@ -68,7 +68,7 @@ static BELOW: [ParamSpec; 1] = [text(
     "the kind of what is below, less layers that pass numbers on; empty for a wire (the check says it)",
 )];
 
-/// What is known of the protocol that an adapter stands on.
+/// Form of the protocol that an adapter stands on.
 fn form_of(build: &Build<'_>) -> &'static Form {
     build.params.text("below").and_then(Form::of).unwrap_or(&FRAMES)
 }

@@ -27,7 +27,7 @@ pub enum Parcel {
     Message(Message),
     /// BSD's: a packet.
     Mbufs(Mbuf),
-    /// That of STREAMS: blocks of data.
+    /// A message of STREAMS: blocks of data.
     Blocks(Mblk),
 }
 

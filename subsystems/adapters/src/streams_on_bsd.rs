@@ -66,7 +66,7 @@ use xk_core::control::question;
 use xk_core::graph::{Build, BuildError};
 use xk_core::{Entry, ProtocolRef};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 pub static ENTRY: Entry =
     Entry::adapter("streams-on-bsd", include_str!("streams_on_bsd.rs"), build)
         .summary("joins a line of STREAMS with a protocol of BSD's below it")

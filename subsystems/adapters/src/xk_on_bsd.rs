@@ -83,7 +83,7 @@ use xk_core::control::question;
 use xk_core::graph::{Build, BuildError};
 use xk_core::{Entry, ProtocolRef};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 pub static ENTRY: Entry = Entry::adapter("xk-on-bsd", include_str!("xk_on_bsd.rs"), build)
     .summary("joins a protocol of the x-kernel with one of BSD's below it")
     .questions(&[

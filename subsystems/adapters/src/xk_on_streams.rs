@@ -69,7 +69,7 @@ use xk_core::control::question;
 use xk_core::graph::{Build, BuildError};
 use xk_core::{Entry, ProtocolRef};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 pub static ENTRY: Entry = Entry::adapter("xk-on-streams", include_str!("xk_on_streams.rs"), build)
     .summary("joins a protocol of the x-kernel with one of STREAMS below it")
     .questions(&[

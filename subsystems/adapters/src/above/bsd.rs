@@ -104,7 +104,7 @@ impl Above for BsdAbove {
     }
 }
 
-/// What arrives goes up by `pr_input`.
+/// Passes arrivals up by `pr_input`.
 struct Input(Weak<Half>);
 
 impl Sink for Input {

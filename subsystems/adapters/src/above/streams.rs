@@ -390,10 +390,10 @@ impl Datagrams for Provider {
     }
 }
 
-/// What arrives goes up as T_UNITDATA_IND.
+/// Passes arrivals up as T_UNITDATA_IND.
 struct Indications {
     up: Rc<Traffic>,
-    /// What the line above gives back before the put returns.
+    /// The block that the line above gives back before the put returns.
     back: Rc<RefCell<Option<Mblk>>>,
     q: WeakQ,
     local: Addr,

@@ -27,8 +27,8 @@ const SESSIONS_MAX: usize = 4096;
 /// Offers of one adapter at most.
 const OFFERS_MAX: usize = 1024;
 
-/// What finds a session: our port, or all of our address if there are none; the peer's address;
-/// the protocol above.
+/// Key of a session: our port, or all of our address if there are none; the peer's address; the
+/// protocol above.
 type Key = [u8; 32];
 
 #[inline]
@@ -79,7 +79,7 @@ pub(crate) struct Half {
     offer_last: Cell<u64>,
     /// Where type numbers tell apart, one door for each protocol above.
     doors: RefCell<Vec<(ProtocolId, Rc<dyn Door>)>>,
-    /// Of datagrams where ports tell apart, one for each port.
+    /// Ports that are open below, for datagrams that are told apart by ports.
     ports: RefCell<Vec<Port>>,
     port_last: Cell<u16>,
     waiting: Waiting,
@@ -238,7 +238,7 @@ impl Half {
         exact.or_else(|| ours().find(|o| o.local.is_any())).map(|offer| offer.receiver.clone())
     }
 
-    /// How a frame was addressed on its link; it belongs to the session of its sender with us.
+    /// The link address of a frame: a frame to many goes to the session of its sender with us.
     fn links_cast(&self, cx: &Kernel, ends: &mut Ends) -> LinkCast {
         let is_broadcast = ends.to.data().starts_with(&[0xff; 6]);
         ends.to = self.below.local_to(cx, &ends.from).unwrap_or(self.form.any());

@@ -144,7 +144,7 @@ impl Half {
         }
     }
 
-    /// What an ioctl of the protocol below fills in.
+    /// Issues an ioctl of the protocol below, and returns what it fills in.
     fn ioctl(&self, cx: &Kernel, cmd: u32, data: &[u8]) -> Option<Mbuf> {
         let mut nam = self.bsd.mbufs().m_copyin(Mt::Data, data).ok()?;
         let mut args = PruArgs { cmd, ..PruArgs::nam(&mut nam) };

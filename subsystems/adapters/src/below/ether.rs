@@ -17,7 +17,7 @@ use xk_core::{Kernel, ProtocolRef};
 /// Organisations of SNAP by their place in numbers, as in `eth`.
 const ORGANISATIONS: [[u8; 3]; 4] = [[0, 0, 0], [0x08, 0, 0x07], [0, 0x80, 0xc2], [0, 0, 0x0c]];
 
-/// What a frame says of the protocol with this number.
+/// Encapsulation of the protocol with this number in a frame.
 fn encap_of(number: u32) -> Option<Encap> {
     let [_, place, high, low] = number.to_be_bytes();
     match place {

@@ -166,7 +166,7 @@ struct StreamDoor {
     /// The write queue in the place of the head.
     q: RefCell<Option<Q>>,
     asked: Addr,
-    /// What the provider has answered to the request to bind.
+    /// The provider's answer to the request to bind.
     bound: Cell<Option<Result<Addr, Fault>>>,
     /// The largest datagram.
     tsdu: Cell<Option<u32>>,
@@ -304,7 +304,8 @@ pub(crate) fn options_of<'a>(
     }
 }
 
-/// What has the place of the stream's head. Its write queue holds what waits for room ahead.
+/// Module in the place of the stream's head. Its write queue holds messages that wait for room
+/// ahead.
 struct Head(Weak<StreamDoor>);
 
 impl Module for Head {

@@ -236,7 +236,7 @@ impl Below for OnXk {
     }
 }
 
-/// What finds a session below by its ends.
+/// Key of a session below: its ends.
 type Key = [u8; 32];
 
 #[inline]
@@ -346,7 +346,7 @@ impl Half {
     }
 }
 
-/// What a driver above opens goes on to the protocol below as it is: wires need no more.
+/// Opens of a driver above go on to the protocol below as they are: wires need no more.
 impl Protocol for OnXk {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
         let half = &self.0;

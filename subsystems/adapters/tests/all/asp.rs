@@ -6,7 +6,7 @@ use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::Time;
 use xk_core::control::Report;
 
-/// What ASP stands on, and its name.
+/// Layers below ASP, and the name of the topmost one.
 const BELOW: [(&str, &str); 6] = [
     ("atp ddp", "atp"),
     ("atp ddp; tracer atp", "tracer"),
@@ -67,7 +67,7 @@ fn sessions_of_commands_stand_on_transactions_of_each_framework() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// What has no transactions is told to have none, on whatever it stands.
+/// A layer without transactions is refused below ASP, whatever lies below it.
 #[test]
 fn what_has_no_transactions_is_refused() {
     let source = host("h", 1, ("atp ddp; deadline atp", "deadline"), "procedures asp");

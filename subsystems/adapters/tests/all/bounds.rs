@@ -1,5 +1,5 @@
-//! What adapters hold is bounded, and all of it is released: by neighbours that take nothing, that
-//! hang up, that are taken off, and with few buffers left.
+//! Bounds of adapters: what they hold is bounded and released, with neighbours that take nothing,
+//! that hang up, that are taken off, and with few buffers left.
 
 use crate::rig::{Of, PAIRS, Rig, addr};
 use std::cell::Cell;

@@ -41,7 +41,7 @@ const LOWERS: [(&str, Option<&str>, &str); 23] = [
     ("ether sim; ddp ether net=\"10-19\" node=9; atp ddp", Some("streams"), "atp"),
 ];
 
-/// What an upper line needs besides what it stands on.
+/// Parameters that an upper line needs besides its lower.
 fn line(entry: &Entry, lower: &str) -> String {
     let needs = match entry.kind {
         "ip" => "{ address \"10.0.9.1/24\"; }",

@@ -20,7 +20,7 @@ struct Seen {
     wire: Figures,
     blocked: u64,
     back_enables: u64,
-    /// What was dropped in the sending host, but for what was none of its own.
+    /// Drops in the sending host, without messages for other hosts.
     drops: Vec<String>,
     report: Vec<(String, String)>,
 }

@@ -51,13 +51,13 @@ fn checked(source: &str) -> CheckedGraph {
         .unwrap_or_else(|mistakes| panic!("{}\n{source}", mistakes.to_text()))
 }
 
-/// What a probe from the client to an echo at the server saw, and all counters.
+/// Runs a probe from the client to an echo at the server, and returns its results and all counters.
 fn run(client: Stack, server: Stack, (count, size): (u32, u32), link: &str) -> (Results, String) {
     let probe = format!("udp to=\"port7@10.0.0.9\" count={count} size={size}");
     run_all((client, &probe), (server, "echo udp port=7"), link)
 }
 
-/// What a probe saw, its line without times, and all counters.
+/// Runs a probe, and returns its results without times, and all counters.
 fn run_all(
     (client, probe): (Stack, &str),
     (server, echo): (Stack, &str),
@@ -189,8 +189,8 @@ fn the_graph_of_the_documents_runs() {
     world.stop();
 }
 
-/// What is sent to all is known as such to UDP of the x-kernel, whose offers take none of it: it
-/// has left a host of any stack, and its checksum is that of the broadcast.
+/// UDP of the x-kernel recognises a broadcast, which its offers do not take: the message has left a
+/// host of any stack, and its checksum is that of a broadcast.
 #[test]
 fn what_is_sent_to_all_is_known_as_such() {
     let mut wrong = String::new();

@@ -1,4 +1,4 @@
-//! What stands on an Ethernet of another subsystem: its own resolution of addresses, and all above.
+//! Layers on an Ethernet of another subsystem: their own resolution of addresses, and all above.
 
 use std::time::Duration;
 use xk_compose::{SimulationConfig, check, simulate, start_world};

@@ -66,7 +66,7 @@ pub(crate) fn run_with(
     Ok((world, all))
 }
 
-/// What a probe of host `a` has found.
+/// Results of a probe of host `a`.
 pub(crate) fn probe(world: &World, name: &str) -> Results {
     let kernel = world.find("a").and_then(|id| world.kernel(id)).unwrap();
     let probe = kernel.find_protocol(name).unwrap();
@@ -107,7 +107,7 @@ fn tcp_goes_over_every_udp_to_every_other() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// What asks an Ethernet for stations alone has its answers on each.
+/// Layers of calls, which ask an Ethernet for stations alone, work on each Ethernet.
 #[test]
 fn calls_and_their_replies_go_over_every_ethernet() {
     let mut wrong = String::new();
@@ -209,7 +209,7 @@ struct Station;
 
 impl Protocol for Station {}
 
-/// What an Ethernet does not pass on is counted once, under a reason, whichever it is.
+/// A frame that an Ethernet does not pass on is counted once, under a reason, by each Ethernet.
 #[test]
 fn every_ethernet_says_what_it_drops() {
     const MINE: [u8; 6] = [2, 0, 0, 0, 0, 2];

@@ -33,7 +33,7 @@ pub(crate) const PAIRS: [(Of, Of); 6] = [
 /// A message that has arrived: from, to, octets.
 pub(crate) type Arrived = (Addr, Addr, Vec<u8>);
 
-/// How the recorder of a host sends: our address, the peer's, the octets in as many parts.
+/// Function by which the recorder of a host sends: our address, the peer's, the octets in parts.
 pub(crate) type Send = Rc<dyn Fn(&Kernel, Addr, Addr, &[&[u8]]) -> Result<(), String>>;
 
 /// Beside the kernel: what has arrived at the upper, and how it sends.
@@ -58,7 +58,7 @@ pub(crate) struct Log {
     pub(crate) hang_up: RefCell<Option<Act>>,
 }
 
-/// What a test does to a loop or a recorder.
+/// An act of a test on a loop or a recorder.
 pub(crate) type Act = Rc<dyn Fn(&Kernel)>;
 
 pub(crate) fn log(cx: &Kernel) -> Rc<Log> {

@@ -27,7 +27,7 @@ const RECVSPACE: usize = 64 << 10;
 /// Octets that are handed down at once at most.
 const CHUNK: usize = 16 << 10;
 
-/// What users call it.
+/// The error number that users see.
 fn errno_of(error: StreamError) -> Errno {
     match error {
         StreamError::Refused => Errno::ECONNREFUSED,
@@ -60,9 +60,9 @@ struct Pcb {
     /// Octets put into the socket's buffer of which the layer below is not told yet that they were
     /// consumed.
     given: Cell<usize>,
-    /// What has arrived while there were no mbufs.
+    /// Messages that arrived while there were no mbufs.
     arrived: RefCell<VecDeque<Message>>,
-    /// What happened after that.
+    /// True if the stream ended after them.
     is_ended: Cell<bool>,
     /// The user has closed: what is left goes from here.
     rest: RefCell<Option<Mbuf>>,
@@ -72,7 +72,7 @@ struct Pcb {
     again: Cell<bool>,
 }
 
-/// What its user still wants to send.
+/// State of the user's direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Open,

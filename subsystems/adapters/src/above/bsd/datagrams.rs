@@ -34,7 +34,7 @@ struct Pcb {
     door: RefCell<Option<Rc<dyn Door>>>,
 }
 
-/// What has come through the door of a block.
+/// Receives what comes through the door of a control block.
 struct Input {
     half: Weak<Half>,
     pcb: Weak<Pcb>,

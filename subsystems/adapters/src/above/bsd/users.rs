@@ -14,7 +14,7 @@ use xk_core::object::ProtocolId;
 
 use xk_bsd::{Mbuf, Sock};
 
-/// What sockets reach.
+/// The sockets above, of one kind of service.
 pub(super) trait Users {
     /// The graph is taken down.
     fn stop(&self, cx: &Kernel);

@@ -27,10 +27,10 @@ const CHUNK: usize = 16 << 10;
 const UNREAD_MAX: u32 = 64 << 10;
 /// No indication is meant.
 const NO_SEQUENCE: u32 = u32::MAX;
-/// What goes up takes two blocks at most, its primitive so many octets.
+/// Largest number of blocks of a message that goes up, and octets of its primitive.
 const NEED: (usize, usize) = (2, 64);
 
-/// What users call it.
+/// The error number that users see.
 fn errno_of(error: StreamError) -> Errno {
     match error {
         StreamError::Refused => Errno::ECONNREFUSED,
@@ -61,10 +61,10 @@ struct End {
     local: Cell<Addr>,
     conind: Cell<u32>,
     listening: RefCell<Option<Rc<dyn Door>>>,
-    /// Those that ask for a connection, by their numbers.
+    /// Peers that ask for a connection, by their numbers.
     asking: RefCell<Vec<(u32, Rc<Line>)>>,
     line: RefCell<Option<Rc<Line>>>,
-    /// What of a message of the user's has not gone down yet.
+    /// Part of the user's message that has not gone down yet.
     unsent: RefCell<Option<Mblk>>,
     is_sending: Cell<bool>,
     /// More wanted to go meanwhile.
@@ -77,12 +77,12 @@ struct Line {
     peer: Cell<Addr>,
     /// The endpoint that has it, or at which it asks.
     end: RefCell<Weak<End>>,
-    /// What has not gone up yet.
+    /// Messages that have not gone up yet.
     arrived: RefCell<VecDeque<Message>>,
     is_connected: Cell<bool>,
     /// The peer sends no more.
     is_ended: Cell<bool>,
-    /// It has broken, and the user has not been told.
+    /// Error with which the stream broke, until the user is told.
     broken: Cell<Option<Errno>>,
 }
 
@@ -103,8 +103,8 @@ impl Line {
         self.circuit.borrow().clone()
     }
 
-    /// What found no blocks goes up later: a slice at a time, since more of them than there will
-    /// ever be blocks would never go.
+    /// Keeps a message that found no blocks, to go up later: a slice at a time, since a message of
+    /// more slices than there will ever be blocks would never go.
     fn put_back(&self, mut message: Message) {
         let mut arrived = self.arrived.borrow_mut();
         if message.single_slice().is_none()

@@ -118,8 +118,8 @@ impl Half {
     }
 }
 
-/// How long after a request the protocol below has given up at the latest. It says so by itself,
-/// unless it had no buffer to say it in.
+/// Latest time after a request at which the protocol below has given up. It says so by itself,
+/// unless it had no buffer for that.
 fn latest(options: &Options) -> Duration {
     const LATE: Duration = Duration::from_millis(500);
     let Want { tries, interval, .. } = options.want();

@@ -30,14 +30,14 @@ pub(crate) struct XkSession {
     pub(super) door: Rc<dyn Door>,
     upper: ProtocolRef,
     key: Key,
-    /// Those of what it sends.
+    /// Ends of the messages that it sends.
     pub(super) ends: Ends,
     pub(super) selector: ProtocolId,
-    /// It uses the door of its port, and gives it back.
+    /// True if it uses the door of its port, and gives it back.
     owns_door: bool,
     /// Where what began it was sent to, if that was to many hosts.
     pub(super) sent_to: Option<Addr>,
-    /// What the network has said of a message before; the next push is told.
+    /// Error that the network has reported of an earlier message; the next push returns it.
     told: Cell<Option<Fault>>,
     /// Calls that wait for replies.
     pub(super) calls: RefCell<alloc::vec::Vec<Rc<Pending>>>,

@@ -39,7 +39,7 @@ struct XkCircuit {
     half: Weak<Half>,
     session: RefCell<Option<SessionRef>>,
     user: RefCell<Option<Rc<dyn User>>>,
-    /// It has failed or ended, and nothing follows.
+    /// True if it has failed or ended, and nothing follows.
     is_over: Cell<bool>,
 }
 
@@ -125,7 +125,7 @@ impl Circuit for XkCircuit {
     }
 }
 
-/// What peers may open streams to.
+/// An address to which peers may open streams.
 struct Listening {
     half: Weak<Half>,
     wanted: Wanted,
@@ -231,7 +231,7 @@ impl Circuits {
         user.is_some()
     }
 
-    /// What listens at this address of ours: that for the very host before the one for all.
+    /// Finds the listener at this address of ours: one for this host before one for all.
     fn listening_at(&self, half: &Half, local: &Addr) -> Option<Rc<Listening>> {
         let all = self.listening.borrow();
         let port = half.form.port_of(local);

@@ -25,10 +25,10 @@ use xk_kit::rpc::call::Transaction;
 const CALLS_MAX: usize = 64;
 /// Requests that wait for their answers from above at most.
 const ASKED_MAX: usize = 64;
-/// How long a request waits for its answer: the longest time for which ATP remembers one.
+/// Time that a request waits for its answer: the longest time for which ATP remembers one.
 const ANSWER_WAIT: Duration = Duration::from_secs(8 * 60);
 
-/// What was asked was not answered above.
+/// The request was not answered above.
 pub static NO_ANSWER: Reason = Reason::new("no answer from above", Class::NotMine);
 
 /// The transactions of an adapter.

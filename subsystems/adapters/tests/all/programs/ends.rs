@@ -65,7 +65,7 @@ pub(crate) enum End {
     Tli(Rc<Endpoint>),
 }
 
-/// What takes streams.
+/// A listener for streams.
 pub(crate) enum Listens {
     Socket(Rc<Socket>),
     Tli(Rc<Endpoint>, RefCell<VecDeque<Call>>),
@@ -175,7 +175,7 @@ impl End {
         Ok(())
     }
 
-    /// What has come, at most so much; nothing at the end.
+    /// Octets that have come, at most `max`; none at the end.
     pub(crate) fn receive(&self, cx: &Kernel, max: usize) -> Done<Vec<u8>> {
         match self {
             Self::Socket(so) => {

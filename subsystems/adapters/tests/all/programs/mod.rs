@@ -39,7 +39,7 @@ tcp ip
 subsystem bsd { sockets udp tcp; }
 subsystem streams { tli udp tcp; }";
 
-/// What programs have to say at the end.
+/// Lines that programs have to say at the end.
 #[derive(Clone, Default)]
 pub(crate) struct Said(Rc<RefCell<Vec<String>>>);
 
