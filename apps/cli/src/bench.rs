@@ -12,7 +12,7 @@ const PROGRAM: &str = "xk-bench";
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
-    /// What `xk-bench` takes: `list`, `stale`, names, `all`, and options that `--help` names
+    /// Arguments of `xk-bench`: `list`, `stale`, names, `all`, and options that `--help` names
     #[arg(
         required = true,
         value_name = "list|stale|NAME|all",

@@ -12,7 +12,7 @@ use xk_rpcgen::{Found, LookupError, Model};
 
 /// Octets of arguments that are read from the standard input at most.
 const INPUT_OCTETS_MAX: u64 = 64 << 20;
-/// What `--over` calls ONC RPC over this machine's UDP.
+/// Value of `--over` that means ONC RPC over this machine's UDP.
 const SUN: &str = "sun";
 /// The exit code if the peer refused the call.
 const REFUSED: u8 = 3;
@@ -50,28 +50,27 @@ pub(crate) struct Args {
     /// the nodes of a host as in a graph
     #[arg(long, value_name = "STACK")]
     over: Option<String>,
-    /// The file of the RPC language that says what the service offers
+    /// The `.x` file that describes the service
     #[arg(long, value_name = "FILE.x", required_unless_present = "raw")]
     x: Option<PathBuf>,
     /// The peer: `10.0.0.2`, with its port for programs over UDP: `port2049@10.0.0.2`; not needed
     /// on a link with one other end
     #[arg(long, value_name = "PARTICIPANT", default_value = "")]
     to: String,
-    /// Which version of the program, by name or number; the highest that has the procedure if not
-    /// given
+    /// Version of the program, by name or number; by default the highest that has the procedure
     #[arg(long, value_name = "VERSION")]
     version: Option<String>,
-    /// Which host of the graph; not needed if it has only one
+    /// Host of the graph; not needed if it has only one
     #[arg(long)]
     host: Option<String>,
-    /// Which node to call through; not needed if the host has one layer of calls at the top
+    /// Node to call through; not needed if the host has one layer of calls at the top
     #[arg(long)]
     node: Option<String>,
-    /// How long to wait for a way to the server, and for its reply; a port that nothing listens at
-    /// ends it at once
+    /// Time to wait for a route to the server and for its reply; if nothing listens at the port,
+    /// the call ends at once
     #[arg(long, value_parser = file::duration, default_value = "10s", value_name = "TIME")]
     deadline: Duration,
-    /// Call so often, and say how long it took
+    /// Repeat the call this many times, and print how long it took
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
     /// Call all hosts of a network: --to is a broadcast or a group, `port2049@10.0.0.255`, or
@@ -79,7 +78,7 @@ pub(crate) struct Args {
     /// that replies
     #[arg(long, conflicts_with_all = ["deadline", "repeat"])]
     broadcast: bool,
-    /// How long replies to a broadcast are waited for
+    /// Time to wait for replies to a broadcast
     #[arg(long = "for", value_parser = file::duration, default_value = "2s", value_name = "TIME", requires = "broadcast")]
     time: Duration,
     #[command(flatten)]
@@ -90,7 +89,7 @@ pub(crate) struct Args {
     raw: bool,
 }
 
-/// What the words on the command line mean.
+/// The words on the command line, by meaning.
 struct Words<'a> {
     graph: Option<&'a str>,
     service: Option<&'a str>,
@@ -98,7 +97,7 @@ struct Words<'a> {
     arguments: Option<String>,
 }
 
-/// What is called, and with what.
+/// The procedure to call, and its arguments.
 struct Wanted<'a> {
     program: Option<(u32, u32)>,
     number: u32,
@@ -318,7 +317,7 @@ fn repeat(
     Ok(reply)
 }
 
-/// What went wrong, at which layer, and what to do about it.
+/// Turns an error of a call into a failure: what went wrong, at which layer, and the remedy.
 fn failure(error: Error) -> Failure {
     let what = error.to_string().trim_end().to_owned();
     let code = |code, help: Option<&str>| Failure::Other(what.clone(), help.map(Into::into), code);

@@ -37,7 +37,7 @@ const LD_PRELOAD: &str = "LD_PRELOAD";
 /// Names of the graph's devices, known once it is open.
 type Names = Arc<Mutex<Vec<String>>>;
 
-/// How long what was written is still sent behind the program's end.
+/// Time for which written octets are still sent after the program's end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Run a program with its TCP and UDP on a graph: addresses of the graph are reached through it,
@@ -51,13 +51,13 @@ pub(crate) struct Args {
     /// grants this user what the sockets stand on
     #[arg(long, value_name = "SOCKET", conflicts_with_all = ["graph", "host", "control", "no_control"])]
     at: Option<PathBuf>,
-    /// Which host of the graph; not needed if it has only one
+    /// Host of the graph; not needed if it has only one
     #[arg(long)]
     host: Option<String>,
-    /// On which node streams stand; not needed if there is one `tcp`
+    /// Node for streams; not needed if there is one `tcp`
     #[arg(long, value_name = "NODE")]
     tcp: Option<String>,
-    /// On which node datagrams stand; not needed if there is one `udp`
+    /// Node for datagrams; not needed if there is one `udp`
     #[arg(long, value_name = "NODE")]
     udp: Option<String>,
     #[command(flatten)]
@@ -186,8 +186,8 @@ impl StackProcess {
     }
 }
 
-/// What the stack's thread does once its devices are open: it keeps no right, and lets itself be
-/// looked into.
+/// Runs on the stack's thread once its devices are open: gives up all rights, and answers `xk dump`
+/// and such.
 fn opened(
     server: Option<&Arc<Server>>,
     args: &Args,

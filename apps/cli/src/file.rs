@@ -9,7 +9,7 @@ use xk_lang::{HostInstance, SOURCE_OCTETS_MAX, nearest};
 
 /// The least average time between crashes.
 const APART_MIN: Duration = Duration::from_millis(1);
-/// How many hosts an error names.
+/// Hosts that an error names.
 const HOSTS_NAMED: usize = 12;
 
 /// Reads and checks the graph at `path`, or from the standard input if that is `-`.

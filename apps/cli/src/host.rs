@@ -109,7 +109,7 @@ pub(crate) fn ends_with(kernel: &Kernel, host: &HostInstance<'_>) -> Vec<Protoco
 pub(crate) struct Devices {
     /// A line for each.
     pub(crate) lines: Vec<String>,
-    /// Its first address.
+    /// First address of the host.
     pub(crate) address: Option<HostAddr>,
     /// Neighbours reach it over Linux's network.
     pub(crate) is_outside: bool,
@@ -160,7 +160,7 @@ pub(crate) fn device_names(host: &HostInstance<'_>) -> Vec<String> {
     host.nodes().iter().filter_map(of).collect()
 }
 
-/// What stands on what in the host.
+/// The lowers of each node of the host.
 pub(crate) fn lowers(host: &HostInstance<'_>) -> Lowers {
     let nodes = host.nodes();
     let below = |node: &xk_lang::Node| node.lowers.iter().map(|name| name.to_string()).collect();

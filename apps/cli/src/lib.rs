@@ -1,4 +1,4 @@
-//! What programs use of xk: sockets over protocol graphs.
+//! Sockets over protocol graphs, for programs.
 //!
 //! `xk::net` has the names of `std::net`: see [`net`]. Authors of protocols use the crates
 //! `xk-core` and `xk-kit`.

@@ -1,4 +1,4 @@
-//! How much `xk run` and `xk exec` say: warnings and, with `-v`, what happens in the graph.
+//! Messages of `xk run` and `xk exec`: warnings and, with `-v`, what happens in the graph.
 
 use crate::output;
 use crate::user::User;
@@ -18,12 +18,12 @@ use xk_run::Runner;
 
 /// From one look at the counters of drops to the next, in nanoseconds.
 const LOOK_EVERY_NS: i64 = 250_000_000;
-/// How many looks have [`LINES_MAX`] lines together: those of a second.
+/// Number of looks, those of a second, that have [`LINES_MAX`] lines together.
 const LOOKS: u32 = 4;
-/// How many lines a second are written at most, beside the one that counts the others.
+/// Largest number of lines a second, beside the one that counts the others.
 const LINES_MAX: u64 = 6;
 
-/// How much is said, on the standard error.
+/// Verbosity of messages on the standard error.
 #[derive(clap::Args, Clone, Copy)]
 pub(crate) struct Verbosity {
     /// Say which devices are open, the user, sessions that peers open, and drops with layer and
@@ -41,7 +41,7 @@ impl Verbosity {
         Self { verbose, quiet: false }
     }
 
-    /// How often `-v` was given.
+    /// Number of times that `-v` was given.
     pub(crate) fn level(self) -> u8 {
         self.verbose
     }
@@ -63,14 +63,14 @@ impl Verbosity {
         self.verbose > 0
     }
 
-    /// What is said with `-v` alone.
+    /// Writes a line only with `-v`.
     pub(crate) fn say(self, text: impl FnOnce() -> String) {
         if self.is_verbose() {
             line(&text());
         }
     }
 
-    /// What is said of the user that this process has become.
+    /// Writes the user that this process has become.
     pub(crate) fn say_user(self, user: User) {
         let (uid, gid) = (user.uid.as_raw(), user.gid.as_raw());
         self.say(|| format!("user {uid}, group {gid}, without capabilities"));
@@ -119,7 +119,7 @@ fn line(text: &str) {
     output::error(&format!("xk: {text}\n"));
 }
 
-/// What is said of a running graph, at most so many lines a second.
+/// Log of a running graph, limited to a number of lines a second.
 struct Log {
     lines_max: u64,
     left: Cell<u64>,

@@ -16,9 +16,9 @@ use xk_lang::HostInstance;
 use xk_registry::Program;
 use xk_run::Runner;
 
-/// How long what was closed may take to go to the registry at the end.
+/// Time in which closed streams go to the registry at the end.
 const LEAVE_WITHIN: Duration = Duration::from_secs(1);
-/// How often that is looked at.
+/// Interval at which that is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// A program on a library, built and not started.

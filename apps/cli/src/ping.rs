@@ -22,7 +22,7 @@ static UNEXPECTED: Reason = Reason::new("unexpected reply", Class::NotMine);
 const NUMBER_OCTETS: usize = 8;
 /// The largest message, in octets: with 8 of ICMP and 20 of IP as long as a packet can be.
 const SIZE_MAX: usize = 65_507;
-/// How many replies are awaited at a time.
+/// Largest number of replies that are awaited at a time.
 const AWAITED_MAX: usize = 4096;
 
 /// Ping a host from a host of a graph
@@ -30,13 +30,13 @@ const AWAITED_MAX: usize = 4096;
 pub(crate) struct Args {
     #[command(flatten)]
     place: HostArgs,
-    /// How many times; without it, until Ctrl-C
+    /// Number of requests; without it, until Ctrl-C
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// From one to the next
+    /// Time between two requests
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = file::duration)]
     interval: Duration,
-    /// How long a reply is awaited
+    /// Time to wait for a reply
     #[arg(short = 'W', long, value_name = "TIME", default_value = "2s", value_parser = file::duration)]
     wait: Duration,
     /// Octets of payload
@@ -80,7 +80,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// What is counted.
+/// Counts of requests and replies.
 #[derive(Default)]
 struct Tally {
     sent: Cell<u64>,
@@ -88,7 +88,7 @@ struct Tally {
     errors: Cell<u64>,
     /// Numbers of messages that are awaited, with the time of sending.
     awaited: RefCell<BTreeMap<u64, Instant>>,
-    /// What was reported last of what was sent.
+    /// Last error that the network reported about a request.
     reported: RefCell<Option<String>>,
     times: RefCell<Times>,
     done: Cell<bool>,

@@ -57,7 +57,8 @@ fn above(entry: &Entry) -> String {
     family(entry.above)
 }
 
-/// What a protocol stands on, in a few words: how many, and which addresses it opens them with.
+/// Describes a protocol's lowers in a few words: their number, and the addresses with which it
+/// opens them.
 pub(crate) fn below(below: &Below) -> String {
     if below.max == 0 {
         return "-".into();

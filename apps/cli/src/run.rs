@@ -29,7 +29,7 @@ const FINISHED_EVERY: Duration = Duration::from_millis(20);
 pub(crate) struct Args {
     /// Graph file; `-` for the standard input
     file: PathBuf,
-    /// Which host of the graph; not needed if it has only one
+    /// Host of the graph; not needed if it has only one
     #[arg(long)]
     host: Option<String>,
     #[command(flatten)]
@@ -38,8 +38,7 @@ pub(crate) struct Args {
     /// `tcp` and `udp`, and what is below these, it has those that the domain grants
     #[arg(long, value_name = "SOCKET")]
     library: Option<PathBuf>,
-    /// How often within a minute processes of domains that have ended are started again; one more
-    /// ends the run
+    /// Restarts of domains' processes that are allowed within a minute; one more ends the run
     #[arg(long, value_name = "N", default_value_t = 5)]
     restarts: usize,
     #[command(flatten)]
@@ -48,11 +47,11 @@ pub(crate) struct Args {
     how: HowArgs,
 }
 
-/// How a host is run.
+/// Options for running a host.
 #[derive(clap::Args)]
 pub(crate) struct HowArgs {
-    /// How long; without it, until what the graph asks for is done, or until Ctrl-C if it asks for
-    /// nothing
+    /// Duration; without it, until everything is done that the graph asks for, or until Ctrl-C if
+    /// it asks for nothing
     #[arg(long = "for", value_name = "TIME", value_parser = file::duration)]
     limit: Option<Duration>,
     /// Never sleep: the lowest latency for a whole core
@@ -127,7 +126,7 @@ pub(crate) fn run(
     run_and_leave(graph, host, runner, server, (how, user, &|_| {}))
 }
 
-/// What is to be done at the end of a run while its loop still turns.
+/// Function to run at the end of a run, while its loop still turns.
 type Leave<'l> = &'l dyn Fn(&Runner);
 
 /// As [`run`]; at the end `leave` is done.
@@ -224,7 +223,7 @@ fn introduce(kernel: &Kernel, host: &HostInstance<'_>, server: Option<&Server>) 
     say_end(server);
 }
 
-/// What is done between two turns of the loop.
+/// Work between two turns of the loop.
 struct Between {
     runner: std::rc::Weak<Runner>,
     status: bool,

@@ -4,7 +4,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Those that ask for an end.
+/// Signals that ask for an end.
 const ENDS: [libc::c_int; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 
 fn set() -> libc::sigset_t {
@@ -19,7 +19,7 @@ fn set() -> libc::sigset_t {
     }
 }
 
-/// What was held back before.
+/// Signals that were held back before.
 #[derive(Clone, Copy)]
 pub(crate) struct Before(libc::sigset_t);
 

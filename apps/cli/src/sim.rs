@@ -12,7 +12,7 @@ use xk_compose::CheckedGraph;
 use xk_core::Time;
 use xk_run::interrupt_unsafe;
 
-/// How many events pass between two looks at the progress.
+/// Events between two looks at the progress.
 const PROGRESS_EVENTS: u64 = 20_000;
 
 /// Simulate all hosts and links of a graph in virtual time; one seed replays a run to the bit
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// given several times
     #[arg(long, value_name = "PATH=VALUE", value_parser = file::setting)]
     set: Vec<(String, String)>,
-    /// Write what crosses each link to a pcapng file in this folder
+    /// Write the frames of each link to a pcapng file in this folder
     #[arg(long, value_name = "FOLDER")]
     pcap: Option<PathBuf>,
     /// Crash a host, or a domain as HOST/DOMAIN, at a virtual time, and start it again AWAY later;
@@ -47,7 +47,7 @@ pub(crate) struct Args {
     live: bool,
 }
 
-/// What crashes, when, and how long it is away.
+/// A crash: what crashes, when, and how long it is away.
 #[derive(Clone)]
 struct Crash {
     name: String,
@@ -148,7 +148,7 @@ fn run(simulation: &mut Simulation<'_>, until: Time) -> Result<(), Failure> {
     ended.map(|_| ())
 }
 
-/// How fast it went; on the standard error, for it differs from run to run.
+/// Prints the speed of the run; on the standard error, for it differs from run to run.
 fn timing(simulation: &Simulation<'_>, took: Duration) {
     let progress = simulation.world().progress();
     let seconds = took.as_secs_f64().max(1e-9);

@@ -16,7 +16,7 @@ const HEADER_OCTETS: u32 = 14;
 pub(crate) struct Args {
     /// Where the parties meet: the `path` of their wires
     path: PathBuf,
-    /// How many parties at most, 2 to 256
+    /// Largest number of parties, 2 to 256
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(2..=256))]
     ports: u16,
     /// The largest packet in octets, as in the parties' graphs

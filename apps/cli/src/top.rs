@@ -1,4 +1,4 @@
-//! What the commands that put an anchor of their own on a host have in common.
+//! Shared parts of commands that put an anchor of their own on a host.
 
 use crate::failure::{Failure, show};
 use crate::{file, host, user};
@@ -18,7 +18,7 @@ pub(crate) struct HostArgs {
     /// The graph file that has the host
     #[arg(long, value_name = "FILE")]
     graph: PathBuf,
-    /// Which host of the graph; not needed if it has only one
+    /// Host of the graph; not needed if it has only one
     #[arg(long)]
     host: Option<String>,
     #[command(flatten)]
@@ -56,7 +56,7 @@ pub(crate) fn run<P: Protocol + 'static>(
     Ok(begun.elapsed())
 }
 
-/// What the network reported, as a line.
+/// An error that the network reported, as a line.
 pub(crate) fn network_error(error: &NetworkError) -> String {
     let what = match error.kind {
         NetworkErrorKind::PacketTooBig { mtu } => format!("packet too big, {mtu} octets would go"),

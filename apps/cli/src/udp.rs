@@ -14,7 +14,7 @@ use xk_core::{
 };
 use xk_kit::control::{NetworkError, PeerHost, PeerPort};
 
-/// How many octets of a datagram are shown.
+/// Octets of a datagram that are shown.
 const SHOWN_MAX: usize = 512;
 /// The largest datagram's payload, in octets (RFC 768 on RFC 791).
 const SIZE_MAX: usize = 65_507;
@@ -41,22 +41,22 @@ struct SendArgs {
     /// The receiver, such as port7@10.0.0.1
     #[arg(long, value_name = "PEER")]
     to: Participant,
-    /// From which local port; any free one without it
+    /// Local port; by default any free one
     #[arg(long)]
     port: Option<u16>,
-    /// How many
+    /// Number of datagrams
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
-    /// From one to the next
+    /// Time between two datagrams
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = file::duration)]
     interval: Duration,
-    /// How long answers are awaited behind the last
+    /// Time to wait for answers after the last datagram
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = file::duration)]
     wait: Duration,
     /// Octets of each datagram; DATA is repeated or cut to it
     #[arg(long, value_name = "OCTETS")]
     size: Option<usize>,
-    /// What to send
+    /// Text to send
     #[arg(default_value = "hello")]
     data: String,
 }
@@ -68,10 +68,10 @@ struct ListenArgs {
     /// The port
     #[arg(long)]
     port: u16,
-    /// End after so many
+    /// End after this many datagrams
     #[arg(long, value_name = "N")]
     count: Option<u64>,
-    /// How long; without it, until Ctrl-C
+    /// Duration; without it, until Ctrl-C
     #[arg(long = "for", value_name = "TIME", value_parser = file::duration)]
     limit: Option<Duration>,
 }

@@ -85,7 +85,7 @@ pub(crate) fn shed() -> io::Result<()> {
 }
 
 impl User {
-    /// That of these numbers.
+    /// The user of these numbers.
     pub(crate) fn of((uid, gid): (u32, u32)) -> Self {
         user(uid, gid)
     }

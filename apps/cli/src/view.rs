@@ -8,10 +8,10 @@ use xk_core::{Kernel, ProtocolRef};
 use xk_kit::net::drop_sources::{DroppedFrom, ListDropSources};
 use xk_show::figures;
 
-/// How many sources of drops are shown of one protocol, as text.
+/// Sources of drops of one protocol that are shown as text.
 const TALKERS_SHOWN_MAX: usize = 5;
 
-/// What stands on what: for each protocol of a kernel the names of those below it.
+/// Names of the lowers of each protocol of a kernel.
 pub(crate) type Lowers = Vec<(String, Vec<String>)>;
 
 /// Everything there is to see of a kernel; `sessions_max` sessions of each protocol are described.
@@ -120,7 +120,7 @@ fn of_protocol(
     seen
 }
 
-/// Those of the ports that stand for sessions of the protocol that this proxy stands for.
+/// Sessions of the ports that stand for sessions of this proxy's protocol.
 fn stand_ins(crossing: &[ListSessions], proxy: &ProtocolRef) -> ListSessions {
     let mut own = figures::no_sessions();
     let all = crossing.iter().flat_map(ListSessions::here);
@@ -160,7 +160,7 @@ fn of_drop_source(from: &DroppedFrom) -> Value {
     })
 }
 
-/// What an anchor has to tell.
+/// An anchor's report.
 fn of_report(report: &Report) -> Value {
     let lines: Map<String, Value> = report
         .lines
@@ -224,7 +224,7 @@ pub(crate) fn counters(view: &Value) -> String {
     out
 }
 
-/// What crosses between the domains of a host: the counters of each cut edge.
+/// Table of the counters of each cut edge between domains.
 fn edges(view: &Value) -> String {
     let columns = ["cut edge", "from domain", "to", "sessions", "down", "up", "dropped"];
     let mut table = Table::new(&columns);
@@ -279,7 +279,7 @@ fn drop_sources(view: &Value) -> String {
     out
 }
 
-/// What the anchors of a kernel have to tell, a line each.
+/// Reports of the anchors of a kernel, a line each.
 pub(crate) fn reports(view: &Value) -> String {
     let mut out = String::new();
     for p in list(&view["protocols"]) {

@@ -26,17 +26,16 @@ pub static PROTOCOLS: &[&Entry] = &[
 const UNTIL: Time = Time::from_s(60);
 /// A second of virtual time takes this many seconds when a person looks on.
 const SLOWER: f64 = 2.0;
-/// How long a person is made to look on.
+/// Time that a person is made to look on.
 const PATIENCE: Duration = Duration::from_secs(9);
-/// How many folders are tried before giving up.
+/// Folders that are tried before giving up.
 const FOLDERS_MAX: u32 = 1000;
 
 /// See it work: two local networks, a router, five per cent of the frames lost; needs no privilege
 /// and no device
 #[derive(clap::Args)]
 pub struct Args {
-    /// Where to put the drawing and the captures; a new folder among the temporary files if not
-    /// given
+    /// Folder for the drawing and the captures; by default a new one among the temporary files
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
     /// All chance comes from this number
@@ -88,7 +87,7 @@ pub fn main(args: &Args, catalog: &Catalog) -> Result<(), Failure> {
     verify(&simulation)
 }
 
-/// That everybody has done what was asked, and nothing came back damaged.
+/// Checks that all applications have done what was asked, and nothing came back damaged.
 fn verify(simulation: &Simulation<'_>) -> Result<(), Failure> {
     let failures = simulation.failures();
     if !failures.is_empty() {

@@ -49,7 +49,7 @@ impl Failure {
         Self::new(format!("{action} {}: {error}", path.display()))
     }
 
-    /// What is wrong, in words.
+    /// The failure in words.
     pub fn text(&self) -> String {
         match self {
             Self::Mistakes(diagnostics) => diagnostics.to_text(),
@@ -58,7 +58,7 @@ impl Failure {
         }
     }
 
-    /// What the process ends with.
+    /// Exit code of the process.
     pub fn code(&self) -> u8 {
         match self {
             Self::Other(_, _, code) | Self::Ended(code) => *code,

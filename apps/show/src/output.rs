@@ -13,7 +13,7 @@ static IS_LOST: AtomicBool = AtomicBool::new(false);
 /// Columns of a terminal that does not say.
 const WIDTH: usize = 100;
 
-/// What a heading begins and ends with on a terminal.
+/// Beginning and end of a heading on a terminal.
 const BOLD: [&str; 2] = ["\x1b[1m", "\x1b[0m"];
 
 /// Writes to the standard output, [`plain`]. A reader that has gone is no reason to end.
@@ -92,7 +92,7 @@ pub fn is_terminal() -> bool {
     std::io::stdout().is_terminal()
 }
 
-/// How wide the terminal is, in columns.
+/// Width of the terminal, in columns.
 pub fn width() -> usize {
     let size = rustix::termios::tcgetwinsize(std::io::stderr());
     size.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns >= 40).unwrap_or(WIDTH)

@@ -16,7 +16,7 @@ use xk_sim::{Ended, HostId, World};
 
 /// From one look whether Ctrl-C was typed to the next, in virtual time.
 const SLICE: Duration = Duration::from_millis(100);
-/// How many rows a table has at most before it is drawn together.
+/// Rows of a table beyond which it is drawn together.
 const ROWS_MAX: usize = 40;
 
 /// A simulated network.
@@ -250,7 +250,7 @@ impl<'g> Simulation<'g> {
         self.told().iter().filter_map(Told::open).collect()
     }
 
-    /// What happened: reports, links, drops. The same for the same seed.
+    /// Summary of the run: reports, links, drops. It depends on the seed alone.
     pub fn summary(&self) -> String {
         let mut out = format!("{}\n{}", heading("reports"), self.reports());
         if !self.happened.is_empty() {
@@ -324,7 +324,7 @@ impl<'g> Simulation<'g> {
         out
     }
 
-    /// What was dropped and why: per host and protocol, or per kind where that would be too long.
+    /// Table of drops and reasons: per host and protocol, or per kind where that would be too long.
     fn drops(&self) -> Table {
         let mut all: BTreeMap<(String, String, &'static str), u64> = BTreeMap::new();
         for at in 0..self.world.len() {

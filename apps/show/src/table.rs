@@ -1,6 +1,6 @@
 //! Tables as plain text: columns aligned, numbers to the right.
 
-/// What stands between two columns.
+/// Space between two columns.
 const GAP: &str = "  ";
 
 /// Rows under a heading.

@@ -16,7 +16,7 @@ use xk_shm::peer_of;
 /// From one look at the clock to the next.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// How long an answer may take: that of a host in domains waits for each of them.
+/// Time that an answer may take: a host in domains asks each of them.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// Bounds the time a graph has to say which it is, where that is only told.
 const NAME_WITHIN: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ pub(crate) struct Target {
     /// The process id of the `xk run` or `xk exec` that is meant; not needed if only one runs
     #[arg(long)]
     pid: Option<u32>,
-    /// Its control socket
+    /// Control socket of the running graph
     #[arg(long, value_name = "PATH", conflicts_with = "pid")]
     control: Option<PathBuf>,
 }
@@ -65,7 +65,7 @@ pub(crate) struct DumpArgs {
 pub(crate) struct TraceArgs {
     #[command(flatten)]
     target: Target,
-    /// How many messages
+    /// Number of messages
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1)]
     messages: u64,
     /// As JSON
@@ -83,7 +83,7 @@ pub(crate) struct CaptureArgs {
     edge: String,
     /// The file to write; `-` for the standard output
     file: PathBuf,
-    /// How long; without it, until Ctrl-C
+    /// Duration; without it, until Ctrl-C
     #[arg(long = "for", value_name = "TIME", value_parser = file::duration)]
     limit: Option<Duration>,
 }

@@ -31,9 +31,9 @@ use xk_relay::own_folder;
 
 /// The longest request, in octets.
 const REQUEST_OCTETS_MAX: u64 = 4096;
-/// How many clients may be connected at a time.
+/// Largest number of connected clients.
 const CLIENTS_MAX: usize = 8;
-/// How many sessions of each protocol a dump describes.
+/// Sessions of each protocol that a dump describes.
 const SESSIONS_SHOWN_MAX: usize = 256;
 
 /// The longest answer that a client reads, in octets: more than the longest trace has.

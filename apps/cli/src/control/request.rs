@@ -1,8 +1,8 @@
-//! What a client may ask for: one line of JSON each.
+//! Requests of a client, one line of JSON each.
 
 use serde_json::Value;
 
-/// How many messages one trace may be asked for.
+/// Largest number of messages of one trace.
 pub(crate) const TRACES_MAX: u64 = 1000;
 
 /// A request.
@@ -18,17 +18,17 @@ pub(crate) enum Request {
     Unfinished,
     /// To record all messages from now on.
     Watch,
-    /// How many were recorded, and at the last look what.
+    /// The number of messages recorded and, at the last look, the records.
     Watched {
         /// The end of it.
         is_last: bool,
     },
-    /// How the next messages cross the layers.
+    /// The crossings of the next messages through the layers.
     Trace {
-        /// How many messages.
+        /// Number of messages.
         messages: u64,
     },
-    /// What crosses an edge, from now on.
+    /// The messages that cross an edge from now on.
     Capture {
         /// `UPPER>LOWER`, or `LOWER`.
         edge: String,
@@ -42,7 +42,7 @@ pub(crate) enum Request {
         /// Whether the topmost module is popped.
         pops: bool,
     },
-    /// What another process needs that is to go on in this one's place.
+    /// The devices, ports and states that another process needs to go on in this one's place.
     Upgrade,
     /// The descriptor of a device.
     Device {

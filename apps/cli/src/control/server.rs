@@ -24,18 +24,18 @@ use xk_core::Kernel;
 use xk_lang::HostInstance;
 use xk_run::Runner;
 
-/// How long a client may take to read an answer.
+/// Time that a client may take to read an answer.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a client may take between two requests.
+/// Time that a client may take between two requests.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
-/// How many pieces of a capture wait for a slow client; more are lost, counted.
+/// Pieces of a capture that wait for a slow client; more are lost and counted.
 const PIECES_MAX: usize = 4096;
 /// Octets of such a piece that comes from another process.
 const PIECE_OCTETS: usize = 1 << 16;
-/// How long a client's thread waits before it looks whether its client is still there.
+/// Interval at which a client's thread looks whether its client is still there.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// What the graph's loop answers with.
+/// A part of the loop's answer.
 pub(super) enum Piece {
     /// A line, or a piece of a capture.
     Octets(Vec<u8>),
@@ -80,7 +80,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// What is asked for.
+    /// The request.
     pub(crate) fn request(&self) -> &Request {
         &self.request
     }
@@ -178,7 +178,8 @@ impl Server {
         self.desk(runner, host, file)?.stand_at(runner)
     }
 
-    /// What answers requests about the runner's kernel, in which `host` of `file` runs.
+    /// Makes the desk that answers requests about the runner's kernel, in which `host` of `file`
+    /// runs.
     ///
     /// # Errors
     /// As for [`attach`](Self::attach).
@@ -233,7 +234,7 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
-    /// Those of the clients that it will be given.
+    /// Makes the queue of jobs of the clients that it will be given.
     ///
     /// # Errors
     /// If there is no descriptor for it.
@@ -243,12 +244,12 @@ impl Jobs {
         Ok(Self { queue, doorbell: Arc::new(doorbell), sender: Some(sender) })
     }
 
-    /// What takes clients.
+    /// The sender by which it is given clients.
     pub(crate) fn clients(&self) -> Clients {
         Clients { sender: self.sender.clone(), doorbell: Arc::clone(&self.doorbell) }
     }
 
-    /// What is readable when there may be a request.
+    /// Descriptor that is readable when there may be a request.
     pub(crate) fn doorbell(&self) -> &OwnedFd {
         &self.doorbell
     }
@@ -380,14 +381,14 @@ impl Begun {
     }
 }
 
-/// What the loop needs to answer.
+/// Everything that the loop needs to answer.
 pub(crate) struct Desk {
     jobs: Jobs,
     about: Value,
     lowers: Lowers,
     runner: Weak<Runner>,
     watch: Watch,
-    /// What goes to another process that takes this one's place, if one may.
+    /// Hand-over to another process that takes this one's place, if one may.
     successor: Option<Successor>,
     /// The client that asks this process to begin, if it is a domain.
     begun: Option<Rc<Begun>>,

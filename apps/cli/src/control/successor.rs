@@ -21,15 +21,15 @@ use xk_core::graph::{Catalog, Shape};
 use xk_core::{Entry, Kernel, ProtocolRef, SessionRef};
 use xk_kit::net::moving::{self, GiveState, HalfOpen};
 
-/// How long the other process may take with the states.
+/// Time that the other process may take with the states.
 const TAKE_WITHIN: Duration = Duration::from_secs(2);
-/// How many sessions move at most.
+/// Largest number of sessions that move.
 const SESSIONS_MAX: usize = 1 << 20;
 
 /// A session that has stopped, and the octets of its state.
 type Stopped = (SessionRef, usize);
 
-/// What leads to the process that is to go on.
+/// Hand-over to the process that is to go on.
 pub(super) struct Successor {
     catalog: Catalog,
     about: Value,
@@ -37,7 +37,7 @@ pub(super) struct Successor {
     /// The control socket, and whether it is the other process's.
     listener: OwnedFd,
     is_given: Arc<AtomicBool>,
-    /// It has asked for the states.
+    /// The job of its request for the states.
     asked: RefCell<Option<Job>>,
 }
 

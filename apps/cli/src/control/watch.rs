@@ -20,18 +20,18 @@ use xk_core::{Kernel, ProtocolRef};
 use xk_pcap::{Direction, Frame, Interface, InterfaceId, LinkType, Writer};
 use xk_run::Recorder;
 
-/// How many crossings are kept for each message of a trace.
+/// Crossings that are kept for each message of a trace.
 const SPANS_PER_MESSAGE: u64 = 256;
-/// How many crossings of a domain are kept.
+/// Crossings of a domain that are kept.
 const WATCHED_MAX: usize = 1 << 15;
-/// How many captures may run at a time.
+/// Largest number of captures at a time.
 const CAPTURES_MAX: usize = 8;
 
 type Done = Box<dyn Fn(&Kernel, &Recorder)>;
 
 struct Trace {
     recorder: Recorder,
-    /// How many messages are still to be recorded to their end.
+    /// Number of messages that are still to be recorded to their end.
     left: Cell<u64>,
     done: Done,
 }
@@ -77,7 +77,7 @@ struct Looks {
     doorbell: Arc<OwnedFd>,
 }
 
-/// What looks on at a kernel.
+/// Observer of a kernel.
 pub(super) struct Watch {
     looks: Rc<Looks>,
     set: Cell<bool>,
@@ -130,7 +130,7 @@ impl Watch {
         self.look_on(kernel);
     }
 
-    /// How many messages were recorded, and of the last look, what.
+    /// The number of messages recorded and, at the last look, the records.
     pub(super) fn watched(&self, kernel: &Kernel, is_last: bool) -> Value {
         let mut slot = self.looks.trace.borrow_mut();
         let seen = slot.as_ref().map_or(0, |trace| u64::MAX - trace.left.get());
@@ -302,7 +302,7 @@ fn find_edge(
     Ok((Some(upper), lower))
 }
 
-/// What messages that cross the edge look like.
+/// Link type of the messages that cross the edge.
 fn link_type(
     kernel: &Kernel,
     lowers: &Lowers,

@@ -1,4 +1,5 @@
-//! What a process with domains can still ask the system for, once it has what it needs.
+//! Confinement of a process with domains, once it has its devices: the system calls and files that
+//! it may still use.
 
 use landlock::{ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr};
 use rustix::process::{Resource, Rlimit, setrlimit};
@@ -110,13 +111,13 @@ const OF_DEVICES: &[libc::c_long] = &[
     libc::SYS_unlinkat,
 ];
 
-/// Those of them that some machines have in an older form.
+/// System calls of devices that some machines have in an older form.
 #[cfg(target_arch = "x86_64")]
 const OF_DEVICES_HERE: &[libc::c_long] = &[libc::SYS_chmod, libc::SYS_open, libc::SYS_unlink];
 #[cfg(not(target_arch = "x86_64"))]
 const OF_DEVICES_HERE: &[libc::c_long] = &[libc::SYS_fchmodat];
 
-/// What is left.
+/// The restrictions of a process.
 pub(super) struct Confined {
     filter: BpfProgram,
     /// No file may be opened any more.

@@ -1,5 +1,5 @@
-//! What a process is told that has domains of a host: over its standard input, a socket, and never
-//! by its command line.
+//! The message that tells a process which domains of a host it has: over its standard input, a
+//! socket, and never by its command line.
 
 use crate::failure::Failure;
 use crate::files;
@@ -13,7 +13,7 @@ const OCTETS_MAX: u64 = 8 << 20;
 
 /// One domain of a process, with what leads to it.
 pub(super) struct Seat {
-    /// Its place among the domains of the host.
+    /// Place of the domain among those of the host.
     pub(super) domain: usize,
     /// To the process that has started this one.
     pub(super) control: OwnedFd,

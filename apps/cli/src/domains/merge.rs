@@ -1,4 +1,4 @@
-//! What several kernels of one host show, as that of one.
+//! Merges what several kernels of one host show into one.
 
 use serde_json::{Map, Value, json};
 

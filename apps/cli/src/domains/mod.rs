@@ -39,22 +39,22 @@ use xk_run::interrupt_unsafe;
 
 /// From one look at the processes to the next.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-/// How long a domain may take to start.
+/// Time in which a domain starts.
 const START_WITHIN: Duration = Duration::from_secs(60);
-/// How long all domains together may take to answer a question.
+/// Time in which all domains together answer a question.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-/// How long they may take at the end to say what they have done.
+/// Time in which they report at the end what they have done.
 const SAY_WITHIN: Duration = Duration::from_millis(1500);
-/// How long they may take to stop then.
+/// Time in which they stop after that.
 const STOP_WITHIN: Duration = Duration::from_secs(2);
-/// How long a message may be on its way through other domains.
+/// Time that a message may be on its way through other domains.
 const UNDER_WAY: Duration = Duration::from_millis(50);
 /// The longest answer of one domain, in octets.
 const ANSWER_OCTETS_MAX: u64 = 128 << 20;
 
 /// Within this time what has ended is started again so often as [`Wanted::restarts_max`] says.
 const RESTARTS_WITHIN: Duration = Duration::from_secs(60);
-/// What a domain is sent beside its neighbours, by their places: a client.
+/// Number that stands for a client, in place of a neighbour's place.
 const CLIENT: u8 = u8::MAX;
 
 /// Has the system kill this process when the one that has started it is gone. To be said again
@@ -63,7 +63,7 @@ fn die_with_parent() -> io::Result<()> {
     Ok(set_parent_process_death_signal(Some(Signal::KILL))?)
 }
 
-/// What is to be run.
+/// A host to be run.
 pub(crate) struct Wanted<'a> {
     pub(crate) graph: &'a CheckedGraph,
     pub(crate) host: &'a HostInstance<'a>,
@@ -72,7 +72,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) idle: &'a str,
     pub(crate) verbose: u8,
     pub(crate) limit: Option<Duration>,
-    /// How often within a minute processes that have ended are started again.
+    /// Number of times within a minute that processes which have ended are started again.
     pub(crate) restarts_max: usize,
 }
 
@@ -81,7 +81,7 @@ struct Process {
     domains: Vec<usize>,
     user: User,
     child: Child,
-    /// How it was told what it is: its end is seen there.
+    /// Socket over which it was told what it is: its end is seen there.
     _hello: UnixStream,
 }
 
@@ -91,9 +91,9 @@ struct Running {
     stream: BufReader<UnixStream>,
     /// For what it is sent later.
     visits: OwnedFd,
-    /// What has come of an answer.
+    /// Octets of an answer that have come so far.
     line: Vec<u8>,
-    /// It has not answered the last request: it is stopped, or kept busy.
+    /// True if it has not answered the last request: it is stopped, or kept busy.
     owes: bool,
     /// Something of it is to be finished before the run ends.
     unfinished: bool,
@@ -145,7 +145,7 @@ impl Running {
     }
 }
 
-/// What domains answer, each with its place, and which do not.
+/// Answers of domains, each with its place, and the domains that do not answer.
 type Answers = (Vec<(usize, Value)>, Value);
 
 /// A host whose domains run.
@@ -574,7 +574,7 @@ impl<'a> Domains<'a> {
         }
     }
 
-    /// What crosses an edge, from the domain that has the protocol below it.
+    /// Captures what crosses an edge, at the domain that has the protocol below it.
     fn capture(&mut self, edge: &str) -> Result<UnixStream, Failure> {
         let lower = edge.split_once('>').map_or(edge, |(_, lower)| lower).trim();
         let at = self.wanted.host.nodes().iter().position(|node| *node.name == lower);
@@ -590,7 +590,7 @@ impl<'a> Domains<'a> {
         Ok(ours)
     }
 
-    /// What there is to see, of all domains as one graph.
+    /// Dumps all domains as one graph.
     fn dump(&mut self, within: Duration) -> Result<Value, Failure> {
         let (parts, silent) = self.ask_all(&json!({"ask": "dump"}), within)?;
         let order: Vec<String> =
@@ -629,7 +629,7 @@ impl<'a> Domains<'a> {
         }
     }
 
-    /// What each domain has that no other process goes on with.
+    /// Names what each domain has that no other process goes on with.
     fn left_behind(&self) -> String {
         let places = self.plan().map_or(&[][..], |plan| plan.places());
         let nodes = self.wanted.host.nodes();

@@ -27,16 +27,16 @@ use xk_share::{Carrier, Port, Queue};
 /// The longest request before the start.
 const START_OCTETS_MAX: u64 = 64;
 
-/// What the domains of one process share.
+/// Shared state of the domains of one process.
 pub(super) struct Shared {
     pub(super) hello: Hello,
     pub(super) user: User,
     pub(super) confined: Confined,
-    /// How many of them have not started yet: the last one takes the last rights away.
+    /// Number of domains that have not started yet: the last one gives up the last rights.
     pub(super) starting: AtomicUsize,
 }
 
-/// What a domain's thread gets.
+/// Everything that a domain's thread gets.
 pub(super) struct Place {
     pub(super) seat: Seat,
     pub(super) meetings: Vec<(usize, Meeting)>,
@@ -149,7 +149,7 @@ fn begins(protocol: &ProtocolRef) -> bool {
     entry.is_some_and(|entry| entry.parameters.iter().any(|parameter| parameter.name == "start"))
 }
 
-/// What takes frames to a neighbour that is not there.
+/// Carrier to a neighbour that is not there.
 fn nowhere() -> Box<dyn Carrier> {
     Box::new(Queue::ended())
 }
@@ -221,7 +221,7 @@ fn give_up_rights(shared: &Shared) -> Result<(), Failure> {
     shared.confined.enter().map_err(failed)
 }
 
-/// What `answer` says, if it is no error.
+/// Returns `answer`, if it is no error.
 pub(super) fn told(answer: &Value) -> Result<&Value, Failure> {
     if let Some(text) = answer["mistakes"].as_str() {
         crate::output::error(text);

@@ -11,7 +11,7 @@ use xk_share::Carrier;
 use xk_share_messages::{Data, Messages};
 use xk_share_ring::{Kin, Lending, Ring, Terms};
 
-/// How long two neighbours wait for each other.
+/// Time that two neighbours wait for each other.
 const MEET_WITHIN: Duration = Duration::from_secs(20);
 
 /// Where a neighbour is.
@@ -26,11 +26,11 @@ pub(super) enum Meeting {
 #[derive(Clone, Copy)]
 struct Neighbour {
     place: usize,
-    /// What takes frames to it, if it is another process.
+    /// Kind of carrier to it, if it is another process.
     crossing: Crossing,
-    /// It lies above.
+    /// True if it lies above.
     is_upper: bool,
-    /// It may read this domain's pool, if it is another process.
+    /// True if it may read this domain's pool, being another process.
     reads: bool,
 }
 
@@ -42,10 +42,10 @@ pub(super) struct Ways {
     neighbours: Vec<Neighbour>,
 }
 
-/// What takes frames to a neighbour.
+/// Carrier of frames to a neighbour.
 type To = Box<dyn Carrier>;
 
-/// What takes frames to a neighbour, before the domain's kernel has it.
+/// Carrier of frames to a neighbour, before the domain's kernel has it.
 pub(super) enum Way {
     Messages(Messages),
     Ring(Box<Ring>, Terms),
@@ -66,7 +66,7 @@ fn none(error: impl std::fmt::Display) -> Failure {
 }
 
 impl Ways {
-    /// Of a domain of a host.
+    /// Finds the neighbours of a domain of a host.
     pub(super) fn of(
         graph: &CheckedGraph,
         host: &HostInstance<'_>,
