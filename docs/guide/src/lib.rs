@@ -77,7 +77,7 @@ pub struct Tally {
 
 question!(Tally { missing, held }, "seq-tally", Ask);
 
-/// What the catalog knows of it.
+/// The catalog entry.
 pub static ENTRY: Entry = Entry::layer("seq", include_str!("lib.rs"), build)
     .summary("a layer that puts datagrams in order and drops duplicates")
     .on(&[Realm::Async, Realm::Wire], &[Family::Inherit])

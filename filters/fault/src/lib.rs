@@ -51,7 +51,7 @@ pub use protocol::{CORRUPTED, DUPLICATED, Fault, Faults, LOST, MARKED, REORDERED
 use xk_core::Entry;
 use xk_core::control::question;
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::filter("fault", include_str!("lib.rs"), protocol::build)
     .summary("a layer that loses, repeats, reorders, damages and delays messages")

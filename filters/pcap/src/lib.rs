@@ -69,7 +69,7 @@ pub use writer::{Direction, Frame, Interface, InterfaceId, LinkType, Writer};
 use xk_core::Entry;
 use xk_core::graph::{ParamKind, StackingRules, octets, required};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::filter("pcap", include_str!("lib.rs"), protocol::build)
     .summary("a layer that writes what crosses its edge to a pcapng file")

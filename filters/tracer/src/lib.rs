@@ -44,7 +44,7 @@ use xk_core::Entry;
 use xk_core::control::own_question;
 use xk_core::graph::int;
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::filter("tracer", include_str!("lib.rs"), protocol::build)
     .summary("a layer that remembers what crosses its edge")

@@ -72,7 +72,7 @@ pub use shared::{AarpTable, CONFLICT, LOOPED, NO_ADDRESS, UNRESOLVED, UNSOLICITE
 use xk_core::Entry;
 use xk_core::graph::{Family, Guarantees, Realm, Service, Shape, own_question, question};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("aarp", include_str!("lib.rs"), build)
     .replaceable()

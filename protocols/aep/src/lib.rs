@@ -55,7 +55,7 @@ use xk_core::control::own_question;
 use xk_core::graph::{Family, Guarantees, Realm, Service};
 use xk_kit::layer::sessions_max;
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("aep", include_str!("lib.rs"), build)
     .replaceable()

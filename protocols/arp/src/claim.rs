@@ -14,10 +14,10 @@ use xk_core::kernel::Timer;
 use xk_core::{Kernel, Time};
 use xk_kit::control::HostConflict;
 
-/// How many hosts may be ours.
+/// Largest number of hosts that are ours.
 pub const CLAIMS_MAX: usize = 64;
 
-/// How far the claim of a host has come.
+/// Stage of the claim of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// Others are asked whether they use it; not ours yet.
@@ -52,7 +52,7 @@ impl Claims {
         self.0.borrow().first().map(|c| c.host)
     }
 
-    /// Those that are ours by now.
+    /// Hosts that are ours by now.
     pub(crate) fn ours(&self) -> Vec<Ipv4> {
         let list = self.0.borrow();
         let ours = list.iter().filter(|c| c.stage.get() == Stage::Ours);

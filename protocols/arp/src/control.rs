@@ -6,16 +6,16 @@ use core::time::Duration;
 use xk_core::control::Word;
 use xk_core::{fields, question};
 
-/// What is known of one host.
+/// One host, as the table knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArpEntry {
     /// The host.
     pub host: Ipv4Addr,
-    /// Its hardware address, if it is known.
+    /// Hardware address, if it is known.
     pub address: Option<[u8; 6]>,
     /// `idle`, `asking`, `known`, `checking` or `failed`.
     pub state: Word,
-    /// How long ago the address was confirmed, or the state was entered.
+    /// Time since the address was confirmed, or the state was entered.
     pub age: Duration,
     /// Messages that wait for the address.
     pub waiting: usize,

@@ -1,4 +1,4 @@
-//! What is known of one host: its address, and where its resolution stands.
+//! The entry of one host: its address, and the state of its resolution.
 
 use crate::session::Path;
 use crate::wire::{EthAddr, Ipv4};
@@ -29,7 +29,7 @@ pub(crate) enum State {
     Failed,
 }
 
-/// What can happen to an entry.
+/// Event of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A message is to go to the host, or its address is asked for.
@@ -48,7 +48,7 @@ pub(crate) enum Event {
     Forgiven,
 }
 
-/// What is to be done about it.
+/// Action on an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Nothing.
@@ -88,7 +88,7 @@ impl State {
         matches!(self, State::Known | State::Checking)
     }
 
-    /// Its name, for a person.
+    /// Name of the state, for a person.
     pub(crate) fn name(self) -> &'static str {
         match self {
             State::Idle => "idle",
@@ -110,7 +110,7 @@ impl fmt::Display for State {
 pub(crate) struct Entry {
     pub(crate) host: Ipv4,
     pub(crate) state: Cell<State>,
-    /// Its address, while the state is usable.
+    /// Hardware address, while the state is usable.
     pub(crate) eth: Cell<EthAddr>,
     /// The host of ours in whose name it is asked for.
     pub(crate) source: Cell<Ipv4>,
@@ -126,7 +126,7 @@ pub(crate) struct Entry {
     /// give up is looked for: what they had at the last look, at first a single one.
     pub(crate) sent_seen: Cell<u64>,
     pub(crate) timer: Cell<Option<Timer>>,
-    /// What the sessions to this host share with it.
+    /// Paths that the sessions to this host share with the entry.
     pub(crate) paths: RefCell<Vec<Weak<Path>>>,
 }
 

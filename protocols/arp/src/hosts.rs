@@ -14,14 +14,14 @@ use xk_kit::Cache;
 /// So many of the oldest entries are looked at for a useless one.
 const SCAN_MAX: usize = 64;
 
-/// Of so many hosts forgotten within a second after they were asked for it is remembered that they
-/// were.
+/// Number of hosts that are remembered as asked for when they were forgotten within a second after
+/// it.
 const RECENT_MAX: usize = 256;
 
 /// Entries by host.
 pub(crate) struct Hosts {
     entries: Cache<u32, Rc<Entry>>,
-    /// Those that had no address when they were entered here; some may have one by now.
+    /// Hosts that had no address when they were entered here; some may have one by now.
     unknown: Cache<u32>,
     /// Hosts forgotten shortly after they were asked for, and when that was.
     recent: RefCell<VecDeque<(u32, Time)>>,

@@ -99,7 +99,7 @@ pub use shared::{EVICTED, UNRESOLVED};
 use xk_core::Entry;
 use xk_core::graph::{Family, Guarantees, Realm, Service, Shape, own_question, question};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("arp", include_str!("lib.rs"), build)
     .replaceable()

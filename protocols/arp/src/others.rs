@@ -10,7 +10,7 @@ use xk_kit::net::neighbour::{
     ArpExchange, ArpReply, HostAt, HostChanged, SendArpReply, SubscribeType, WatchHosts,
 };
 
-/// How many of each there may be.
+/// Largest number of each kind.
 pub(crate) const OTHERS_MAX: usize = 16;
 
 /// All of them.

@@ -16,7 +16,7 @@ use xk_kit::net::template::Headers;
 /// A session's key: the host, the receiver, and the protocol whose number selects.
 pub(crate) type Key = (u32, u32, u32);
 
-/// What a session shares with the entry of its host.
+/// Part of a session that it shares with the entry of its host.
 pub(crate) struct Path {
     pub(crate) entry: Rc<Entry>,
     pub(crate) key: Key,
@@ -30,7 +30,7 @@ pub(crate) struct Path {
     pub(crate) lower: SessionSlot,
     /// Messages that wait for the address.
     pub(crate) waiting: Queue,
-    /// Its session has ended: nothing is opened for it any more.
+    /// True if its session has ended: nothing is opened for it any more.
     pub(crate) is_closed: Cell<bool>,
 }
 

@@ -1,4 +1,4 @@
-//! What protocol and sessions share, and what happens to entries.
+//! Shared state of protocol and sessions, and the events of entries.
 
 use crate::claim::{Claims, Stage, is_station};
 use crate::control::{ArpEntry, ArpTable};
@@ -30,11 +30,11 @@ pub static EVICTED: Reason = Reason::new("host evicted", Class::Exhausted);
 
 /// Room for the lower headers in front of a packet, in octets.
 const HEADROOM: usize = 128;
-/// How many upper protocols are told of conflicts.
+/// Upper protocols that are told of conflicts.
 const UPPERS_MAX: usize = 64;
 
 xk_core::settings! {
-    /// What the graph may choose.
+    /// Parameters of the graph.
     pub(crate) struct Config {
         entries_max: usize = int(1..=1_048_576, 1024, "how many hosts it remembers"),
         sessions_max: usize = int(1..=1_048_576, 4096, "how many sessions it holds"),
@@ -55,7 +55,7 @@ xk_core::settings! {
     }
 }
 
-/// What a timer is for.
+/// Purpose of a timer.
 #[derive(Clone, Copy)]
 pub(crate) enum Token {
     Entry(Ipv4),
@@ -81,11 +81,11 @@ impl Token {
 
 /// Whether a message for a host can go.
 pub(crate) enum Reach {
-    /// Its address is known.
+    /// The host's address is known.
     Open,
-    /// It is being asked for.
+    /// The address is being asked for.
     Later,
-    /// It does not answer.
+    /// The host does not answer.
     None,
 }
 
@@ -545,7 +545,7 @@ impl Shared {
         table.mismatched = self.mismatched.get();
     }
 
-    /// What protocol and sessions answer alike; `None` if it is another question.
+    /// Answers the questions that protocol and sessions answer alike; `None` for another question.
     pub(crate) fn control(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Option<Answer> {
         if let Some(question) = ask.get::<Resolve>() {
             question.address =

@@ -47,7 +47,7 @@ fn reply_of(eth: EthAddr, host: Ipv4) -> Packet {
     Packet::request(MINE, ME, host).reply(eth)
 }
 
-/// What a packet is on the link.
+/// The frame of a packet on the link.
 fn sent(to: EthAddr, packet: Packet) -> Frame {
     let mut octets = [0; PACKET_LEN];
     packet.emit(&mut octets);

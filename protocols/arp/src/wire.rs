@@ -30,7 +30,7 @@ pub const RATE_LIMIT_INTERVAL_MS: u32 = 60_000;
 /// Least time between two defences of an address, milliseconds.
 pub const DEFEND_INTERVAL_MS: u32 = 10_000;
 
-/// What a packet asks or answers.
+/// Operation of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum Operation {

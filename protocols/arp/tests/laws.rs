@@ -36,7 +36,7 @@ impl Fixture for OnEthernet {
         Some(0x0800)
     }
 
-    /// It has no numbers of its own.
+    /// ARP has no numbers of its own.
     fn numbers_below(&self) -> &[(&'static str, u32)] {
         &[("eth", 0x0800)]
     }

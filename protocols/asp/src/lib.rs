@@ -71,7 +71,7 @@ pub use protocol::{Asp, AspAttention, NO_SESSION, OUT_OF_TURN, Settings, build};
 use xk_core::Entry;
 use xk_core::graph::{Family, Guarantees, Realm, own_question, question};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::calls("asp", include_str!("lib.rs"), build)
     .summary("ASP: sessions of commands, which are executed in their order, each once")

@@ -94,7 +94,7 @@ pub use session::{
 use xk_core::Entry;
 use xk_core::graph::{Family, Guarantees, Realm, Service, own_question, question};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::calls("atp", include_str!("lib.rs"), build)
     .summary("ATP: requests, and replies of up to eight packets; at least once or exactly once")

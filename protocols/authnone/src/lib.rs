@@ -62,7 +62,7 @@ use xk_core::graph::{Family, Guarantees, Realm, Service};
 use xk_kit::rpc::auth::QUESTIONS;
 use xk_kit::rpc::onc::SESSIONS_MAX;
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::calls("authnone", include_str!("lib.rs"), build)
     .summary("empty credentials of ONC RPC: the caller has no name")

@@ -76,7 +76,7 @@ use xk_core::Entry;
 use xk_core::graph::{Family, Guarantees, Realm, Service};
 use xk_kit::rpc::auth::QUESTIONS;
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::calls("authshort", include_str!("lib.rs"), build)
     .summary("shorthands for credentials of ONC RPC")

@@ -66,7 +66,7 @@ use xk_core::Entry;
 use xk_core::graph::{Family, Guarantees, Realm, Service};
 use xk_kit::rpc::auth::QUESTIONS;
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::calls("authsys", include_str!("lib.rs"), build)
     .summary("credentials of Unix users for ONC RPC: the caller's own word for its name")

@@ -85,7 +85,7 @@ pub use table::ChannelFigures;
 use xk_core::Entry;
 use xk_core::graph::{Family, Guarantees, Realm, Service, own_question, question};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::calls("channel", include_str!("lib.rs"), build)
     .summary("request and reply, at most once")

@@ -1,4 +1,4 @@
-//! What protocol and sessions share.
+//! Shared state of protocol and sessions.
 
 use crate::session::state::State;
 use crate::wire::HEADER_OCTETS;
@@ -14,13 +14,13 @@ use xk_core::{HostAddr, Kernel, ProtocolRef, SessionRef, reason};
 use xk_kit::control::{MinPacket, OptPacket, PeerHost, max_packet};
 use xk_kit::rpc::incarnation::{Clients, Servers};
 
-/// Of how many channels that were closed the last sequence number is remembered.
+/// Closed channels whose last sequence number is remembered.
 const DORMANT_MAX: usize = 1024;
-/// How often the server's side looks for replies that are not acknowledged.
+/// Interval at which the server's side looks for replies that are not acknowledged.
 pub(crate) const SWEEP: Duration = Duration::from_secs(1);
 /// Room in front of a packet without payload, in octets: for its header and those below.
 const HEADROOM_OCTETS: usize = 128;
-/// What a layer below carries whole that does not say, in octets.
+/// Packet that a layer below carries whole if it does not say, in octets.
 const OPT_PACKET_UNKNOWN: u32 = 1500;
 /// In the scope of an address that stands for a session below that knows no host: then what
 /// follows is the session's number.
@@ -32,7 +32,7 @@ pub(crate) type Key = (HostAddr, u32, u32);
 /// In a key: the session is the server's.
 pub(crate) const SERVER_SIDE: u32 = 1 << 16;
 
-/// What happened so far.
+/// Counts of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelFigures {
     /// Calls begun.
@@ -78,7 +78,7 @@ pub(crate) fn count(figure: &Cell<u64>) {
     figure.set(figure.get() + 1);
 }
 
-/// What protocol and sessions share.
+/// Shared state of protocol and sessions.
 pub(crate) struct Table {
     pub(crate) sessions: SessionTable<Key>,
     pub(crate) clients: Clients,
@@ -89,8 +89,8 @@ pub(crate) struct Table {
     pub(crate) sweeps: Cell<bool>,
     /// Channels that were closed, with their last sequence number.
     dormant: RefCell<VecDeque<(Key, u32)>>,
-    /// What a channel begins behind whose last number is forgotten, less what [`Table::begin_at`]
-    /// says of its peer.
+    /// Number behind which a channel begins whose last number is forgotten, less the part of its
+    /// peer ([`Table::begin_at`]).
     floor: Cell<u32>,
     begins: Secret,
     pub(crate) tally: Tally,
@@ -237,7 +237,7 @@ pub(crate) fn name_peer(cx: &Kernel, lower: &SessionRef, host: Option<HostAddr>)
     head.peer()
 }
 
-/// What a session must know of the layers below it.
+/// Sizes of the layers below a session.
 #[derive(Clone, Copy)]
 pub(crate) struct Path {
     /// Octets of the largest payload.
@@ -267,7 +267,7 @@ impl Path {
         if self.marks { crate::wire::mark(len) } else { 0 }
     }
 
-    /// How many packets a payload of `len` octets takes below.
+    /// Number of packets below for a payload of `len` octets.
     pub(crate) fn packets(self, len: usize) -> usize {
         (len + HEADER_OCTETS).div_ceil(self.whole_max + HEADER_OCTETS)
     }

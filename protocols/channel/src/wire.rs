@@ -31,7 +31,7 @@ const FLAGS: u16 = 0x7ff;
 /// Where the mark of a short payload lies.
 const MARK_SHIFT: u32 = 11;
 
-/// What a packet is.
+/// Kind of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A request, for the server.
@@ -52,7 +52,7 @@ pub enum Kind {
 /// The header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What the packet is.
+    /// Kind of the packet.
     pub kind: Kind,
     /// Whether it is for the server's side.
     pub for_server: bool,

@@ -89,7 +89,7 @@ use xk_core::graph::{
 /// A range of networks, as a graph gives it.
 const NETWORKS: &str = "networks, such as 10-19 or 10, from 1 to 65534";
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("ddp", include_str!("lib.rs"), build)
     .replaceable()

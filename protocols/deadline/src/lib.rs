@@ -76,7 +76,7 @@ use xk_core::{Entry, Reason};
 /// Not begun: the client will have given up before the reply is there.
 pub static TOO_LATE: Reason = Reason::new("too little time left", Class::Exhausted);
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::calls("deadline", include_str!("lib.rs"), build)
     .summary("a layer of calls that tells the server how long the client waits")

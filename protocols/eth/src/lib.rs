@@ -70,7 +70,7 @@ use xk_core::graph::{
 };
 use xk_kit::layer::sessions_max;
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("eth", include_str!("lib.rs"), build)
     .replaceable()

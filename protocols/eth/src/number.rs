@@ -24,7 +24,7 @@ pub const ORGANISATIONS: [[u8; 3]; 4] = [
 /// | 0x600 to 0xffff | Ethernet II: type |
 /// | 0x1_0000 × (n + 1) + protocol | IEEE 802.3 with LLC and SNAP: organisation n of [`ORGANISATIONS`] |
 impl Selector {
-    /// What `number` stands for; `None` if nothing.
+    /// The selector that `number` stands for; `None` if there is none.
     #[must_use]
     pub fn from_number(number: u32) -> Option<Self> {
         let low = number as u16;
@@ -57,12 +57,11 @@ impl Selector {
     }
 }
 
-/// What tells conversations apart: the peer's address and the low half of the type number, in
-/// Ethernet II as they lie in a header; then what is left of the number, 0 in Ethernet II.
+/// Key of a conversation: the peer's address and the low half of the type number, in Ethernet II as
+/// they lie in a header; then what is left of the number, 0 in Ethernet II.
 pub(crate) type Key = ([u8; 8], u16);
 
-/// What stands for the upper half in the key of a service access point: the lower one could be a
-/// length.
+/// Upper half of the key of a service access point: the lower half could be a length.
 const SAP_KEY: u16 = u16::MAX;
 
 /// The key of frames with this number from and to `peer`.

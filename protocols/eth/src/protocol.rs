@@ -30,16 +30,16 @@ use xk_kit::wire::segments;
 /// A frame came back that this station had sent, or another station uses its address.
 pub(crate) static LOOPED: Reason = Reason::new("looped", Class::Bad);
 
-/// How many group addresses may be joined.
+/// Largest number of joined group addresses.
 pub(crate) const GROUPS_MAX: usize = 512;
-/// What the graph may say of the station's address.
+/// Form of the parameter `address`.
 const ADDRESS: &str = "the address of one station, such as 02:00:00:00:00:01";
 
 /// One station on an Ethernet.
 pub struct Eth {
     /// The address that the graph gives it.
     given: Option<EthAddr>,
-    /// Its address, from its start on.
+    /// The station's address, from its start on.
     mine: Cell<EthAddr>,
     /// Group addresses whose frames are taken.
     groups: Map<[u8; 6], ()>,
@@ -50,14 +50,14 @@ type Station = Layered<Eth, HEADER_LEN>;
 /// One upper protocol's frames to and from one peer.
 type Frames = Conversation<Eth, HEADER_LEN>;
 
-/// What a conversation keeps.
+/// State of a conversation.
 pub struct State {
     /// The header of every frame sent, as octets; of an IEEE 802.3 one the length is filled in.
     sent: [u8; HEADER_LEN],
-    /// That of almost every frame that arrives; zeros, which no frame has that is taken, if the
+    /// The header of almost every frame that arrives. Zeros, which no accepted frame has, if the
     /// frames are IEEE 802.3's or the peer is a group.
     arriving: [u8; HEADER_LEN],
-    /// What the frames carry.
+    /// Payload of the frames.
     selector: Option<Selector>,
     /// The LLC and SNAP headers; `llc_octets` of them count, none in Ethernet II.
     llc: [u8; SNAP_LEN],
@@ -77,8 +77,8 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     Layered::build(build, Eth::new(build.cx.secret(), given))
 }
 
-/// What the LLC and SNAP headers behind the first `front` octets of an IEEE 802.3 frame mean, and
-/// how many octets they have.
+/// Reads the LLC and SNAP headers behind the first `front` octets of an IEEE 802.3 frame: their
+/// selector, and their length.
 fn read_llc(
     message: &mut Message,
     front: usize,

@@ -66,7 +66,7 @@ impl EtherType {
     }
 }
 
-/// What the word after the addresses says.
+/// Meaning of the word after the addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Ethernet II: the type of the payload.
@@ -76,7 +76,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// That of an IEEE 802.3 frame whose length is not known yet.
+    /// The word of an IEEE 802.3 frame whose length is not known yet.
     pub const NO_LENGTH: Self = Self::Length(Length(0));
 
     /// Writes it into a header.
@@ -122,7 +122,7 @@ pub struct Header {
     pub kind: Kind,
 }
 
-/// What the payload of a frame is.
+/// Protocol of a frame's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Selector {
     /// Ethernet II.

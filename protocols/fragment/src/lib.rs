@@ -71,7 +71,7 @@ pub use table::FragmentFigures;
 use xk_core::Entry;
 use xk_core::graph::{Family, Guarantees, Realm, Service, own_question, question};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("fragment", include_str!("lib.rs"), build)
     .summary("large messages in fragments: unreliable, but persistent")

@@ -22,10 +22,10 @@ use xk_kit::layer::{Arrival, Bounds, Conversation, Layer, Layered, Unsent};
 use xk_kit::net::template::{HeaderField, Headers};
 use xk_kit::rpc::retransmit::{AskCopy, FreeCopy, LastCopy};
 
-/// Of how many complete messages the sequence numbers are remembered, so that a late duplicate of
-/// one fragment does not begin it again.
+/// Complete messages whose sequence numbers are remembered, so that a late duplicate of a fragment
+/// does not begin one again.
 const COMPLETED: usize = 16;
-/// What a layer below carries whole that does not say, in octets.
+/// Packet that a layer below carries whole if it does not say, in octets.
 const OPT_PACKET_UNKNOWN: u32 = 1500;
 /// Number of fragments and mask in the header of a message that goes whole.
 const WHOLE: [u8; 4] = [0, 1, 0, 1];
@@ -61,7 +61,7 @@ type Fragments = Layered<Fragment, HEADER_OCTETS>;
 /// The session object.
 pub(crate) type Fragmented = Conversation<Fragment, HEADER_OCTETS>;
 
-/// What a conversation keeps.
+/// State of a conversation.
 pub struct State {
     /// Ours and the peer's; zeros where the layer below has none.
     pub(crate) hosts: Hosts,
@@ -69,17 +69,17 @@ pub struct State {
     knows_hosts: bool,
     /// The header of a message that goes whole, but for number and length.
     template: [u8; HEADER_OCTETS],
-    /// How the header of such a message from the peer begins: type, hosts and number.
+    /// Beginning of the header of such a message from the peer: type, hosts and number.
     expected: [u8; 14],
     /// Octets of payload in one packet.
     pub(crate) fragment_octets: usize,
-    /// Of the message sent last.
+    /// Sequence number of the message sent last.
     sequence: Cell<u32>,
     /// The name of the copy of the message pushed last, or 0.
     pub(crate) last_kept: Cell<u32>,
-    /// How long it waits for each fragment.
+    /// Time that it waits for each fragment.
     pub(crate) per_fragment: Cell<Duration>,
-    /// How many messages it is collecting.
+    /// Number of messages that it is collecting.
     pub(crate) partials: Rc<Cell<usize>>,
     /// Where the last one is.
     pub(crate) last_partial: Cell<u32>,
@@ -221,7 +221,7 @@ impl Layer<HEADER_OCTETS> for Fragment {
         Err(error)
     }
 
-    /// Of messages that go whole.
+    /// Headers of messages that go whole.
     fn headers(&self, own: &Fragmented, _: &Kernel, below: Headers) -> Option<Headers> {
         let State { template, expected, fragment_octets, .. } = &own.state;
         let mut arriving = *template;

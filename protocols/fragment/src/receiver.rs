@@ -10,12 +10,12 @@ use xk_core::object::Refused;
 use xk_core::reason::{self, Class, Reason};
 use xk_core::{Kernel, Message, SessionRef, Time};
 
-/// How long a session waits at first for each fragment that a message has, before it asks for those
-/// that are missing.
+/// First time that a session waits for each fragment of a message, before it asks for those that
+/// are missing.
 pub(crate) const PER_FRAGMENT: Duration = Duration::from_millis(10);
 /// The longest wait between two questions.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(1);
-/// How often missing fragments are asked for.
+/// Times that missing fragments are asked for.
 pub(crate) const NACKS_MAX: u8 = 3;
 /// A session's wait for each fragment never grows beyond this.
 const PER_FRAGMENT_MAX: Duration = Duration::from_millis(1000 / FRAGMENTS_MAX as u64);
@@ -41,18 +41,18 @@ pub(crate) struct Partial {
     wait: Duration,
     since: Time,
     timer: Option<Timer>,
-    /// How many messages the session collects.
+    /// Number of messages that the session collects.
     siblings: Rc<Cell<usize>>,
     /// As the sender wrote them.
     hosts: ([u8; 4], [u8; 4]),
     fragments: [Option<Message>; FRAGMENTS_MAX],
 }
 
-/// What a fragment brought about.
+/// Result of a fragment.
 #[derive(Clone, Copy)]
 enum Stored {
     Kept,
-    /// It is at odds with what is there.
+    /// The fragment contradicts the others.
     Odd,
     Complete,
 }

@@ -12,7 +12,7 @@ use xk_kit::rpc::retransmit::CopyState;
 
 /// For how long a message is kept after it was sent, or was last asked for.
 pub(crate) const KEPT_FOR: Duration = Duration::from_secs(1);
-/// How often a message may be asked for: a receiver asks three times, and the network may double
+/// Times that a message may be asked for: a receiver asks three times, and the network may double
 /// each.
 const NACKS_MAX: u8 = 8;
 
@@ -205,7 +205,7 @@ impl Fragment {
         }
     }
 
-    /// How a message that was sent here fares.
+    /// State of a message that was sent here.
     pub(crate) fn ask_kept(&self, this: &SessionRef, ticket: u32) -> CopyState {
         let asked = self.place_of(this, ticket).and_then(|place| {
             self.outstanding.with(place, |kept| core::mem::take(&mut kept.was_asked_for))

@@ -39,7 +39,7 @@ impl<T> Places<T> {
         Some(thing)
     }
 
-    /// What `see` makes of the thing in a place; it must not come back here.
+    /// Returns the result of `see` on the thing in a place. `see` must not use the table.
     pub(crate) fn with<R>(&self, place: u32, see: impl FnOnce(&mut T) -> R) -> Option<R> {
         let mut list = self.list.borrow_mut();
         list.get_mut(place as usize)?.as_mut().map(see)
@@ -62,7 +62,7 @@ impl<T> Places<T> {
         all.min().map(|(_, place)| place as u32)
     }
 
-    /// How many things there are.
+    /// Number of things.
     pub(crate) fn len(&self) -> usize {
         self.list.borrow().len() - self.free.borrow().len()
     }
@@ -74,7 +74,7 @@ impl<T> Places<T> {
     }
 }
 
-/// What happened so far.
+/// Counts of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FragmentFigures {
     /// Messages of several fragments sent.
@@ -87,7 +87,7 @@ pub struct FragmentFigures {
     pub messages_given_up: u64,
     /// Questions for missing fragments that were sent.
     pub nacks_sent: u64,
-    /// Those that were answered.
+    /// Negative acknowledgements that were answered.
     pub nacks_answered: u64,
     /// Fragments sent again.
     pub retransmits: u64,

@@ -7,22 +7,22 @@
 
 /// Octets of the header.
 pub const HEADER_OCTETS: usize = 24;
-/// How many fragments a message has at most: bits of the mask.
+/// Largest number of fragments of a message: bits of the mask.
 pub const FRAGMENTS_MAX: usize = 16;
 
-/// What a packet is for.
+/// Kind of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A fragment, sent for the first time.
     Send,
-    /// Its receiver lacks fragments; the mask says which it has.
+    /// A negative acknowledgement: the receiver lacks fragments, and the mask says which it has.
     Nack,
     /// A fragment, sent again.
     Retransmit,
 }
 
 impl Kind {
-    /// Its value on the wire.
+    /// Value on the wire.
     pub const fn code(self) -> u8 {
         match self {
             Self::Send => 1,
@@ -35,7 +35,7 @@ impl Kind {
 /// The header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What the packet is for.
+    /// Kind of the packet.
     pub kind: Kind,
     /// The sender of the message, also in a NACK.
     pub client: [u8; 4],
@@ -45,7 +45,7 @@ pub struct Header {
     pub number: u32,
     /// The message's.
     pub sequence: u32,
-    /// Of how many fragments the message is.
+    /// Number of fragments of the message.
     pub count: u8,
     /// A fragment: its bit, `1 << i` from 0 on. A NACK: those held.
     pub mask: u16,

@@ -23,7 +23,7 @@ const QUOTED_LEN: usize = 60 + 16;
 /// name.
 const SOURCE_ROUTE: &str = "source route";
 
-/// What to tell the sender; `None` if such a thing is not told.
+/// Header of the error for the sender; `None` if the sender is not told of the cause.
 fn header_for(cause: SendErrorCause) -> Option<Header> {
     Some(match cause {
         SendErrorCause::Refused(why) => Header::Unreachable(match why.class {
@@ -46,7 +46,7 @@ fn header_for(cause: SendErrorCause) -> Option<Header> {
     })
 }
 
-/// What to tell the protocol that sent the packet; `None` if it has no use for it.
+/// Error for the protocol that sent the packet; `None` if it has no use for it.
 fn kind_of(header: Header) -> Option<NetworkErrorKind> {
     Some(match header {
         Header::Unreachable(unreachable) => {

@@ -70,7 +70,7 @@ pub use protocol::{Icmp, IcmpFigures, build, reasons};
 use xk_core::Entry;
 use xk_core::graph::{Family, Guarantees, Realm, Service, flag, int, own_question, question};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("icmp", include_str!("lib.rs"), build)
     .replaceable()

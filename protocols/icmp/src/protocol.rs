@@ -45,10 +45,10 @@ pub mod reasons {
 
 /// A session below whose local host is a broadcast or group carries this number.
 const TAG_CAST: u32 = 1;
-/// How many sessions below are kept for telling senders of errors.
+/// Sessions below that are kept for telling senders of errors.
 const KEPT_MAX: usize = 16;
 
-/// What it has done.
+/// Counts of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IcmpFigures {
     /// Echo and time stamp requests answered.
@@ -70,9 +70,9 @@ pub struct Icmp {
     opening: Turns<(u64, u32)>,
     broadcast_echo: bool,
     timestamp: bool,
-    /// How many errors may be sent to a host.
+    /// Allowance of errors for a host.
     pub(crate) limit: Allowance,
-    /// How many requests of a host may be answered, if not all.
+    /// Allowance of answers for a host, if not all requests are answered.
     answers: Option<Allowance>,
     kept: RefCell<VecDeque<SessionRef>>,
     figures: Cell<IcmpFigures>,

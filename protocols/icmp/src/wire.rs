@@ -20,7 +20,7 @@ pub const ERROR_DATAGRAM_LEN_MAX: usize = 576;
 /// Octets of the payload that an error quotes at least (RFC 792).
 pub const QUOTED_PAYLOAD_LEN_MIN: usize = 8;
 
-/// What a message says: its first eight octets, checksum aside.
+/// Header of a message: its first eight octets, checksum aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Header {
     /// Type 0; what was sent follows.
@@ -46,7 +46,7 @@ pub enum Header {
 /// Which question an answer belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Query {
-    /// Of the asker's choice, as a port is.
+    /// Identifier of the asker's choice, as a port is.
     pub id: u16,
     /// Number of the question.
     pub sequence: u16,
@@ -91,7 +91,7 @@ pub enum Unreachable {
     PrecedenceCutoff,
 }
 
-/// What is to be redirected: codes of type 5.
+/// Traffic to be redirected: codes of type 5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Redirect {
@@ -115,7 +115,7 @@ pub enum TimeExceeded {
     Reassembly = 1,
 }
 
-/// What is wrong with a datagram: codes of type 12.
+/// Fault of a datagram: codes of type 12.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ParameterProblem {
     /// 0: the octet at this offset of the header.
@@ -142,7 +142,7 @@ pub struct Times {
 pub struct Message<'a> {
     /// The first eight octets.
     pub header: Header,
-    /// What follows them.
+    /// Octets behind the header.
     pub body: &'a [u8],
 }
 
@@ -183,12 +183,12 @@ pub enum Error {
     /// A known type with an unknown code; holds both.
     #[error("type {0} has no code {1}")]
     Code(u8, u8),
-    /// What is quoted is no IPv4 datagram.
+    /// The quotation is no IPv4 datagram.
     #[error("what is quoted is no IPv4 datagram")]
     Quoted,
 }
 
-/// What each code of type 3 means, from 0 on.
+/// Meanings of the codes of type 3, from 0 on.
 const UNREACHABLE: [Unreachable; 16] = [
     Unreachable::Net,
     Unreachable::Host,

@@ -69,7 +69,7 @@ xk_core::settings! {
 }
 
 impl Config {
-    /// What a graph says.
+    /// Reads the parameters of a graph.
     pub(crate) fn of(build: &Build<'_>) -> Result<Self, BuildError> {
         let params = build.params;
         let octets = |name| params.get(name).map(|_| params.octets(name, usize::MAX));

@@ -90,7 +90,7 @@ pub struct ListInterfaces {
 
 question!(ListInterfaces { interfaces }, "list-interfaces", Ask);
 
-/// What it has done besides taking and sending.
+/// Counts of events besides arrivals and sent packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IpFigures {
     /// Packets forwarded, before they were cut.

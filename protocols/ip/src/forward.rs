@@ -17,7 +17,7 @@ use xk_kit::control::SendErrorCause;
 use xk_kit::net::addr::Ipv4;
 use xk_kit::wire::segments;
 
-/// What an error message quotes of a packet at least: its header and eight octets (RFC 792).
+/// Octets of a packet that an error message quotes at least: its header and eight octets (RFC 792).
 const QUOTED_LEN: usize = HEADER_LEN_MAX + 8;
 /// Room for the headers in front of what is quoted.
 const HEADROOM: usize = 128;
@@ -39,7 +39,7 @@ pub(crate) struct Hops {
 }
 
 impl Hops {
-    /// Of at most so many next hops.
+    /// Makes a table of at most `hops_max` next hops.
     pub(crate) fn new(secret: Secret, hops_max: usize) -> Self {
         Self { by_next: Cache::new(secret, hops_max), last: RefCell::default() }
     }

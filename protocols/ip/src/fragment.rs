@@ -6,7 +6,7 @@ use xk_core::{Kernel, Message, SessionRef};
 use xk_kit::wire::offload;
 use xk_kit::wire::segments::Segments;
 
-/// How to cut.
+/// Plan for cutting a packet.
 pub(crate) struct Cut<'a> {
     /// The header of the whole; if that is a fragment itself, its place counts.
     pub(crate) header: Header,

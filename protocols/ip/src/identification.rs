@@ -10,7 +10,7 @@ use alloc::boxed::Box;
 use core::cell::{Cell, OnceCell};
 use xk_core::{Kernel, Secret};
 
-/// How many counts the sessions that have ended share.
+/// Counts that the sessions which have ended share.
 const COUNTS: usize = 1024;
 
 pub(crate) struct Identifications {
@@ -19,7 +19,7 @@ pub(crate) struct Identifications {
     used: OnceCell<Box<[Cell<u16>; COUNTS]>>,
 }
 
-/// Those of one session.
+/// Identifications of one session.
 #[derive(Default)]
 pub(crate) struct Series {
     next: Cell<u16>,

@@ -14,7 +14,7 @@ pub(crate) struct Interface {
     pub(crate) mtu: Cell<u16>,
 }
 
-/// What a destination means here.
+/// Meaning of a destination here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// One of our hosts.
@@ -65,7 +65,7 @@ impl Interfaces {
         self.addresses().find(|(_, cidr)| cidr.contains(host)).map(|(at, _)| at)
     }
 
-    /// What a destination means here.
+    /// Meaning of a destination here.
     pub(crate) fn kind(&self, host: Ipv4) -> Kind {
         if self.is_own(host) {
             return Kind::Own;

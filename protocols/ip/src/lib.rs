@@ -104,7 +104,7 @@ use xk_core::graph::{
 const ON: ParamSpec = optional("on", ParamKind::Text("the name of a protocol below, such as arp"),
     "the interface");
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("ip", include_str!("lib.rs"), build)
     .replaceable()

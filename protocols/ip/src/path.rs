@@ -65,7 +65,7 @@ impl Shared {
     }
 }
 
-/// How long a path's maximum is believed (RFC 1191, section 6.3).
+/// Time for which a path's maximum is believed (RFC 1191, section 6.3).
 const AGE: Duration = Duration::from_secs(600);
 /// Maxima of the links there are, for routers that do not say theirs (RFC 1191, section 7.1).
 const PLATEAUS: [u16; 11] = [65535, 32000, 17914, 8166, 4352, 2002, 1492, 1006, 508, 296, 68];
@@ -76,12 +76,12 @@ pub(crate) struct PathMtus {
 }
 
 impl PathMtus {
-    /// Of at most so many paths.
+    /// Makes a table of at most `paths_max` paths.
     pub(crate) fn new(secret: Secret, paths_max: usize) -> Self {
         Self { paths: Cache::new(secret, paths_max) }
     }
 
-    /// What was reported for this destination.
+    /// The maximum that was reported for this destination.
     pub(crate) fn get(&self, to: Ipv4) -> Option<u16> {
         if self.paths.is_empty() {
             return None;

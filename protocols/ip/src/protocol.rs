@@ -25,7 +25,7 @@ pub struct Ip {
     pub(crate) shared: Rc<Shared>,
 }
 
-/// What an interface carries if no layer below knows: as much as Ethernet.
+/// Packet that an interface carries if no layer below knows: as much as Ethernet.
 const MTU_UNKNOWN: u32 = 1500;
 
 /// Builds it from its place in a graph.

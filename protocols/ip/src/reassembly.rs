@@ -12,18 +12,18 @@ use xk_core::{Message, Time};
 use xk_kit::net::addr::Ipv4;
 use xk_kit::net::attribute::Ecn;
 
-/// What fragments have in common: source, destination, protocol, identification, and whether they
+/// Key of a datagram's fragments: source, destination, protocol, identification, and whether they
 /// never left us.
 pub(crate) type Key = (u32, u32, u8, u16, bool);
 
-/// What a fragment counts beside its octets: for the rest of the buffer that it holds.
+/// Octets that a fragment counts beside its own: for the rest of the buffer that it holds.
 const OVERHEAD: usize = 256;
 
 /// Bounds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Limits {
     pub(crate) octets_max: usize,
-    /// Of those, octets of one source.
+    /// Octets of one source.
     pub(crate) source_octets_max: usize,
     pub(crate) datagrams_max: usize,
     pub(crate) fragments_max: usize,
@@ -63,11 +63,11 @@ pub(crate) struct Whole {
     pub(crate) fragments: usize,
 }
 
-/// What became of a fragment.
+/// Result of a fragment.
 pub(crate) enum Outcome {
-    /// It waits for others.
+    /// The fragment waits for others.
     Held,
-    /// It was the last that was missing.
+    /// The fragment was the last that was missing.
     Whole(Whole),
     /// So many fragments, this one among them, are dropped.
     Dropped(usize, &'static Reason),
@@ -82,7 +82,7 @@ pub(crate) struct Expired {
     pub(crate) first: Option<(Front, Message)>,
 }
 
-/// What is held of one source.
+/// Fragments held of one source.
 #[derive(Clone, Copy, Default)]
 struct Share {
     octets: usize,
@@ -113,7 +113,7 @@ impl Reassembly {
         Self { limits, ..Self::default() }
     }
 
-    /// How many fragments are held.
+    /// Number of fragments held.
     pub(crate) fn fragments(&self) -> usize {
         self.fragments
     }
@@ -124,7 +124,7 @@ impl Reassembly {
         self.octets
     }
 
-    /// How many fragments were given up for newer ones since the last call.
+    /// Number of fragments that were given up for newer ones since the last call.
     pub(crate) fn take_evicted(&mut self) -> usize {
         core::mem::take(&mut self.evicted)
     }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use xk_kit::Cidr;
 use xk_kit::net::addr::Ipv4;
 
-/// How many routes there may be.
+/// Largest number of routes.
 pub(crate) const ROUTES_MAX: usize = 65_536;
 
 /// A way to a network.

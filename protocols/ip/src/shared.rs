@@ -1,4 +1,4 @@
-//! What the protocol and its sessions share.
+//! Shared state of the protocol and its sessions.
 
 use crate::config::Config;
 use crate::control::IpFigures;
@@ -105,7 +105,7 @@ pub(crate) const FLAG_LOOP: u16 = 0x100;
 /// In a key: the peer is a broadcast or group, from which nothing ever comes.
 pub(crate) const FLAG_CAST: u16 = 0x200;
 
-/// How many protocols and local hosts may be enabled.
+/// Largest number of enabled protocols and local hosts.
 const ENABLES_MAX: usize = 1024;
 
 /// Timer: packets to ourselves wait.

@@ -100,7 +100,7 @@ pub struct Header {
 pub struct Packet<'a> {
     /// The header.
     pub header: Header,
-    /// Its options.
+    /// Options of the header.
     pub options: Options<'a>,
     /// The payload.
     pub payload: &'a [u8],

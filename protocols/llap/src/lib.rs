@@ -59,7 +59,7 @@ pub use protocol::{CONFLICT, Llap, NO_NUMBER, Settings, build};
 use xk_core::Entry;
 use xk_core::graph::{Family, Guarantees, Realm, Service, question};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("llap", include_str!("lib.rs"), build)
     .summary("LLAP: the nodes of a LocalTalk")

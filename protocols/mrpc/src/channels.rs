@@ -43,7 +43,7 @@ pub(crate) const REPLIES: usize = 1;
 /// The octets by which a reply is known: hosts, channel, process, sequence number, no fragments.
 pub(crate) type ReplyKey = [u8; REPLY_KEY.end - REPLY_KEY.start];
 
-/// Those of a header.
+/// The key in a header.
 #[inline(always)]
 pub(crate) fn reply_key(octets: &[u8; HEADER_LEN]) -> ReplyKey {
     let mut key = [0; REPLY_KEY.end - REPLY_KEY.start];
@@ -58,10 +58,10 @@ pub(crate) struct Channel {
     busy: Cell<bool>,
     /// A call waits on it for its reply.
     pub(crate) active: Cell<bool>,
-    /// What the unfragmented reply looks like.
+    /// Key of the reply, if it is unfragmented.
     pub(crate) expected: Cell<ReplyKey>,
     pub(crate) semaphore: Semaphore,
-    /// What has happened since the caller looked.
+    /// Events since the caller looked, as bits.
     events: Cell<u16>,
     pub(crate) reply: Cell<Option<Message>>,
     /// Octets of the reply's area 1, or the code of its error.
@@ -72,7 +72,7 @@ pub(crate) struct Channel {
     pub(crate) server: RefCell<Option<Rc<Server>>>,
     pub(crate) sent_under: Cell<SentUnder>,
     pub(crate) ticket: Cell<u16>,
-    /// Of the request's fragments, those that the server has.
+    /// Fragments of the request that the server has.
     pub(crate) delivered: Cell<u16>,
     /// The rounds of the request, and of its reply, of which no answer has been seen yet.
     pub(crate) rounds: [Cell<Round>; 2],
@@ -125,7 +125,7 @@ impl Channel {
         self.rounds[of].get()
     }
 
-    /// What has happened since the last look.
+    /// Takes the events since the last look.
     #[inline]
     pub(crate) fn take_events(&self) -> u16 {
         self.events.replace(0)
@@ -183,7 +183,7 @@ pub(crate) struct Channels {
     queue: WaitQueue<u16>,
     /// Counts channels given up.
     clock: Cell<u64>,
-    /// How often a call had to wait for a channel.
+    /// Number of calls that had to wait for a channel.
     waits: Cell<u64>,
 }
 
@@ -203,7 +203,7 @@ impl Channels {
         self.list.get(usize::from(index))
     }
 
-    /// How many there are, how many are busy, and how often a call had to wait for one.
+    /// Number of channels, of busy ones, and of calls that had to wait for one.
     pub(crate) fn figures(&self) -> (usize, usize, u64) {
         let busy = self.list.iter().filter(|c| c.busy.get()).count();
         (self.list.len(), busy, self.waits.get())

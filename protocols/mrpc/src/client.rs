@@ -91,7 +91,7 @@ impl MrpcSession {
         Ok(template)
     }
 
-    /// What a call does that was not answered at once.
+    /// Waits for the reply to a call that was not answered at once, and sends it again.
     #[cold]
     #[inline(never)]
     fn persist(
@@ -160,7 +160,7 @@ impl MrpcSession {
         }
     }
 
-    /// How the call has ended, if it has.
+    /// The call's result, if it has ended.
     fn ended(&self, channel: &Channel, events: u16) -> Option<Result<Message, CallError>> {
         if events & REPLIED != 0 {
             let mut reply = channel.reply.take()?;

@@ -6,7 +6,7 @@ use xk_core::message::{ATTRIBUTE_OCTETS, Attribute, Crossing, Sender};
 use xk_core::object::PushError;
 use xk_core::{Kernel, Message, SessionRef};
 
-/// How many octets at the front of a message are area 1, Sprite's parameters. An attribute of
+/// Number of octets at the front of a message that are area 1, Sprite's parameters. An attribute of
 /// requests and replies, on their way down and up; without it all is area 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters {
@@ -29,7 +29,7 @@ impl Attribute for Parameters {
     }
 }
 
-/// How a message is cut.
+/// Plan for cutting a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cut {
     /// Octets in all, and of area 1, which comes first.
@@ -42,7 +42,7 @@ pub(crate) struct Cut {
 }
 
 impl Cut {
-    /// How a message of `len` octets, `area1` of them area 1, goes in packets of `usual` octets; of
+    /// Plans a message of `len` octets, `area1` of them area 1, in packets of `usual` octets, or of
     /// up to `max` octets if the fragments would be too many otherwise. `None` if it is too big.
     #[inline]
     pub(crate) fn new(len: usize, area1: usize, (usual, max): (usize, usize)) -> Option<Self> {
@@ -169,12 +169,12 @@ pub(crate) fn push(
     lower.push(cx, message)
 }
 
-/// What came of a fragment.
+/// Result of a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// It was there already.
+    /// The fragment was there already.
     Duplicate,
-    /// It contradicts the others: dropped.
+    /// The fragment contradicts the others: dropped.
     Forged,
     /// Others are missing.
     New,

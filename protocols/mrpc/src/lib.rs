@@ -111,7 +111,7 @@ use xk_core::graph::{
     Family, Guarantees, Needed, NeededOn, Realm, Service, StackingRules, question,
 };
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::calls("mrpc", include_str!("lib.rs"), build)
     .summary("monolithic Sprite RPC: calls, executed at most once")

@@ -42,7 +42,7 @@ impl fmt::Display for State {
 /// The octets of a header by which a process knows its channel: hosts, channel, ticket.
 pub(crate) type ChannelKey = [u8; CHANNEL_KEY.end - CHANNEL_KEY.start];
 
-/// Those of a header.
+/// The key in a header.
 #[inline(always)]
 pub(crate) fn channel_key(octets: &[u8; HEADER_LEN]) -> ChannelKey {
     let mut key = [0; CHANNEL_KEY.end - CHANNEL_KEY.start];
@@ -93,7 +93,7 @@ pub(crate) struct Process {
     pub(crate) stuck: Cell<bool>,
     /// The client's boot id.
     pub(crate) boot: Cell<u32>,
-    /// What the headers of its packets have in common.
+    /// Key in the headers of its packets.
     pub(crate) channel: Cell<ChannelKey>,
     /// The session below that the last packet came through.
     pub(crate) lower: SessionSlot,
@@ -148,8 +148,8 @@ impl Process {
         self.bound.get()
     }
 
-    /// How a call's number lies to the one that it is at: `None` if it is another and older one
-    /// (serial number arithmetic).
+    /// Compares a call's number with that of the present call; `None` if it is another and older
+    /// one (serial number arithmetic).
     #[inline(always)]
     pub(crate) fn compare(&self, sequence: u32) -> Option<Age> {
         let Some(last) = self.sequence.get() else {
@@ -245,7 +245,7 @@ impl Process {
     }
 }
 
-/// How a request lies to the last one.
+/// Age of a request, compared with the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Age {
     Same,
@@ -342,7 +342,7 @@ impl Processes {
         self.all.borrow().len()
     }
 
-    /// How many stand where.
+    /// Number of processes in this state.
     pub(crate) fn count(&self, state: State) -> usize {
         let all = self.all.borrow();
         all.iter().filter(|p| p.state.get() == state).count()

@@ -78,7 +78,7 @@ fn plain_body(octets: &[u8; HEADER_LEN], message: &Message) -> Option<usize> {
     (is_plain && HEADER_LEN + size <= message.len()).then_some(size)
 }
 
-/// What is left of a packet behind its header and without padding.
+/// Strips a packet of its header and padding.
 #[inline(always)]
 fn strip(message: &mut Message, size: usize) {
     message.strip_in_place(HEADER_LEN);

@@ -5,7 +5,7 @@ use xk_core::Reason;
 use xk_core::reason::{self, Class};
 use xk_kit::rpc::call;
 
-/// Of another boot of the peer than the one that the conversation is with.
+/// The packet is of another boot of the peer than the conversation.
 pub static WRONG_BOOT: Reason = Reason::new("wrong boot id", Class::NotMine);
 /// A call older than the one that the channel is at, one already answered and acknowledged, or a
 /// packet that was there already and asks for nothing.
@@ -16,7 +16,7 @@ pub static UNKNOWN_CHANNEL: Reason = Reason::new("unknown channel", Class::Bad);
 pub static FORGED_FRAGMENT: Reason = Reason::new("forged fragment", Class::Bad);
 /// For no call under way: late, or of no call at all.
 pub static NO_CALL: Reason = Reason::new("no such call", Class::NotMine);
-/// It answers what its receiver has sent again meanwhile.
+/// The packet answers a packet that its receiver has sent again meanwhile.
 pub static LATE: Reason = Reason::new("late answer", Class::NotMine);
 /// No server process was free for the request: it was told so.
 pub static NO_PROCESS: Reason = Reason::new("no free process", Class::Exhausted);
@@ -64,7 +64,7 @@ pub(crate) fn code_of(reason: &Reason) -> u16 {
     found.map_or(CODES[0].0, |(code, _)| *code)
 }
 
-/// What a code means.
+/// The reason of a code.
 pub(crate) fn reason_of(code: u16) -> &'static Reason {
     let found = CODES.iter().find(|(known, _)| *known == code);
     found.map_or(&call::SYSTEM_ERROR, |(_, reason)| reason)

@@ -37,7 +37,7 @@ impl Attribute for Echo {
     }
 }
 
-/// What a lower session means for the packets that go through it.
+/// Packet sizes of a lower session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Path {
     /// Octets of a fragment: usually, and at most.
@@ -83,7 +83,7 @@ pub(crate) struct MrpcSession {
     pub(crate) last_channel: Cell<u16>,
     /// The last reply was fragmented.
     pub(crate) has_large_replies: Cell<bool>,
-    /// How often the server acknowledged ten times in a row and did not reply.
+    /// Times that the server acknowledged ten times in a row and did not reply.
     pub(crate) hung: Cell<u64>,
 }
 
@@ -124,7 +124,7 @@ impl MrpcSession {
         self.key.1 as u16
     }
 
-    /// What is known of the peer as a server.
+    /// Record of the peer as a server.
     #[inline]
     pub(crate) fn server(&self) -> &Rc<Server> {
         self.server.get_or_init(|| self.shared.servers.of(self.hosts.1))

@@ -1,4 +1,4 @@
-//! What the protocol and its sessions share.
+//! Shared state of the protocol and its sessions.
 
 use crate::channels::Channels;
 use crate::processes::{Processes, State};
@@ -25,7 +25,7 @@ pub(crate) const PASSIVE: u32 = u32::MAX;
 pub(crate) const ANY_PROCEDURE: u32 = u32::MAX;
 
 xk_core::settings! {
-    /// What the parameters say.
+    /// Parameters of the graph.
     #[derive(Clone, Copy, Debug)]
     pub struct Config {
         channels: u16 = int(1..=65_535, 8, "how many calls go at the same time"),
@@ -126,7 +126,7 @@ impl Shared {
     }
 }
 
-/// What belongs to a packet whose header was checked, without the header.
+/// Takes the header, which was checked, off a packet.
 pub(crate) fn body_of(mut message: Message, header: &Header) -> Message {
     // It was there to be checked.
     let _ = message.strip(HEADER_LEN);

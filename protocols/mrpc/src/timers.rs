@@ -3,17 +3,17 @@
 use core::time::Duration;
 use xk_core::Time;
 
-/// How often a request is sent without a sign of life before the call fails (Sprite, rpcInit.c).
+/// Times that a request is sent without a sign of life before the call fails (Sprite, rpcInit.c).
 pub const TRIES_MAX: u32 = 8;
-/// How many negative acknowledgements in a row a call survives.
+/// Negative acknowledgements in a row that a call survives.
 pub const NACKS_MAX: u32 = 8;
 /// After so many acknowledgements in a row without a reply the server counts as hung once more.
 const ACKS_HUNG: u32 = 10;
-/// How far waits grow while the server acknowledges.
+/// Longest wait while the server acknowledges.
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(5);
 /// The first wait after a negative acknowledgement.
 const BACK_OFF_MIN: Duration = Duration::from_secs(2);
-/// How far they grow.
+/// Longest wait after negative acknowledgements.
 const BACK_OFF_MAX: Duration = Duration::from_secs(15);
 
 /// The waits of one kind of network.
@@ -23,7 +23,7 @@ pub struct Timers {
     small: Duration,
     /// The first wait if the request or the reply is fragmented.
     large: Duration,
-    /// How far waits grow.
+    /// Longest wait.
     max: Duration,
 }
 
@@ -95,7 +95,7 @@ impl Retry {
         self.due
     }
 
-    /// How often the request was sent.
+    /// Times that the request was sent.
     pub fn sent(&self) -> u32 {
         self.sent
     }
@@ -164,7 +164,7 @@ impl Retry {
 mod tests {
     use super::*;
 
-    /// How long a call waits that is not answered, and how often it is sent.
+    /// Time that an unanswered call waits, and times that it is sent.
     fn silence(timers: Timers, is_large: bool) -> (u64, u32) {
         let mut retry = Retry::new(timers, is_large, Time::ZERO);
         while retry.timed_out(retry.due()) {}

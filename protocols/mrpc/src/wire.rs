@@ -50,7 +50,7 @@ pub(crate) const CHANNEL_KEY: core::ops::Range<usize> = 2..14;
 /// The header, as it lies in the packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// What the packet is.
+    /// Kind of the packet.
     pub flags: u16,
     /// The host of the client, in replies as well: an IPv4 address, or another
     /// [folded](xk_core::HostAddr::folded).
@@ -65,7 +65,7 @@ pub struct Header {
     pub sequence: u32,
     /// 0, or the number of fragments.
     pub fragments: u16,
-    /// Of data, the fragment's bit; of an acknowledgement, those of the fragments held.
+    /// Bit of the fragment in data; bits of the fragments held in an acknowledgement.
     pub mask: u16,
     /// The procedure, or the code of an error.
     pub command: u16,
@@ -211,7 +211,7 @@ impl Round {
         Self((self.0 + (ROUND & ROUND.wrapping_neg())) & ROUND)
     }
 
-    /// Its bits in the flags.
+    /// Bits of the kind in the flags.
     pub(crate) fn flags(self) -> u16 {
         self.0
     }

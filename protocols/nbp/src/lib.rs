@@ -74,7 +74,7 @@ use xk_core::graph::{
 /// A name, as a graph gives it.
 const NAME: &str = "a name, such as echo:XKernel@*";
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("nbp", include_str!("lib.rs"), build)
     .realm(Realm::Control)

@@ -48,7 +48,7 @@ use xk_core::Entry;
 use xk_core::graph::{Family, Guarantees, Realm};
 use xk_kit::layer::sessions_max;
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("null", include_str!("lib.rs"), build)
     .replaceable()

@@ -109,7 +109,7 @@ pub(crate) const REGISTER_EXPECTED: &str = "a host, such as 10.0.0.1, or port111
 
 const NUMBER: ParamKind = ParamKind::integer(0..=4_294_967_295);
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::calls("portmap", include_str!("lib.rs"), build)
     .summary("the port mapper and rpcbind of ONC RPC: tells and finds the ports of programs")

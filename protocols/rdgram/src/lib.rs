@@ -76,7 +76,7 @@ use xk_core::Entry;
 use xk_core::graph::{Family, Guarantees, Realm, Service, duration, question};
 use xk_kit::layer::sessions_max;
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("rdgram", include_str!("lib.rs"), build)
     .summary("reliable datagrams: each is a call with an empty reply")

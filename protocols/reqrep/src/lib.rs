@@ -106,7 +106,7 @@ pub use session::{NO_CALL, NOT_A_SERVER, REPEATED, TOO_MANY_CALLS};
 use xk_core::Entry;
 use xk_core::graph::{Family, Guarantees, Realm, Service, question};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::calls("reqrep", include_str!("lib.rs"), build)
     .summary(

@@ -71,7 +71,7 @@ pub use session::{CONNECTION_LOST, HELD_MOST, RECORD_TOO_BIG};
 use xk_core::Entry;
 use xk_core::graph::{Family, Guarantees, Realm, Service, question};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("rm", include_str!("lib.rs"), build)
     .summary("record marking: messages on a stream")

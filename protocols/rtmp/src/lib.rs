@@ -63,7 +63,7 @@ pub use protocol::{CONFLICT, IMPLAUSIBLE, RATE_LIMITED, Rtmp, RtmpTable, build};
 use xk_core::Entry;
 use xk_core::graph::{Family, Guarantees, Realm, int, own_question, question};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("rtmp", include_str!("lib.rs"), build)
     .realm(Realm::Control)

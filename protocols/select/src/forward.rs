@@ -58,7 +58,7 @@ use xk_core::graph::{Family, Guarantees, ParamKind, Realm, block, optional, requ
 
 const PROCEDURE: ParamKind = ParamKind::integer(0..=65_535);
 
-/// What the catalog knows of the layer that forwards.
+/// The catalog entry of the layer that forwards.
 #[rustfmt::skip]
 pub static FORWARD_ENTRY: Entry = Entry::calls("forward", include_str!("forward.rs"), build_forward)
     .summary("SELECT that calls some procedures at another host")

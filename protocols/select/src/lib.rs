@@ -89,7 +89,7 @@ const QUESTIONS: &[QuestionInfo] = &[
 
 const REASONS: &[&Reason] = &[&LOOPED, &wire::STATUS_UNKNOWN];
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::calls("select", include_str!("lib.rs"), build)
     .summary("SELECT: which procedure of which peer, over a fixed pool of channels")

@@ -17,7 +17,7 @@ use xk_kit::rpc::call_layer::{
 };
 use xk_kit::rpc::session_pool::{SessionPool, SessionPools};
 
-/// How many procedures may be enabled.
+/// Largest number of enabled procedures.
 const ENABLES_MAX: usize = 4096;
 /// The key of an enable of any procedure.
 const ANY: u32 = u32::MAX;
@@ -41,12 +41,12 @@ pub struct Select {
     routes: Routes,
 }
 
-/// What a session that calls keeps.
+/// Headers that a session keeps which calls.
 #[derive(Default)]
 pub struct Headers {
-    /// That of every call.
+    /// Header of every call.
     call: [u8; HEADER_OCTETS],
-    /// That of every reply to one that was executed.
+    /// Header of every reply to a call that was executed.
     reply: [u8; HEADER_OCTETS],
 }
 
@@ -169,7 +169,7 @@ impl CallLayer for Select {
         Ok(command)
     }
 
-    /// Of a call that is for this host: octets 1 and 5 say nothing to the server.
+    /// Procedure of a call that is for this host: octets 1 and 5 say nothing to the server.
     #[inline(always)]
     fn name_in(request: &Message) -> Option<u16> {
         match request.peek_in_place::<HEADER_OCTETS>()? {

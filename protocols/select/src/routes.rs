@@ -19,7 +19,7 @@ use xk_kit::rpc::call::SYSTEM_ERROR;
 use xk_kit::rpc::call_layer::CallLayered;
 use xk_kit::rpc::session_pool::SessionPool;
 
-/// How often a call may be forwarded.
+/// Times that a call may be forwarded.
 pub const HOPS_MAX: u8 = 8;
 
 /// Forwarded too often, or back to whom it came from.

@@ -29,7 +29,7 @@ pub static STATUS_UNKNOWN: Reason = Reason::new("refused with an unknown status"
 pub enum Type {
     /// A request.
     Call = 1,
-    /// What came of it.
+    /// The result of a call.
     Reply = 2,
 }
 
@@ -68,11 +68,11 @@ pub fn reason_of(status: u8) -> &'static Reason {
 pub struct Header {
     /// Whether it asks or answers.
     pub kind: Type,
-    /// How often the call was forwarded.
+    /// Times that the call was forwarded.
     pub hops: u8,
     /// The procedure.
     pub command: u16,
-    /// How the call ended.
+    /// Result of the call.
     pub status: u8,
 }
 

@@ -69,7 +69,7 @@ pub use protocol::{Settings, SunProg, add, build};
 use xk_core::Entry;
 use xk_core::graph::{Family, Guarantees, Realm, question};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::calls("sunprog", include_str!("lib.rs"), build)
     .summary("the table of programs of ONC RPC: who serves which, and how a call went")

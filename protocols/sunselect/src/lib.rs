@@ -70,7 +70,7 @@ pub use protocol::{Settings, SunSelect, add, build};
 use xk_core::Entry;
 use xk_core::graph::{Family, Guarantees, Realm, Service, question};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::calls("sunselect", include_str!("lib.rs"), build)
     .summary("SUN.SELECT: names program, version and procedure of a call")

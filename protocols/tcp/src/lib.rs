@@ -139,7 +139,7 @@ use xk_core::graph::{
     Family, Guarantees, Needed, NeededOn, Realm, Service, StackingRules, question,
 };
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("tcp", include_str!("lib.rs"), build)
     .replaceable()

@@ -77,7 +77,7 @@ pub use unconnected::PEERS_MAX;
 
 use xk_core::graph;
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: graph::Entry = graph::Entry::layer("udp", include_str!("lib.rs"), build)
     .replaceable()

@@ -32,7 +32,7 @@ pub struct Udp {
 pub(crate) type Ports = Layered<Udp, HEADER_LEN>;
 pub(crate) type Connected = Conversation<Udp, HEADER_LEN>;
 
-/// What a conversation keeps.
+/// State of a conversation.
 pub struct State {
     template: Template,
     /// Whether the layers below complete checksums, so that long payloads need not be summed here.

@@ -33,7 +33,7 @@ impl Header {
         Self(u64::from_be_bytes(*octets))
     }
 
-    /// Its octets.
+    /// The header's octets.
     #[inline(always)]
     #[must_use]
     pub const fn octets(self) -> [u8; HEADER_LEN] {

@@ -80,10 +80,10 @@ pub use protocol::{add, build};
 use xk_core::Entry;
 use xk_core::graph::{Family, Guarantees, Realm, Service, Shape, int, question};
 
-/// What is added to numbers on IP unless the graph says otherwise.
+/// Offset that is added to numbers on IP unless the graph says otherwise.
 pub const ETHER_BASE: u32 = 0x3900;
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("vip", include_str!("lib.rs"), build)
     .summary("hosts, reached over the link where they are on it and by IP where they are not")

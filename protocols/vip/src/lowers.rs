@@ -1,4 +1,4 @@
-//! How a session finds its ways: over the link, by IP, or either.
+//! The ways of a session: over the link, by IP, or either.
 
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -12,17 +12,18 @@ use xk_kit::net::receivers::Openings;
 use xk_kit::net::virtual_layer::VirtualSession;
 use xk_kit::rpc::call::LargestPush;
 
-/// How long a host that was asked for and did not answer is not asked for again by an open.
+/// Time for which an open does not ask again for a host that did not answer.
 const NEGATIVE: Duration = Duration::from_secs(20);
-/// How often the routes are looked at again for hosts that have moved on the link or off it.
+/// Interval at which the routes are looked at again for hosts that have moved on the link or off
+/// it.
 const LOOK: Duration = Duration::from_secs(20);
-/// Of so many hosts it is remembered that they were asked for.
+/// Hosts that are remembered as asked for.
 const ASKED_MAX: usize = 1024;
 /// Octets of the largest message on the link if no layer there knows: an Ethernet's.
 const LINK_MAX: u32 = 1500;
 
-/// How many stations' sessions lead to one session: as many as a host has addresses at a time, and
-/// a few.
+/// Stations whose sessions lead to one session: as many as a host has addresses at a time, and a
+/// few.
 const HEARD_MAX: usize = 8;
 
 /// One instance of the layer.
@@ -42,7 +43,7 @@ pub struct Vip {
 /// The session object.
 pub(crate) type VipSession = VirtualSession<Vip>;
 
-/// What a session keeps.
+/// State of a session.
 #[derive(Default)]
 pub struct Lowers {
     /// One more than the octets of the largest message that goes over the link; 0 if none does.
@@ -55,7 +56,7 @@ pub struct Lowers {
     pub(crate) local: Cell<HostAddr>,
     /// Whether the ways have been looked for.
     pub(crate) is_chosen: Cell<bool>,
-    /// How often the host was said to have moved.
+    /// Times that the host was reported to have moved.
     pub(crate) moves: Cell<u32>,
     /// Sessions of the link layer that bear the mark.
     pub(crate) heard: RefCell<Vec<WeakSession>>,

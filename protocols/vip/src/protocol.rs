@@ -16,7 +16,7 @@ use xk_kit::net::receivers;
 use xk_kit::net::template::Headers;
 use xk_kit::net::virtual_layer::{NO_WAY, Virtual, VirtualLayer, local_host};
 
-/// How many sessions it holds unless the graph says otherwise.
+/// Sessions that it holds unless the graph says otherwise.
 pub(crate) const SESSIONS_MAX: usize = 65_536;
 /// From how many sessions on each that a message makes takes the place of an idle one.
 pub(crate) const IDLE_MAX: usize = 4096;
@@ -315,8 +315,8 @@ fn own_host(own: &VipSession, cx: &Kernel) -> Option<HostAddr> {
     asked.map(|asked| asked.host)
 }
 
-/// What a checksum that covers both hosts begins with. From now on this end is one host of ours, by
-/// whichever way: frames do not say which, and the peer sums up what it takes us for.
+/// The sum with which a checksum that covers both hosts begins. From now on this end is one host of
+/// ours, by whichever way: frames do not say which, and the peer sums up what it takes us for.
 fn pseudo_header(own: &VipSession, cx: &Kernel) -> Option<PseudoHeader> {
     let state = &own.state;
     let number = cx.type_number(own.receiver.selector, own.all.layer.net.id())?;

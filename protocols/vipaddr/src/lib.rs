@@ -69,13 +69,13 @@ mod shared;
 
 pub use protocol::{VipAddr, add, build};
 
-/// What is added to numbers on IP unless the graph says otherwise.
+/// Offset that is added to numbers on IP unless the graph says otherwise.
 pub const ETHER_BASE: u32 = 0x3900;
 
 use xk_core::Entry;
 use xk_core::graph::{Family, Guarantees, Realm, Service, Shape, duration, int, question};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("vipaddr", include_str!("lib.rs"), build)
     .summary("hosts, reached over the link or by IP as is decided once, when a session is opened")

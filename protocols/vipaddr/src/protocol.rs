@@ -16,7 +16,7 @@ use xk_kit::control::{HostConflict, IsOutstanding, NetworkError, PeerEther, Peer
 use xk_kit::net::neighbour::{HostChanged, WatchHosts, WayChanged, peer_host};
 use xk_kit::net::receivers::{self, UpperReceiver};
 
-/// How long `open` waits for a host's address at most unless the graph says otherwise.
+/// Longest time that `open` waits for a host's address unless the graph says otherwise.
 pub(crate) const WAIT: Duration = Duration::from_secs(3);
 
 /// One instance, or the object by which it receives for one of those above.
@@ -27,7 +27,7 @@ pub struct VipAddr {
     latest: Latest,
 }
 
-/// What the message before came through, since the next one most often comes through it too.
+/// Sessions of the message before, since the next one most often comes through them too.
 #[derive(Default)]
 struct Latest {
     /// The link layer's session.

@@ -1,4 +1,5 @@
-//! What the protocol's objects share: how hosts are known, and which sessions are shown as which.
+//! Shared state of the protocol's objects: how hosts are known, and which sessions are shown as
+//! which.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -14,16 +15,15 @@ use xk_kit::net::neighbour::{HostAt, RunsVirtual, WayChanged, is_on_link};
 use xk_kit::net::receivers::{Openings, UpperReceiver, UpperReceivers};
 use xk_kit::rpc::call::LargestPush;
 
-/// How long a host that was not there is not waited for.
+/// Time for which a host that was not there is not waited for.
 const NEGATIVE: Duration = Duration::from_secs(20);
-/// How long a host whose address is known is waited for to say that it runs virtual protocols.
+/// Time that a host whose address is known has to say that it runs virtual protocols.
 const GRACE: Duration = Duration::from_millis(100);
-/// How many hosts are remembered as not there.
+/// Hosts that are remembered as not there.
 const ABSENT_MAX: usize = 1024;
-/// How many may wait at a time.
+/// Largest number of opens that wait at a time.
 const WAITERS_MAX: usize = 256;
-/// How many sessions of the link layer lead to hosts' sessions: more than the link layer has by
-/// itself.
+/// Sessions of the link layer that lead to hosts' sessions: more than the link layer has by itself.
 const HEARD_MAX: usize = 16_384;
 
 /// A session of the link layer, and that of the layer above it which it is shown as.
@@ -48,7 +48,7 @@ pub(crate) struct Shared {
     pub(crate) net: ProtocolRef,
     pub(crate) wait: Duration,
     pub(crate) uppers: UpperReceivers,
-    /// How often more or less was known of some host.
+    /// Number of changes in what is known of hosts.
     pub(crate) changes: Cell<u64>,
     /// By the id of the link layer's session.
     pub(crate) heard: Map<u64, Heard>,
@@ -64,11 +64,11 @@ pub(crate) struct Shared {
     pub(crate) absent: Map<HostAddr, Time>,
 }
 
-/// How a host on the link is known now.
+/// Presence of a host on the link.
 pub(crate) enum Presence {
     /// Messages can go over the link.
     Runs,
-    /// Its address is known, but not that it runs virtual protocols.
+    /// The host's address is known, but not that it runs virtual protocols.
     Answers,
     /// Not even its address is known.
     Silent,

@@ -69,7 +69,7 @@ use xk_core::graph::{Family, Guarantees, Realm, Shape, own_question, question};
 /// virtual protocols' uppers count.
 pub const PROTOCOL_TYPE: u16 = 0x3900;
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("vipadv", include_str!("lib.rs"), build)
     .summary(

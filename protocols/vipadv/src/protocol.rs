@@ -22,9 +22,9 @@ use xk_kit::net::neighbour::{
 const TOKEN_SAY: u64 = 1;
 /// Timer: the host heard longest ago is to be forgotten.
 const TOKEN_AGE: u64 = 2;
-/// How soon it is tried again to tell all, while no host is ours yet.
+/// Time after which the broadcast is tried again while no host is ours yet.
 const RETRY: Duration = Duration::from_secs(1);
-/// How many may watch.
+/// Largest number of watchers.
 const WATCHERS_MAX: usize = 16;
 
 /// A host that was spoken to gave way to another one in a full table.
@@ -33,7 +33,7 @@ pub static EVICTED: Reason = Reason::new("host evicted", Class::Exhausted);
 /// Which hosts are taken to run virtual protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Assume {
-    /// Those that say so.
+    /// The hosts that say so.
     Table,
     /// All.
     All,
@@ -42,7 +42,7 @@ pub enum Assume {
 }
 
 xk_core::settings! {
-    /// What the graph may choose.
+    /// Parameters of the graph.
     #[derive(Clone, Copy, Debug)]
     pub struct Settings {
         interval: Duration = duration(Duration::from_secs(60),

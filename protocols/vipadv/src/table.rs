@@ -32,7 +32,7 @@ pub(crate) struct Gone {
 /// By host, the oldest the one heard longest ago.
 pub(crate) struct Table {
     hosts: Cache<HostAddr, VipHost>,
-    /// Those that were not asked about.
+    /// Hosts that were not asked about.
     unneeded: Cache<HostAddr>,
     lifetime: Duration,
 }
@@ -46,7 +46,7 @@ impl Table {
         }
     }
 
-    /// What is known of a host.
+    /// The record of a host.
     pub(crate) fn get(&self, host: HostAddr) -> Option<VipHost> {
         self.hosts.get(&host)
     }
@@ -102,7 +102,7 @@ impl Table {
         gone
     }
 
-    /// How long from now the next one is to be forgotten; `None` if there is none.
+    /// Time from now until the next one is to be forgotten; `None` if there is none.
     pub(crate) fn next(&self, now: Time) -> Option<Duration> {
         let (_, oldest) = self.hosts.oldest()?;
         Some(oldest.heard.after(self.lifetime).since(now))

@@ -69,7 +69,7 @@ use xk_core::graph::{
     required,
 };
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("vipsize", include_str!("lib.rs"), build)
     .summary("gives each message to the lower protocol that suits its size")

@@ -15,11 +15,11 @@ use xk_kit::net::template::Headers;
 use xk_kit::net::virtual_layer::{NO_WAY, Virtual, VirtualLayer, VirtualSession};
 use xk_kit::rpc::retransmit::{AskCopy, CopyState, FreeCopy, LastCopy};
 
-/// How many sessions it holds unless the graph says otherwise.
+/// Sessions that it holds unless the graph says otherwise.
 pub(crate) const SESSIONS_MAX: usize = 65_536;
 /// From how many sessions on each that a message makes takes the place of an idle one.
 pub(crate) const IDLE_MAX: usize = 4096;
-/// How many lower protocols there are at most.
+/// Largest number of lower protocols.
 const LOWERS_MAX: usize = 8;
 
 /// One instance of the layer.
@@ -30,7 +30,7 @@ pub struct VipSize {
 
 type SizeSession = VirtualSession<VipSize>;
 
-/// What a session keeps.
+/// State of a session.
 #[derive(Default)]
 pub struct Lowers {
     /// Both participants, as the lower protocols are opened with.
@@ -39,7 +39,7 @@ pub struct Lowers {
     lowers: [SessionSlot; LOWERS_MAX],
     /// Octets of the largest message of each way but the last.
     cutoffs: [Cell<usize>; LOWERS_MAX],
-    /// How many ways are open.
+    /// Number of open ways.
     count: Cell<usize>,
     /// By which the last message went.
     last_used: Cell<usize>,

@@ -65,7 +65,7 @@ pub use protocol::{RATE_LIMITED, UNSOLICITED, Zip, ZipZones, ZoneRename, build};
 use xk_core::Entry;
 use xk_core::graph::{Family, Guarantees, Realm, Service, int, own_question, question};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("zip", include_str!("lib.rs"), build)
     .realm(Realm::Control)

@@ -50,7 +50,7 @@ use xk_core::graph::{Build, BuildError, Family, Guarantees, Realm};
 use xk_core::reason;
 use xk_core::{Entry, Kernel, ProtocolRef, Reason};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::top("aep", include_str!("aep.rs"), build)
     .subsystem("bsd")

@@ -83,7 +83,7 @@ pub static REPEATED_REQUEST: Reason = Reason::new("repeated request", Class::Not
 /// As many transactions are remembered as may be.
 pub static TOO_MANY: Reason = Reason::new("too many transactions", Class::Exhausted);
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::calls("atp", include_str!("atp.rs"), build)
     .subsystem("bsd")

@@ -76,7 +76,7 @@ pub static NO_ROUTE: Reason = Reason::new("no route", Class::Bad);
 /// Another node has this one's address.
 pub static CONFLICT: Reason = Reason::new("address conflict", Class::Bad);
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("ddp", include_str!("ddp.rs"), build)
     .subsystem("bsd")

@@ -85,7 +85,7 @@ const BURST: u64 = 50;
 /// Look-ups under way at most.
 const LOOKUPS_MAX: usize = 64;
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::top("nbp", include_str!("nbp.rs"), build)
     .subsystem("bsd")

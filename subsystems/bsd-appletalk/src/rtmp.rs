@@ -56,7 +56,7 @@ use xk_core::graph::{Build, BuildError, Family, Guarantees, Realm};
 use xk_core::reason;
 use xk_core::{Entry, Kernel, ProtocolRef, Reason};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::top("rtmp", include_str!("rtmp.rs"), build)
     .subsystem("bsd")

@@ -63,7 +63,7 @@ use xk_kit::control::MyEther;
 use xk_kit::net::addr::EthAddr;
 use xk_kit::wire::segments;
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("ether", include_str!("ether.rs"), build)
     .subsystem("bsd")

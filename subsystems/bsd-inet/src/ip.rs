@@ -100,7 +100,7 @@ pub static TTL_EXCEEDED: Reason = Reason::new("time to live exceeded", Class::Ba
 /// There is no way to its host.
 pub static NO_ROUTE: Reason = Reason::new("no route", Class::Bad);
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("ip", include_str!("ip.rs"), build)
     .subsystem("bsd")

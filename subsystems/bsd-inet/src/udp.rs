@@ -70,7 +70,7 @@ const SENDSPACE: usize = 9216;
 /// Octets received that wait at most (`udp_recvspace`): 40 datagrams of 1024 and their addresses.
 const RECVSPACE: usize = 40 * (1024 + 16);
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("udp", include_str!("udp.rs"), build)
     .subsystem("bsd")

@@ -138,7 +138,7 @@ use xk_core::Entry;
 use xk_core::control::question;
 use xk_core::graph::{int, octets, word};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::framework("bsd", include_str!("lib.rs"), node::build)
     .summary("the 4.3BSD network subsystem: mbufs, protocol switch, interfaces, sockets")

@@ -50,7 +50,7 @@ use xk_streams::tpi::{
 };
 use xk_streams::{Errno, Kind, Mblk, Module, ModuleInfo, Opening, Q};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 pub static ENTRY: Entry = Entry::layer("aep", include_str!("aep.rs"), build)
     .subsystem("streams")
     .summary("AppleTalk's echo as a multiplexor of STREAMS")

@@ -68,7 +68,7 @@ use xk_streams::tpi::{
 };
 use xk_streams::{Errno, Kind, Mblk, Module, ModuleInfo, Opening, Priority, Q};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 pub static ENTRY: Entry = Entry::layer("atp", include_str!("atp.rs"), build)
     .subsystem("streams")
     .realm(Realm::Rpc)

@@ -69,7 +69,7 @@ use xk_streams::{Errno, Kind, Mblk, Module, ModuleInfo, Opening, Priority, Q, Se
 
 const NETWORKS: &str = "a network or a range of them, such as 10-19";
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("ddp", include_str!("ddp.rs"), build)
     .subsystem("streams")

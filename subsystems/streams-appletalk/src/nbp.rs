@@ -60,7 +60,7 @@ use xk_streams::head::{self, Command, Info};
 use xk_streams::tpi::{Driver, Multiplexor, Mux, Primitive};
 use xk_streams::{Errno, Kind, Mblk, Module, ModuleInfo, Opening, Q, Stream, WeakQ};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 pub static ENTRY: Entry = Entry::layer("nbp", include_str!("nbp.rs"), build)
     .subsystem("streams")
     .summary("AppleTalk's names as a multiplexor of STREAMS")

@@ -49,7 +49,7 @@ use xk_core::{Entry, Kernel, ProtocolRef};
 use xk_streams::tpi::{Driver, Multiplexor, Mux, Primitive, Refusal};
 use xk_streams::{Kind, Mblk, Module, ModuleInfo, Opening, Q};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 pub static ENTRY: Entry = Entry::layer("rtmp", include_str!("rtmp.rs"), build)
     .subsystem("streams")
     .summary("what a node hears of AppleTalk's routers, as a multiplexor of STREAMS")

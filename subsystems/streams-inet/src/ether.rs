@@ -58,7 +58,7 @@ use xk_streams::tpi::{
 };
 use xk_streams::{Blocks, Errno, Kind, Mblk, Module, ModuleInfo, Opening, Priority, Q, Services};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 pub static ENTRY: Entry = Entry::layer("ether", include_str!("ether.rs"), build)
     .subsystem("streams")
     .summary("Ethernet as a multiplexor of STREAMS")

@@ -54,7 +54,7 @@ use xk_streams::tpi::{
 };
 use xk_streams::{Errno, Kind, Mblk, Module, ModuleInfo, Opening, Priority, Q, Services};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 pub static ENTRY: Entry = Entry::layer("udp", include_str!("udp.rs"), build)
     .subsystem("streams")
     .summary("UDP as a multiplexor of STREAMS")

@@ -15,7 +15,7 @@ use xk_core::graph::{Build, BuildError, int, octets, text};
 use xk_core::object::OpenError;
 use xk_core::{Answer, Ask, Entry, Kernel, Protocol, ProtocolRef};
 
-/// What the catalog knows of the subsystem's node.
+/// The catalog entry of the subsystem's node.
 pub static ENTRY: Entry = Entry::framework("streams", include_str!("lib.rs"), build)
     .summary("System V STREAMS as a framework for protocols")
     .parameters(&[

@@ -71,7 +71,7 @@ use xk_core::Entry;
 use xk_core::control::question;
 use xk_core::graph::{Family, Guarantees, Realm};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::top("caller", include_str!("lib.rs"), build)
     .summary("calls a procedure of a peer again and again, counts and times the replies")

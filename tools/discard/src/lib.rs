@@ -46,7 +46,7 @@ use xk_core::Entry;
 use xk_core::control::question;
 use xk_core::graph::{Family, Guarantees, ParamKind, Realm, optional};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::top("discard", include_str!("lib.rs"), build)
     .replaceable()

@@ -71,7 +71,7 @@ use xk_core::graph::{
     Family, Guarantees, ParamKind, Realm, duration, flag, int, optional, required, text, word,
 };
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::top("noise", include_str!("lib.rs"), build)
     .summary("sends frames that nobody should send")

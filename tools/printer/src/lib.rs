@@ -60,7 +60,7 @@ use xk_core::graph::{Family, Guarantees, ParamKind, Realm, optional, text};
 
 const REALMS: &[Realm] = &[Realm::Rpc, Realm::Control];
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::top("printer", include_str!("lib.rs"), protocol::build)
     .summary("a printer of AppleTalk: takes jobs by PAP, and counts them")
@@ -70,7 +70,7 @@ pub static ENTRY: Entry = Entry::top("printer", include_str!("lib.rs"), protocol
     .parameters(protocol::Settings::PARAMETERS)
     .questions(&[question("report", "jobs, octets of them, and what went wrong")]);
 
-/// What the catalog knows of the client.
+/// The catalog entry of the client.
 #[rustfmt::skip]
 pub static PRINT_ENTRY: Entry = Entry::top("print", include_str!("print.rs"), print::build)
     .summary("prints on a printer of AppleTalk, which it finds by its name")

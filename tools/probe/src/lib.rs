@@ -71,7 +71,7 @@ use xk_core::Entry;
 use xk_core::control::{own_question, question};
 use xk_core::graph::{Family, Guarantees, Realm};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::top("probe", include_str!("lib.rs"), build)
     .summary("sends messages and counts, checks and times what comes back")

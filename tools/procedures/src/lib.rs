@@ -83,7 +83,7 @@ pub mod number {
     pub const SLEEP: u32 = 5;
 }
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::top("procedures", include_str!("lib.rs"), build)
     .summary("serves the six procedures that tests and measurements of RPC call")

@@ -84,7 +84,7 @@ use xk_core::Entry;
 use xk_core::graph::{ParamKind, ParamSpec, StackingRules, flag, int, optional, required};
 use xk_kit::wire::entry::{address, ethernet};
 
-/// What the catalog knows of Ethernet in UDP.
+/// The catalog entry of Ethernet in UDP.
 #[rustfmt::skip]
 pub static ENTRY: Entry = ethernet("host-eth", include_str!("lib.rs"), eth::build)
     .summary("Ethernet in UDP (VXLAN): frames across any network, without privilege")

@@ -46,7 +46,7 @@ pub use protocol::{Loopback, Settings};
 use xk_core::Entry;
 use xk_core::control::question;
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::wire("loopback", include_str!("lib.rs"), protocol::build)
     .replaceable()

@@ -50,7 +50,7 @@ use xk_core::Entry;
 use xk_core::control::question;
 use xk_core::graph::{ParamKind, optional};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::wire("ltoudp", include_str!("lib.rs"), build)
     .summary("LocalTalk in datagrams of UDP multicast")

@@ -104,7 +104,7 @@ use xk_core::Entry;
 use xk_core::graph::{ParamKind, flag, octets, optional, required};
 use xk_kit::wire::entry::{ADDRESS_OR_OWN, ethernet};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = ethernet("packet", include_str!("lib.rs"), protocol::build)
     .replaceable()

@@ -81,7 +81,7 @@ use xk_core::Entry;
 use xk_core::graph::{ParamKind, StackingRules, optional, required};
 use xk_kit::wire::entry::{address, ethernet, station};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = ethernet("sim", include_str!("lib.rs"), protocol::build)
     .summary("an interface on a simulated link")

@@ -87,7 +87,7 @@ use xk_core::Entry;
 use xk_core::graph::{ParamKind, StackingRules, flag, optional, text};
 use xk_kit::wire::entry::{address, ethernet};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = ethernet("tap", include_str!("lib.rs"), protocol::build)
     .replaceable()

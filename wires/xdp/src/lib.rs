@@ -118,7 +118,7 @@ use xk_core::Entry;
 use xk_core::graph::{ParamKind, StackingRules, int, optional, required, word};
 use xk_kit::wire::entry::{ADDRESS_OR_OWN, ethernet};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = ethernet("xdp", include_str!("lib.rs"), protocol::build)
     .summary("an existing network interface, through AF_XDP")

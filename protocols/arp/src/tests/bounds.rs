@@ -1,4 +1,4 @@
-//! What gives way when there is no room.
+//! Evictions when there is no room.
 
 use super::*;
 use crate::EVICTED;

@@ -30,10 +30,10 @@ pub(crate) const WAIT_LONG: Duration = Duration::from_millis(500);
 pub(crate) const WAIT_PER_PACKET: Duration = Duration::from_millis(10);
 /// The longest wait.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(5);
-/// How often a request is sent, or asked about, without a sign of life.
+/// Times that a request is sent, or asked about, without a sign of life.
 pub(crate) const TRIES_MAX: u32 = 8;
-/// How often one call is sent again because the server asked for it, by a challenge or because it
-/// is not there.
+/// Times that one call is sent again because the server asked for it, by a challenge or because the
+/// call is unknown there.
 const RESENDS_MAX: u8 = 32;
 
 /// An answer that no server that was called can have given.
@@ -41,7 +41,7 @@ pub(crate) static STRAY: Reason = Reason::new("stray answer", Class::Bad);
 /// The server asks for a request again and again.
 pub(crate) static INSATIABLE: Reason = Reason::new("asked too often", Class::Bad);
 
-/// How a call ended.
+/// Result of a call.
 type Outcome = Result<Message, CallCause>;
 
 pub(crate) struct ClientSession {
@@ -52,7 +52,7 @@ pub(crate) struct ClientSession {
     path: Path,
     /// The header of every request, but for mark, sequence number and ticket.
     template: [u8; HEADER_OCTETS],
-    /// Of the call that is made, or was made last.
+    /// Sequence number of the present or last call.
     sequence: Cell<u32>,
     waits: Cell<bool>,
     /// Whether the last call was answered, and the answer not acknowledged.
@@ -60,7 +60,7 @@ pub(crate) struct ClientSession {
     under: Cell<SentUnder>,
     /// The request, as long as it may have to be sent again.
     request: RefCell<SavedMessage>,
-    /// How the layer below calls its copy of it, or 0.
+    /// Name of the copy of the request in the layer below, or 0.
     kept: Cell<u32>,
     /// The request went at least once, so that the server may have it.
     was_sent: Cell<bool>,
@@ -226,7 +226,7 @@ impl ClientSession {
         self.await_outcome(cx, this, len, options)
     }
 
-    /// What a push that failed means: whether to try again later.
+    /// Judges an error of a push: `Ok` if it is tried again later.
     #[cold]
     fn may_come_to_pass(error: PushError) -> Result<(), PushError> {
         match error {
@@ -261,7 +261,7 @@ impl ClientSession {
         }
     }
 
-    /// How the call has ended, if it has.
+    /// Takes the call's result, if it has ended.
     #[inline(always)]
     fn take_outcome(&self, waited: Result<(), WaitError>) -> Option<Outcome> {
         let outcome = self.outcome.take()?;

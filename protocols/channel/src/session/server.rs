@@ -25,13 +25,13 @@ use xk_kit::rpc::retransmit::{AskCopy, CopyState, FreeCopy, LastCopy};
 /// After which time without a sign of the client its acknowledgement is asked for; doubled with
 /// each question.
 const PROBE_AFTER: Duration = Duration::from_secs(2);
-/// How often it is asked for.
+/// Times that it is asked for.
 const PROBES_MAX: u8 = 4;
-/// How long after the last question the reply is kept. Longer than any client waits without a sign
-/// of life (eight times five seconds), so that a client that still wants it gets it.
+/// Time for which the reply is kept after the last question. Longer than any client waits without a
+/// sign of life (eight times five seconds), so that a client that still wants it gets it.
 const KEPT_FOR: Duration = Duration::from_secs(60);
-/// How many requests of one channel may be executed at a time: the last one, and one that the
-/// client gave up.
+/// Requests of one channel that may be executed at a time: the last one, and one that the client
+/// gave up.
 const RUNNING_MAX: u8 = 2;
 
 /// The client has gone on to another call before this one was executed.
@@ -499,7 +499,7 @@ impl ServerSession {
     }
 }
 
-/// What a host gets that is not told by a session.
+/// Sends a host an answer that belongs to no session.
 pub(crate) fn answer_without_session(
     cx: &Kernel,
     table: &Table,

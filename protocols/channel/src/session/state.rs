@@ -1,4 +1,4 @@
-//! What the server's side knows of a channel, and the walks through all of them.
+//! State of a channel at the server's side, and the walks through all channels.
 
 use super::server::ServerSession;
 use crate::table::{Key, Table};
@@ -8,18 +8,18 @@ use xk_core::{HostAddr, Kernel, Time};
 use xk_kit::rpc::incarnation::TICKET;
 use xk_kit::rpc::retransmit::SavedMessage;
 
-/// What the channel does.
+/// Phase of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Nothing, and nothing is kept.
     Idle,
     /// The request of the present number is executed.
     Executing,
-    /// It was, and its reply is kept.
+    /// The request was executed, and its reply is kept.
     Replied,
 }
 
-/// What is known of a channel.
+/// State of a channel.
 pub(crate) struct State {
     pub(crate) key: Key,
     /// Where the table has it.
@@ -31,7 +31,7 @@ pub(crate) struct State {
     pub(crate) epoch: Cell<u32>,
     /// Whether a request of this incarnation has come.
     pub(crate) is_fresh: Cell<bool>,
-    /// Of the last request.
+    /// Sequence number of the last request.
     pub(crate) sequence: Cell<u32>,
     pub(crate) phase: Cell<Phase>,
     pub(crate) running: Cell<u8>,
@@ -39,7 +39,7 @@ pub(crate) struct State {
     pub(crate) reply: RefCell<SavedMessage>,
     /// Why the call was refused, or 0.
     pub(crate) code: Cell<u16>,
-    /// How the layer below calls its copy of the reply, or 0.
+    /// Name of the copy of the reply in the layer below, or 0.
     pub(crate) kept: Cell<u32>,
     /// When the client was last heard of, or asked.
     pub(crate) since: Cell<Time>,

@@ -144,7 +144,7 @@ pub(crate) struct Bench {
     pub(crate) uppers: Vec<ProtocolRef>,
     pub(crate) sent: Sent,
     pub(crate) notes: Rc<Notes>,
-    /// How many groups the wire was told of.
+    /// Number of groups that the wire was told of.
     pub(crate) joined: Rc<Cell<u32>>,
 }
 
@@ -218,7 +218,7 @@ impl Bench {
         session.push(&self.cx, message.map_err(|_| PushError::NoBuffers)?)
     }
 
-    /// How many frames it dropped, for any reason.
+    /// Number of frames that it dropped, for any reason.
     pub(crate) fn dropped(&self) -> u64 {
         self.eth.head().drops().total()
     }

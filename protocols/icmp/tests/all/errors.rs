@@ -258,7 +258,8 @@ fn a_source_route_and_a_bad_option_are_told_of() {
     assert_eq!(error.header, Header::ParameterProblem(pointer));
 }
 
-/// What a host sends whose top refuses these packets, at once or having taken all of them.
+/// Packets that a host sends whose top refuses these packets, at once or after it has taken all of
+/// them.
 fn answers(packets: &[Vec<u8>], reason: &'static Reason, is_late: bool) -> Vec<Vec<u8>> {
     let host = Host::simple(A);
     host.top.refuse(Some(reason).filter(|_| !is_late));

@@ -7,9 +7,9 @@ use xk_testkit::conformance::{CountingAllocator, keeps_all_but};
 #[global_allocator]
 static COUNTED: CountingAllocator = CountingAllocator;
 
-/// What it answers are sessions of the layers below, which it made in the name of an object of its
-/// own: they tell of that one as the receiver, where these laws look for the protocol above. What
-/// stands of them is in `sessions.rs` and in composed graphs.
+/// Laws that `vipaddr` does not obey: its sessions are those of the layers below, made in the name
+/// of an object of its own. They tell of that object as the receiver, where these laws look for the
+/// protocol above. What holds of them is tested in `sessions.rs` and in composed graphs.
 const OF_THE_LAYERS_BELOW: [&str; 4] = [
     "sessions open, count and close",
     "an enable makes sessions",

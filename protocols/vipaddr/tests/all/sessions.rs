@@ -1,5 +1,5 @@
-//! What `vipaddr` promises where nothing is on the link: the sessions of the layer that reaches
-//! all, as they are.
+//! Promises of `vipaddr` where no host is on the link: the sessions of the layer that reaches all,
+//! as they are.
 
 use core::net::Ipv4Addr;
 use xk_core::numbers::Number;

@@ -24,7 +24,7 @@ impl Fixture for BySize {
         Some(90)
     }
 
-    /// It has no numbers of its own.
+    /// VIPsize has no numbers of its own.
     fn numbers_below(&self) -> &[(&'static str, u32)] {
         &[("ip", 90)]
     }

@@ -44,8 +44,8 @@ fn each_size_has_its_way() {
     }
 }
 
-/// What a peer sends to many hosts has a session of its own, which says so: an upper protocol that
-/// serves one peer at a time must be able to refuse it.
+/// Messages that a peer sends to many hosts have a session of their own, which says so: an upper
+/// protocol that serves one peer at a time must be able to refuse it.
 #[test]
 fn what_is_for_many_is_known_as_such() {
     let kernel = TestKernel::new(1);

@@ -54,7 +54,7 @@ use xk_core::control::{Report, question};
 use xk_core::graph::{Build, BuildError, Family, Guarantees, Realm};
 use xk_core::{Answer, Ask, Entry, Kernel, Protocol, ProtocolRef};
 
-/// What the catalog knows of it.
+/// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::top("tli", include_str!("line.rs"), build)
     .subsystem("streams")

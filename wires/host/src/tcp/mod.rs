@@ -77,7 +77,7 @@ const SERVICE: Service = Service {
     ..Service::WIRE
 };
 
-/// What the catalog knows of streams over the system's TCP.
+/// The catalog entry of streams over the system's TCP.
 #[rustfmt::skip]
 pub static TCP_ENTRY: Entry = Entry::layer("host-tcp", include_str!("mod.rs"), protocol::build)
     .summary("streams between ports over the operating system's TCP, without privilege")

@@ -72,7 +72,7 @@ use xk_core::Entry;
 use xk_core::control::question;
 use xk_core::graph::{Family, Guarantees, Service, Shape, flag, int, text};
 
-/// What the catalog knows of datagrams over the system's UDP.
+/// The catalog entry of datagrams over the system's UDP.
 #[rustfmt::skip]
 pub static UDP_ENTRY: Entry = Entry::layer("host-udp", include_str!("mod.rs"), protocol::build)
     .summary("datagrams between ports over the operating system's UDP, without privilege")
