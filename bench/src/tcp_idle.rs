@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use xk_core::control::ListSessions;
 use xk_core::{SessionRef, Time};
-use xk_kit::net::stream::StreamInfo;
+use xk_kit::net::stream::{StreamInfo, StreamState};
 
 pub(crate) fn benchmark() -> Benchmark {
     Benchmark::new(
@@ -112,7 +112,7 @@ impl Pair {
     fn check(&self) -> Result<(), String> {
         let stands = |session: &&SessionRef| {
             let info = session.ask(&self.hosts.a.cx, StreamInfo::default());
-            info.is_some_and(|info| info.state == "ESTABLISHED")
+            info.is_some_and(|info| info.state == StreamState::Established)
         };
         let (mine, count) = (self.sessions.iter().filter(stands).count(), self.sessions.len());
         let list = ListSessions::first(0);

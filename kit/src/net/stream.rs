@@ -11,6 +11,7 @@
 //! [`StreamAbort`] breaks the stream off.
 
 use crate::control::NetworkErrorKind;
+use core::fmt;
 use core::time::Duration;
 use xk_core::control::Word;
 use xk_core::object::SessionRef;
@@ -317,11 +318,105 @@ fields!(
     }
 );
 
+/// The state of a connection (RFC 9293, section 3.3.2). LISTEN is no state of a connection here:
+/// a listener is an enable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum StreamState {
+    /// Nothing is known of the peer any more.
+    #[default]
+    Closed,
+    /// A SYN went; the peer's is awaited.
+    SynSent,
+    /// Both have sent a SYN; the acknowledgement of ours is awaited.
+    SynReceived,
+    /// Data flow both ways.
+    Established,
+    /// We have ended, and the peer has not acknowledged that.
+    FinWait1,
+    /// We have ended; the peer may still send.
+    FinWait2,
+    /// The peer has ended; we may still send.
+    CloseWait,
+    /// Both have ended at once; the acknowledgement of ours is awaited.
+    Closing,
+    /// The peer ended first, then we; the acknowledgement of ours is awaited.
+    LastAck,
+    /// Both have ended; segments that are late may come.
+    TimeWait,
+}
+
+fields!(
+    enum StreamState {
+        Closed = 0,
+        SynSent = 1,
+        SynReceived = 2,
+        Established = 3,
+        FinWait1 = 4,
+        FinWait2 = 5,
+        CloseWait = 6,
+        Closing = 7,
+        LastAck = 8,
+        TimeWait = 9,
+    }
+);
+
+impl StreamState {
+    /// Its name in the standard.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Closed => "CLOSED",
+            Self::SynSent => "SYN-SENT",
+            Self::SynReceived => "SYN-RECEIVED",
+            Self::Established => "ESTABLISHED",
+            Self::FinWait1 => "FIN-WAIT-1",
+            Self::FinWait2 => "FIN-WAIT-2",
+            Self::CloseWait => "CLOSE-WAIT",
+            Self::Closing => "CLOSING",
+            Self::LastAck => "LAST-ACK",
+            Self::TimeWait => "TIME-WAIT",
+        }
+    }
+
+    /// Whether both sides know each other's sequence numbers.
+    #[inline]
+    pub const fn is_synchronized(self) -> bool {
+        !matches!(self, Self::Closed | Self::SynSent | Self::SynReceived)
+    }
+
+    /// Whether the peer may still send data, as far as is known.
+    #[inline]
+    pub const fn receives(self) -> bool {
+        matches!(self, Self::Established | Self::FinWait1 | Self::FinWait2)
+    }
+
+    /// Whether this side may still take data to send.
+    #[inline]
+    pub const fn takes_data(self) -> bool {
+        matches!(self, Self::SynSent | Self::SynReceived | Self::Established | Self::CloseWait)
+    }
+
+    /// Whether this side has ended its direction.
+    #[inline]
+    pub const fn has_ended(self) -> bool {
+        matches!(
+            self,
+            Self::FinWait1 | Self::FinWait2 | Self::Closing | Self::LastAck | Self::TimeWait
+        )
+    }
+}
+
+impl fmt::Display for StreamState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
 /// Asked of a session: how the stream stands (as `TCP_INFO` of Linux).
 #[derive(Clone, Debug, Default)]
 pub struct StreamInfo {
-    /// The state's name in the standard, such as `ESTABLISHED`.
-    pub state: Word,
+    /// The state of the connection.
+    pub state: StreamState,
     /// Octets of data in a segment to the peer.
     pub segment: u32,
     /// Smoothed round trip time and its variation (RFC 6298); `None` before the first measurement.

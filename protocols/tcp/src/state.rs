@@ -3,48 +3,7 @@
 
 use alloc::string::String;
 use core::fmt::{self, Write};
-use xk_core::fields;
-
-/// The state of a connection (RFC 9293, section 3.3.2). LISTEN is no state of a connection here:
-/// a listener is an enable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum State {
-    /// Nothing is known of the peer any more.
-    Closed,
-    /// A SYN went; the peer's is awaited.
-    SynSent,
-    /// Both have sent a SYN; the acknowledgement of ours is awaited.
-    SynReceived,
-    /// Data flow both ways.
-    Established,
-    /// We have ended, and the peer has not acknowledged that.
-    FinWait1,
-    /// We have ended; the peer may still send.
-    FinWait2,
-    /// The peer has ended; we may still send.
-    CloseWait,
-    /// Both have ended at once; the acknowledgement of ours is awaited.
-    Closing,
-    /// The peer ended first, then we; the acknowledgement of ours is awaited.
-    LastAck,
-    /// Both have ended; segments that are late may come.
-    TimeWait,
-}
-
-fields!(
-    enum State {
-        Closed = 0,
-        SynSent = 1,
-        SynReceived = 2,
-        Established = 3,
-        FinWait1 = 4,
-        FinWait2 = 5,
-        CloseWait = 6,
-        Closing = 7,
-        LastAck = 8,
-        TimeWait = 9,
-    }
-);
+pub use xk_kit::net::stream::StreamState as State;
 
 /// What moves a connection from one state to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -107,63 +66,11 @@ pub static TRANSITIONS: &[Transition] = {
     ]
 };
 
-impl State {
-    /// The state that follows; `None` if the diagram has no such way.
-    #[must_use]
-    pub fn next(self, cause: Cause) -> Option<State> {
-        let mut ways = TRANSITIONS.iter();
-        ways.find(|(from, by, _)| *from == self && *by == cause).map(|(_, _, to)| *to)
-    }
-
-    /// Its name in the standard.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            State::Closed => "CLOSED",
-            State::SynSent => "SYN-SENT",
-            State::SynReceived => "SYN-RECEIVED",
-            State::Established => "ESTABLISHED",
-            State::FinWait1 => "FIN-WAIT-1",
-            State::FinWait2 => "FIN-WAIT-2",
-            State::CloseWait => "CLOSE-WAIT",
-            State::Closing => "CLOSING",
-            State::LastAck => "LAST-ACK",
-            State::TimeWait => "TIME-WAIT",
-        }
-    }
-
-    /// Whether both sides know each other's sequence numbers.
-    #[inline]
-    pub const fn is_synchronized(self) -> bool {
-        !matches!(self, State::Closed | State::SynSent | State::SynReceived)
-    }
-
-    /// Whether the peer may still send data, as far as is known.
-    #[inline]
-    pub const fn receives(self) -> bool {
-        matches!(self, State::Established | State::FinWait1 | State::FinWait2)
-    }
-
-    /// Whether this side may still take data to send.
-    #[inline]
-    pub const fn takes_data(self) -> bool {
-        matches!(self, State::SynSent | State::SynReceived | State::Established | State::CloseWait)
-    }
-
-    /// Whether this side has ended its direction.
-    #[inline]
-    pub const fn has_ended(self) -> bool {
-        matches!(
-            self,
-            State::FinWait1 | State::FinWait2 | State::Closing | State::LastAck | State::TimeWait
-        )
-    }
-}
-
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
+/// The state that follows; `None` if the diagram has no such way.
+#[must_use]
+pub fn next(state: State, cause: Cause) -> Option<State> {
+    let mut ways = TRANSITIONS.iter();
+    ways.find(|(from, by, _)| *from == state && *by == cause).map(|(_, _, to)| *to)
 }
 
 impl fmt::Display for Cause {

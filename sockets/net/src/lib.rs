@@ -83,5 +83,7 @@ pub use tcp::{Incoming, TcpListener, TcpStream};
 pub use udp::UdpSocket;
 pub use xk_core::Entry;
 pub use xk_kit::net::attribute::{Arrived, Sending};
-pub use xk_kit::net::stream::{KeepAlive, StreamEcn, StreamInfo, StreamMarks, StreamSetting};
+pub use xk_kit::net::stream::{
+    KeepAlive, StreamEcn, StreamInfo, StreamMarks, StreamSetting, StreamState,
+};
 pub use xk_run::Idle;

@@ -1,7 +1,7 @@
 //! `struct tcp_info` (tcp(7), `linux/tcp.h`).
 
 use std::time::Duration;
-use xk_net::StreamInfo;
+use xk_net::{StreamInfo, StreamState};
 
 /// Up to and with `tcpi_options2`.
 const OCTETS: usize = 280;
@@ -55,7 +55,7 @@ fn flags(info: &StreamInfo) -> [u8; 8] {
     let (peer, own) = detail.scales.unwrap_or_default();
     let timeouts = octet(detail.timeouts);
     [
-        state_number(&info.state),
+        state_number(info.state),
         detail.recovery as u8,
         timeouts,
         octet(detail.probes),
@@ -137,22 +137,19 @@ fn long_numbers(info: &StreamInfo) -> [(usize, u64); 6] {
 }
 
 /// Linux's number of a state.
-fn state_number(state: &str) -> u8 {
-    const STATES: [&str; 11] = [
-        "ESTABLISHED",
-        "SYN-SENT",
-        "SYN-RECEIVED",
-        "FIN-WAIT-1",
-        "FIN-WAIT-2",
-        "TIME-WAIT",
-        "CLOSED",
-        "CLOSE-WAIT",
-        "LAST-ACK",
-        "LISTEN",
-        "CLOSING",
-    ];
-    let at = STATES.iter().position(|name| *name == state);
-    at.map_or(7, |at| at as u8 + 1)
+fn state_number(state: StreamState) -> u8 {
+    match state {
+        StreamState::Established => 1,
+        StreamState::SynSent => 2,
+        StreamState::SynReceived => 3,
+        StreamState::FinWait1 => 4,
+        StreamState::FinWait2 => 5,
+        StreamState::TimeWait => 6,
+        StreamState::Closed => 7,
+        StreamState::CloseWait => 8,
+        StreamState::LastAck => 9,
+        StreamState::Closing => 11,
+    }
 }
 
 #[cfg(test)]
@@ -177,7 +174,7 @@ mod tests {
     #[test]
     fn each_member_has_its_place() {
         let mut info = StreamInfo { segment: 1000, ..StreamInfo::default() };
-        info.state = "CLOSE-WAIT".into();
+        info.state = StreamState::CloseWait;
         info.detail.scales = Some((7, 9));
         (info.detail.sack, info.detail.ecn) = (true, true);
         (info.detail.timeouts, info.detail.lost, info.detail.sacked) = (2, 5, 6);

@@ -16,7 +16,7 @@ use xk_core::{
 };
 use xk_kit::net::stream::{
     StreamAbort, StreamConsumed, StreamError, StreamEvent, StreamInfo, StreamNotice, StreamRoom,
-    StreamSet, StreamSetting, StreamShutdown, StreamSpace,
+    StreamSet, StreamSetting, StreamShutdown, StreamSpace, StreamState,
 };
 use xk_run::{Idle, Runner, real_kernel};
 
@@ -270,7 +270,7 @@ fn a_receiver_that_counts_holds_the_peer_back() {
     let held = rig.top.heard.borrow().len();
     assert!(held < 30_000 + (16 << 10), "{held}");
     let info = session.ask(&rig.cx, StreamInfo::default()).unwrap();
-    assert_eq!((info.delivered, &*info.state), (held as u64, "ESTABLISHED"));
+    assert_eq!((info.delivered, info.state), (held as u64, StreamState::Established));
     let mut consumed = 0;
     while consumed < 400_000 {
         let heard = rig.top.heard.borrow().len();

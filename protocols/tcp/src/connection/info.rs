@@ -12,7 +12,7 @@ impl Connection {
     pub fn info(&self, now: Time) -> StreamInfo {
         let (rtt, congestion) = (self.recovery.rtt(), self.recovery.congestion());
         StreamInfo {
-            state: self.state.name().into(),
+            state: self.state,
             segment: u32::from(self.segment),
             round_trip: rtt.smoothed().map(|srtt| (srtt, rtt.variation())),
             timeout: rtt.rto(),

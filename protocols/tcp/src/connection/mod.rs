@@ -39,7 +39,7 @@ pub(crate) use send::Send;
 use crate::loss::{Lost, Recovery};
 use crate::options::Timestamps;
 use crate::seq::Seq;
-use crate::state::{Cause, State};
+use crate::state::{self, Cause, State};
 use crate::wire::{Flags, HEADER_LEN, Header};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -619,7 +619,7 @@ impl Connection {
 
     /// Goes where the diagram leads.
     fn enter(&mut self, cause: Cause) {
-        let Some(state) = self.state.next(cause) else {
+        let Some(state) = state::next(self.state, cause) else {
             return;
         };
         self.state = state;

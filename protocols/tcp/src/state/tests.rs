@@ -22,6 +22,6 @@ fn every_state_is_reached_and_left() {
         assert!(TRANSITIONS.iter().any(|(_, _, t)| t == from), "{from} is reached");
         assert_eq!(from.to_string(), from.name());
     }
-    assert_eq!(State::Closed.next(Cause::Fin), None);
-    assert_eq!(State::FinWait1.next(Cause::Fin), Some(State::Closing));
+    assert_eq!(next(State::Closed, Cause::Fin), None);
+    assert_eq!(next(State::FinWait1, Cause::Fin), Some(State::Closing));
 }

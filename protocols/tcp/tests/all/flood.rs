@@ -7,7 +7,7 @@ use xk_core::control::{ListMaps, ListSessions};
 use xk_core::{Part, Participants, ProtocolRef};
 use xk_tcp::options::{Options, Timestamps};
 use xk_tcp::wire::{CHECKSUM_AT, Flags, HEADER_LEN_MAX, Header, checksum};
-use xk_tcp::{Seq, Settings};
+use xk_tcp::{Seq, Settings, State};
 use xk_testkit::kernel::{Bottom, Event, Lower, TestKernel, Top};
 
 const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -107,7 +107,7 @@ fn who_is_there_connects_during_a_flood() {
         session.hold();
         let told = session.ask(&net.cx, xk_kit::net::stream::StreamInfo::default()).unwrap();
         let segment = if options.timestamps.is_some() { 1448 } else { 536 };
-        assert_eq!((told.state, told.segment), ("ESTABLISHED".into(), segment));
+        assert_eq!((told.state, told.segment), (State::Established, segment));
         // All notes go in time, and nothing is left.
         net.cx.advance(Duration::from_secs(120));
         drop(net.ip.take_sent());

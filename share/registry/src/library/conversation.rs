@@ -11,7 +11,7 @@ use xk_kit::net::moving::{
     GIVE_FOR, GiveState, MoveError, WAITING, answer_part, bring, ends_of, release, state_of,
 };
 use xk_kit::net::stream::{
-    StreamAbort, StreamError, StreamEvent, StreamInfo, StreamNotice, StreamShutdown,
+    StreamAbort, StreamError, StreamEvent, StreamInfo, StreamNotice, StreamShutdown, StreamState,
 };
 use xk_netio::Ticket;
 
@@ -19,10 +19,6 @@ use super::transit::{Place, Transit, Up};
 use super::{AGAIN, GIVE_BACK, MOVE, NOT_MOVED, Parts, end_right_soon, follow, schedule};
 use crate::membership::Untaken;
 use crate::registry::STATE_OCTETS_MAX;
-
-/// The states of a connection of which this side has said that it sends no more (RFC 9293, section
-/// 3.3.2).
-const ENDING: [&str; 5] = ["FIN-WAIT-1", "FIN-WAIT-2", "CLOSING", "LAST-ACK", "TIME-WAIT"];
 
 /// Octets at most that wait in a conversation which is passed on: what a state says besides them
 /// has room, too.
@@ -139,7 +135,7 @@ impl Own {
     fn let_rest(&self, cx: &Kernel, this: &ProtocolRef) {
         let lower = self.lower.get().filter(|_| self.transit.place() == Place::Own);
         let info = lower.and_then(|lower| lower.ask(cx, StreamInfo::default()));
-        if info.is_some_and(|info| &*info.state == "TIME-WAIT") {
+        if info.is_some_and(|info| info.state == StreamState::TimeWait) {
             schedule(cx, this, (self.mark.get(), GIVE_BACK), Duration::ZERO);
         }
     }
@@ -151,10 +147,9 @@ impl Own {
         let Some(lower) = lower.filter(|_| session.head().opens() == 0) else {
             return false;
         };
-        let has_ended = |state: &str| ENDING.contains(&state);
         let is_ending = self.is_left.get()
             || self.transit.is_closed()
-            || lower.ask(cx, StreamInfo::default()).is_some_and(|info| has_ended(&info.state));
+            || lower.ask(cx, StreamInfo::default()).is_some_and(|info| info.state.has_ended());
         if is_ending && !self.is_leaving.replace(true) {
             schedule(cx, this, (self.mark.get(), GIVE_BACK), Duration::ZERO);
         }

@@ -34,7 +34,7 @@ use xk_core::{
     Reason, Secret, SessionRef, reason,
 };
 use xk_kit::control::{IsLocalHost, MyHost, MyPort, NetworkError, PeerHost, PeerPort};
-use xk_kit::net::stream::{StreamInfo, StreamNotice, StreamRoom};
+use xk_kit::net::stream::{StreamInfo, StreamNotice, StreamRoom, StreamState};
 
 /// Room for the headers of the layers below, in octets.
 pub(crate) const HEADROOM: usize = 128;
@@ -285,15 +285,17 @@ impl Layer {
     /// True once no stream has anything left to send or to hear: what was closed has ended in
     /// order, or failed.
     pub(crate) fn is_quiet(&self, cx: &Kernel) -> bool {
-        self.all_are(cx, |state| matches!(state, "TIME-WAIT" | "CLOSED"))
+        self.all_are(cx, |state| matches!(state, StreamState::TimeWait | StreamState::Closed))
     }
 
     /// True once no stream has anything left to send, and its peer knows so.
     pub(crate) fn has_sent(&self, cx: &Kernel) -> bool {
-        self.all_are(cx, |state| matches!(state, "TIME-WAIT" | "CLOSED" | "FIN-WAIT-2"))
+        self.all_are(cx, |state| {
+            matches!(state, StreamState::TimeWait | StreamState::Closed | StreamState::FinWait2)
+        })
     }
 
-    fn all_are(&self, cx: &Kernel, fits: impl Fn(&str) -> bool) -> bool {
+    fn all_are(&self, cx: &Kernel, fits: impl Fn(StreamState) -> bool) -> bool {
         let Ok(tcp) = self.tcp() else {
             return true;
         };
@@ -302,7 +304,7 @@ impl Layer {
         };
         let rests = |session: &SessionRef| {
             let info = session.ask(cx, StreamInfo::default());
-            info.is_none_or(|info| fits(&info.state))
+            info.is_none_or(|info| fits(info.state))
         };
         found.here().all(rests)
     }

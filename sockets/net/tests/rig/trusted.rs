@@ -13,7 +13,7 @@ use xk_attach::Grant;
 use xk_core::control::ListSessions;
 use xk_core::graph::{Params, Value};
 use xk_core::{Entry, Kernel, ProtocolRef, SessionRef};
-use xk_kit::net::stream::StreamInfo;
+use xk_kit::net::stream::{StreamInfo, StreamState};
 use xk_net::{Setup, Stack, Thread};
 use xk_netio::{ListRights, Rate};
 use xk_run::{Idle, Runner, real_kernel};
@@ -119,7 +119,7 @@ impl Trusted {
                 runner.run(Some(Duration::from_millis(5)), Rc::new(|_| false)).unwrap();
                 let list = tcp.ask(cx, ListSessions::first(usize::MAX)).unwrap_or_default();
                 let info = |of: &SessionRef| of.ask(cx, StreamInfo::default());
-                let rests = |info: &StreamInfo| &*info.state == "TIME-WAIT";
+                let rests = |info: &StreamInfo| info.state == StreamState::TimeWait;
                 let begun = list.here().filter_map(info).filter(|info| !rests(info)).count();
                 theirs.connections.store(begun, Ordering::Relaxed);
                 let rights = netio.ask(cx, ListRights::default()).unwrap_or_default().rights;

@@ -5,7 +5,8 @@ use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::time::{Duration, Instant};
 use xk_net::{
-    Driver, Mode, Poller, Ready, Sharing, Source, Stack, StreamSetting, TcpListener, TcpStream,
+    Driver, Mode, Poller, Ready, Sharing, Source, Stack, StreamSetting, StreamState, TcpListener,
+    TcpStream,
 };
 
 everywhere!(
@@ -433,7 +434,7 @@ fn options_are_kept<D: Driver>(stack: &Stack<D>) {
     one.set_nodelay(true).unwrap();
     assert!(one.nodelay().unwrap());
     let info = one.info().unwrap();
-    assert_eq!(info.state, "ESTABLISHED");
+    assert_eq!(info.state, StreamState::Established);
     assert!(one.take_error().unwrap().is_none());
     assert!(one.ready().is_writable());
 }

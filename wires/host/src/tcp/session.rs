@@ -19,7 +19,7 @@ use xk_kit::control::{MaxPacket, NetworkErrorKind, OptPacket, PeerProved};
 use xk_kit::net::ports;
 use xk_kit::net::stream::{
     StreamAbort, StreamConsumed, StreamError, StreamEvent, StreamInfo, StreamNotice, StreamSet,
-    StreamSetting, StreamShutdown, StreamSpace,
+    StreamSetting, StreamShutdown, StreamSpace, StreamState,
 };
 use xk_kit::wire::entry::HEADROOM;
 
@@ -355,13 +355,13 @@ impl Stream {
         true
     }
 
-    fn state(&self) -> &'static str {
+    fn state(&self) -> StreamState {
         match (self.is_open.get(), self.has_ended.get(), self.peer_ended.get()) {
-            (false, ..) => "SYN-SENT",
-            (true, false, false) => "ESTABLISHED",
-            (true, true, false) => "FIN-WAIT",
-            (true, false, true) => "CLOSE-WAIT",
-            (true, true, true) => "CLOSED",
+            (false, ..) => StreamState::SynSent,
+            (true, false, false) => StreamState::Established,
+            (true, true, false) => StreamState::FinWait1,
+            (true, false, true) => StreamState::CloseWait,
+            (true, true, true) => StreamState::Closed,
         }
     }
 
@@ -385,7 +385,7 @@ impl Stream {
             q.taken = self.set(q.setting);
         } else if let Some(q) = ask.get::<StreamInfo>() {
             *q = StreamInfo {
-                state: self.state().into(),
+                state: self.state(),
                 segment: READ_OCTETS as u32,
                 unsent: u32::try_from(self.waiting_octets.get()).unwrap_or(u32::MAX),
                 acknowledged: self.taken.get(),
