@@ -16,6 +16,7 @@ use core::time::Duration;
 use xk_bsd::errno::Errno;
 use xk_core::object::{OpenError, ProtocolId, PushError};
 use xk_core::{Kernel, ProtocolRef, Reason, reason};
+use xk_streams::Errno as Number;
 
 /// Octets that go beside a request or a reply: those of `xk_appletalk::atp::Options`.
 pub type Options = [u8; 12];
@@ -55,57 +56,73 @@ pub enum Fault {
     NoRoute,
     /// The receiver does not answer, or refuses.
     Unreachable,
+    /// The service is not offered there.
+    NotSupported,
     /// An address that the protocol below does not read.
     Address,
     /// The address is another's.
     InUse,
-    /// The service is not offered there.
-    NotSupported,
-}
-
-impl Fault {
-    /// The reason under which a message is counted that is dropped for it.
-    pub fn reason(self) -> &'static Reason {
-        match self {
-            Self::Closed => &reason::CLOSED,
-            Self::TooBig => &reason::TOO_BIG,
-            Self::NoBuffers => &reason::NO_BUFFERS,
-            Self::QueueFull => &reason::QUEUE_FULL,
-            Self::NoRoute | Self::Unreachable => &NO_WAY,
-            Self::Address | Self::InUse => &reason::MALFORMED,
-            Self::NotSupported => &reason::NOT_SUPPORTED,
-        }
-    }
 }
 
 /// There is no way to the receiver, or it does not answer.
 pub static NO_WAY: Reason = Reason::new("no way to the receiver", reason::Class::NotMine);
 
+/// Names of one fault: a dropped message's reason, what the x-kernel answers to a push and to an
+/// open, and the error numbers of BSD and STREAMS, of which the first is what users are told.
+type Names = (&'static Reason, PushError, OpenError, &'static [Errno], &'static [Number]);
+
+/// The names of each fault, in their order. A name of two faults reads as the first of them.
+#[rustfmt::skip]
+static NAMES: [(Fault, Names); 9] = [
+    (Fault::Closed, (&reason::CLOSED, PushError::Closed, OpenError::NoLower,
+        &[Errno::EPIPE, Errno::ENOTCONN, Errno::ECONNRESET, Errno::ESHUTDOWN],
+        &[Number::ENXIO, Number::EIO, Number::EBADF, Number::ENOTCONN])),
+    (Fault::TooBig, (&reason::TOO_BIG, PushError::TooBig, OpenError::NotSupported,
+        &[Errno::EMSGSIZE], &[Number::EMSGSIZE, Number::ERANGE])),
+    (Fault::NoBuffers, (&reason::NO_BUFFERS, PushError::NoBuffers, OpenError::Full,
+        &[Errno::ENOBUFS, Errno::ENOMEM], &[Number::ENOSR, Number::ENOBUFS, Number::ENOMEM])),
+    (Fault::QueueFull, (&reason::QUEUE_FULL, PushError::QueueFull, OpenError::Full,
+        &[Errno::ENOBUFS, Errno::EWOULDBLOCK], &[Number::EAGAIN])),
+    (Fault::NoRoute, (&NO_WAY, PushError::NoRoute, OpenError::NoRoute,
+        &[Errno::ENETUNREACH, Errno::ENETDOWN], &[Number::ENETUNREACH])),
+    (Fault::Unreachable, (&NO_WAY, PushError::Unreachable, OpenError::NoRoute,
+        &[Errno::EHOSTUNREACH, Errno::EHOSTDOWN, Errno::ECONNREFUSED, Errno::ETIMEDOUT],
+        &[Number::EHOSTUNREACH, Number::ECONNREFUSED, Number::ETIMEDOUT])),
+    (Fault::NotSupported, (&reason::NOT_SUPPORTED, PushError::NotSupported, OpenError::NotSupported,
+        &[Errno::EOPNOTSUPP], &[Number::EOPNOTSUPP])),
+    (Fault::Address, (&reason::MALFORMED, PushError::NoRoute, OpenError::NotSupported,
+        &[Errno::EADDRNOTAVAIL, Errno::EAFNOSUPPORT, Errno::EDESTADDRREQ],
+        &[Number::EADDRNOTAVAIL, Number::EDESTADDRREQ, Number::EINVAL])),
+    (Fault::InUse, (&reason::MALFORMED, PushError::NotSupported, OpenError::InUse,
+        &[Errno::EADDRINUSE], &[Number::EADDRINUSE, Number::EBUSY])),
+];
+
+impl Fault {
+    fn names(self) -> &'static Names {
+        &NAMES[self as usize].1
+    }
+
+    /// The first fault with such a name; not supported, if none has it.
+    fn named(is: impl Fn(&Names) -> bool) -> Self {
+        let found = NAMES.iter().find(|(_, names)| is(names));
+        found.map_or(Self::NotSupported, |(fault, _)| *fault)
+    }
+
+    /// The reason under which a message is counted that is dropped for it.
+    pub fn reason(self) -> &'static Reason {
+        self.names().0
+    }
+}
+
 impl From<PushError> for Fault {
     fn from(error: PushError) -> Self {
-        match error {
-            PushError::Closed => Self::Closed,
-            PushError::TooBig => Self::TooBig,
-            PushError::NoBuffers => Self::NoBuffers,
-            PushError::QueueFull => Self::QueueFull,
-            PushError::NoRoute => Self::NoRoute,
-            PushError::Unreachable => Self::Unreachable,
-            PushError::NotSupported => Self::NotSupported,
-        }
+        Self::named(|names| names.1 == error)
     }
 }
 
 impl From<Fault> for PushError {
     fn from(fault: Fault) -> Self {
-        match fault {
-            Fault::Closed => Self::Closed,
-            Fault::TooBig => Self::TooBig,
-            Fault::NoBuffers => Self::NoBuffers,
-            Fault::QueueFull => Self::QueueFull,
-            Fault::NoRoute | Fault::Address => Self::NoRoute,
-            Fault::Unreachable => Self::Unreachable,
-            Fault::InUse | Fault::NotSupported => Self::NotSupported,
-        }
+        fault.names().1
     }
 }
 
@@ -113,26 +130,40 @@ impl From<OpenError> for Fault {
     fn from(error: OpenError) -> Self {
         match error {
             OpenError::Address(_) => Self::Address,
-            OpenError::InUse => Self::InUse,
-            OpenError::NoRoute => Self::NoRoute,
-            OpenError::Full | OpenError::NoBuffers | OpenError::NoAnswer => Self::NoBuffers,
-            OpenError::NotSupported | OpenError::NotPermitted | OpenError::NoTypeNumber => {
-                Self::NotSupported
-            }
-            OpenError::NoLower => Self::Closed,
+            OpenError::NoBuffers | OpenError::NoAnswer => Self::NoBuffers,
+            OpenError::NotSupported => Self::NotSupported,
+            error => Self::named(|names| names.2 == error),
         }
     }
 }
 
 impl From<Fault> for OpenError {
     fn from(fault: Fault) -> Self {
-        match fault {
-            Fault::InUse => Self::InUse,
-            Fault::NoRoute | Fault::Unreachable => Self::NoRoute,
-            Fault::NoBuffers | Fault::QueueFull => Self::Full,
-            Fault::Closed => Self::NoLower,
-            Fault::Address | Fault::TooBig | Fault::NotSupported => Self::NotSupported,
-        }
+        fault.names().2
+    }
+}
+
+impl From<Errno> for Fault {
+    fn from(errno: Errno) -> Self {
+        Self::named(|names| names.3.contains(&errno))
+    }
+}
+
+impl From<Fault> for Errno {
+    fn from(fault: Fault) -> Self {
+        fault.names().3[0]
+    }
+}
+
+impl From<Number> for Fault {
+    fn from(number: Number) -> Self {
+        Self::named(|names| names.4.contains(&number))
+    }
+}
+
+impl From<Fault> for Number {
+    fn from(fault: Fault) -> Self {
+        fault.names().4[0]
     }
 }
 

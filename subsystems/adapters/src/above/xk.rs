@@ -209,20 +209,18 @@ impl Half {
     /// A port of ours that no session and no offer has, if the addresses have ports.
     fn choose_port(&self, local: &mut Addr, selector: ProtocolId) -> Result<(), OpenError> {
         let Some((first, last)) = self.form.free_ports() else { return Ok(()) };
-        let in_use = |port: u16| {
-            let is = |addr: &Addr| self.form.port_number(addr) == Some(port);
+        let mut in_use: BTreeSet<u16> = {
             let offers = self.offers.borrow();
-            let offered = offers.iter().any(|offer| is(&offer.local));
-            offered
-                || self.sessions.sessions(SESSIONS_MAX).iter().any(|session| {
-                    session
-                        .body::<XkSession>()
-                        .is_some_and(|body| body.selector == selector && is(&body.ends.from))
-                })
+            offers.iter().filter_map(|offer| self.form.port_number(&offer.local)).collect()
         };
+        let sessions = self.sessions.sessions(SESSIONS_MAX);
+        let bodies = sessions.iter().filter_map(|session| session.body::<XkSession>());
+        let ours = bodies.filter(|body| body.selector == selector);
+        in_use.extend(ours.filter_map(|body| self.form.port_number(&body.ends.from)));
         let count = last - first + 1;
         let start = self.port_last.get();
-        let free = (0..count).map(|n| first + (start + n) % count).find(|port| !in_use(*port));
+        let mut ports = (0..count).map(|n| first + (start + n) % count);
+        let free = ports.find(|port| !in_use.contains(port));
         let port = free.ok_or(OpenError::Full)?;
         self.port_last.set((port - first + 1) % count);
         self.form.set_port(local, port);

@@ -4,6 +4,7 @@
 use crate::edge::{Below, Door, Ends, Fault, Sink, Traffic, Unwanted};
 use crate::form::{Addr, Form, Service};
 use crate::parcel::Parcel;
+use alloc::collections::btree_map::{self, BTreeMap};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, OnceCell, RefCell};
@@ -21,37 +22,9 @@ use xk_core::{Kernel, Reason, reason};
 /// Doors of one adapter at most.
 pub(crate) const DOORS_MAX: usize = 1024;
 
-impl From<Errno> for Fault {
-    fn from(errno: Errno) -> Self {
-        match errno {
-            Errno::EMSGSIZE => Self::TooBig,
-            Errno::ENOBUFS | Errno::ENOMEM => Self::NoBuffers,
-            Errno::EWOULDBLOCK => Self::QueueFull,
-            Errno::ENETUNREACH | Errno::ENETDOWN => Self::NoRoute,
-            Errno::EHOSTDOWN | Errno::EHOSTUNREACH | Errno::ECONNREFUSED | Errno::ETIMEDOUT => {
-                Self::Unreachable
-            }
-            Errno::EPIPE | Errno::ENOTCONN | Errno::ECONNRESET | Errno::ESHUTDOWN => Self::Closed,
-            Errno::EADDRINUSE => Self::InUse,
-            Errno::EADDRNOTAVAIL | Errno::EAFNOSUPPORT | Errno::EDESTADDRREQ => Self::Address,
-            _ => Self::NotSupported,
-        }
-    }
-}
-
-impl From<Fault> for Errno {
-    fn from(fault: Fault) -> Self {
-        match fault {
-            Fault::Closed => Self::EPIPE,
-            Fault::TooBig => Self::EMSGSIZE,
-            Fault::NoBuffers | Fault::QueueFull => Self::ENOBUFS,
-            Fault::NoRoute => Self::ENETUNREACH,
-            Fault::Unreachable => Self::EHOSTUNREACH,
-            Fault::Address => Self::EADDRNOTAVAIL,
-            Fault::InUse => Self::EADDRINUSE,
-            Fault::NotSupported => Self::EOPNOTSUPP,
-        }
-    }
+/// Finds a door; every address that says nothing is the one for all.
+fn key(number: u8, local: &Addr) -> (u8, Addr) {
+    (number, if local.is_any() { Addr::default() } else { *local })
 }
 
 /// The half.
@@ -64,7 +37,8 @@ struct Half {
     lower: Rc<Protosw>,
     /// The adapter's own.
     own: OnceCell<Rc<Protosw>>,
-    doors: RefCell<Vec<Rc<EntryDoor>>>,
+    /// By the number below and the address, which [`key`] makes.
+    doors: RefCell<BTreeMap<(u8, Addr), Rc<EntryDoor>>>,
     sockets: RefCell<Vec<Rc<SocketDoor>>>,
     down: Rc<Traffic>,
     /// Numbers under which the own entry stands on the one below.
@@ -118,16 +92,7 @@ impl Half {
     /// The door for this very address before the one for all.
     fn door_for(&self, number: u8, to: &Addr) -> Option<Rc<EntryDoor>> {
         let doors = self.doors.borrow();
-        let mut for_all = None;
-        for door in doors.iter().filter(|door| door.number == number) {
-            if door.local == *to {
-                return Some(Rc::clone(door));
-            }
-            if door.local.is_any() {
-                for_all = Some(door);
-            }
-        }
-        for_all.cloned()
+        doors.get(&(number, *to)).or_else(|| doors.get(&key(number, &Addr::default()))).cloned()
     }
 
     /// Lets a socket of datagrams send and receive the longest that there is, and to all: above the
@@ -172,13 +137,13 @@ impl Below for OnBsd {
             return Ok(door);
         }
         let number = half.number(cx, selector)?;
-        let taken = |door: &Rc<EntryDoor>| (door.number, door.local) == (number, local);
-        if half.doors.borrow().iter().any(taken) {
-            return Err(Fault::InUse);
+        match half.doors.borrow_mut().entry(key(number, &local)) {
+            btree_map::Entry::Occupied(_) => Err(Fault::InUse),
+            btree_map::Entry::Vacant(place) => {
+                let door = EntryDoor { half: Rc::clone(half), number, local, sink };
+                Ok(Rc::clone(place.insert(Rc::new(door))) as Rc<dyn Door>)
+            }
         }
-        let door = Rc::new(EntryDoor { half: Rc::clone(half), number, local, sink });
-        half.doors.borrow_mut().push(Rc::clone(&door));
-        Ok(door)
     }
 
     fn max_packet(&self, cx: &Kernel) -> Option<u32> {
@@ -306,7 +271,8 @@ impl ProtoFns for Entry {
 
     fn pr_ctlinput(&self, cx: &Kernel, _: &Rc<Protosw>, cmd: Prc, sa: &Sockaddr, _: Option<&[u8]>) {
         let (Some(half), Some(errno)) = (self.0.upgrade(), inetctlerr(cmd)) else { return };
-        let sinks: Vec<_> = half.doors.borrow().iter().map(|door| Rc::clone(&door.sink)).collect();
+        let sinks: Vec<_> =
+            half.doors.borrow().values().map(|door| Rc::clone(&door.sink)).collect();
         for sink in sinks {
             sink.fault(cx, &(*sa).into(), errno.into(), None);
         }
@@ -344,8 +310,10 @@ impl Door for EntryDoor {
     }
 
     fn close(&self, _: &Kernel) {
+        let at = key(self.number, &self.local);
         let mut doors = self.half.doors.borrow_mut();
-        let gone: Vec<_> = doors.extract_if(.., |door| core::ptr::eq(&**door, self)).collect();
+        let is_its = doors.get(&at).is_some_and(|door| core::ptr::eq(&**door, self));
+        let gone = if is_its { doors.remove(&at) } else { None };
         drop(doors);
         drop(gone);
     }

@@ -18,38 +18,6 @@ use xk_streams::{Errno, Kind, Mblk, Module, Q, Streams};
 /// Octets that wait in a stream for room ahead, at most.
 const WAITING_MAX: usize = 65_536;
 
-impl From<Errno> for Fault {
-    fn from(errno: Errno) -> Self {
-        match errno {
-            Errno::EMSGSIZE | Errno::ERANGE => Self::TooBig,
-            Errno::ENOSR | Errno::ENOBUFS | Errno::ENOMEM => Self::NoBuffers,
-            Errno::EAGAIN => Self::QueueFull,
-            Errno::ENETUNREACH => Self::NoRoute,
-            Errno::EHOSTUNREACH | Errno::ECONNREFUSED | Errno::ETIMEDOUT => Self::Unreachable,
-            Errno::ENXIO | Errno::EIO | Errno::EBADF | Errno::ENOTCONN => Self::Closed,
-            Errno::EADDRINUSE | Errno::EBUSY => Self::InUse,
-            Errno::EADDRNOTAVAIL | Errno::EDESTADDRREQ | Errno::EINVAL => Self::Address,
-            _ => Self::NotSupported,
-        }
-    }
-}
-
-impl From<Fault> for Errno {
-    fn from(fault: Fault) -> Self {
-        match fault {
-            Fault::Closed => Self::ENXIO,
-            Fault::TooBig => Self::EMSGSIZE,
-            Fault::NoBuffers => Self::ENOSR,
-            Fault::QueueFull => Self::EAGAIN,
-            Fault::NoRoute => Self::ENETUNREACH,
-            Fault::Unreachable => Self::EHOSTUNREACH,
-            Fault::Address => Self::EADDRNOTAVAIL,
-            Fault::InUse => Self::EADDRINUSE,
-            Fault::NotSupported => Self::EOPNOTSUPP,
-        }
-    }
-}
-
 fn fault_of(refusal: Refusal) -> Fault {
     match refusal.tli {
         TliError::TBADADDR => Fault::Address,
