@@ -14,7 +14,7 @@ use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use xk_kit::net::stream::{KeepAlive, StreamInfo, StreamSetting};
+use xk_kit::net::stream::{StreamInfo, StreamSetting};
 
 /// How many peers may wait to be accepted, as the standard library has it.
 const BACKLOG: usize = 128;
@@ -35,7 +35,7 @@ impl<D: Driver> TcpStream<D> {
     /// # Errors
     /// That of the last address: `ECONNREFUSED`, `ETIMEDOUT`, `EHOSTUNREACH` and the like.
     pub fn connect(stack: &Stack<D>, peer: impl ToSocketAddrs) -> io::Result<Self> {
-        each(peer, |peer| Self::connect_until(stack, None, peer.into(), None))
+        each(peer, |peer| Self::connect_until(stack, peer.into(), None))
     }
 
     /// Connects to one address within a time.
@@ -51,15 +51,7 @@ impl<D: Driver> TcpStream<D> {
             return Err(invalid("cannot set a 0 duration timeout"));
         }
         let deadline = stack.driver.now().checked_add(timeout);
-        Self::connect_until(stack, None, *peer, deadline)
-    }
-
-    /// Connects from a local address; a zero in it stands for any.
-    ///
-    /// # Errors
-    /// As for [`connect`](Self::connect); `EADDRINUSE` and `EADDRNOTAVAIL`.
-    pub fn connect_from(stack: &Stack<D>, local: SocketAddr, peer: SocketAddr) -> io::Result<Self> {
-        Self::connect_until(stack, Some(local), peer, None)
+        Self::connect_until(stack, *peer, deadline)
     }
 
     /// Begins to connect, and answers at once. The stream is [`Ready::WRITABLE`] once it stands or
@@ -81,11 +73,10 @@ impl<D: Driver> TcpStream<D> {
 
     fn connect_until(
         stack: &Stack<D>,
-        local: Option<SocketAddr>,
         peer: SocketAddr,
         deadline: Option<Instant>,
     ) -> io::Result<Self> {
-        let stream = Self::begin_connect(stack, local, peer, &[])?;
+        let stream = Self::begin_connect(stack, None, peer, &[])?;
         if !stream.0.wait(Ready::SETTLED, deadline)? {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "connection timed out"));
         }
@@ -135,14 +126,6 @@ impl<D: Driver> TcpStream<D> {
     /// If the stack has ended.
     pub fn end_record(&self) -> io::Result<()> {
         self.0.set(Setting::EndRecord)
-    }
-
-    /// Whether and when a silent peer is probed.
-    ///
-    /// # Errors
-    /// `EINVAL` for times out of bounds.
-    pub fn set_keepalive(&self, times: Option<KeepAlive>) -> io::Result<()> {
-        self.0.set(Setting::Stream(StreamSetting::KeepAlive(times)))
     }
 
     /// Sets what has no name of its own in the standard library: congestion control, buffers, the
