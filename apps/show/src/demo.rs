@@ -27,7 +27,7 @@ const UNTIL: Time = Time::from_s(60);
 /// A second of virtual time takes this many seconds when a person looks on.
 const SLOWER: f64 = 2.0;
 /// Time that a person is made to look on.
-const PATIENCE: Duration = Duration::from_secs(9);
+const SHOWN_FOR: Duration = Duration::from_secs(9);
 /// Folders that are tried before giving up.
 const FOLDERS_MAX: u32 = 1000;
 
@@ -62,7 +62,7 @@ pub fn main(args: &Args, catalog: &Catalog) -> Result<(), Failure> {
     let mut simulation = Simulation::new(&graph, args.seed, Some(&folder))?;
     let begun = Instant::now();
     if output::is_terminal() && !args.fast {
-        Screen::default().follow(&mut simulation, UNTIL, 1.0 / SLOWER, PATIENCE)?;
+        Screen::default().follow(&mut simulation, UNTIL, 1.0 / SLOWER, SHOWN_FOR)?;
     } else {
         simulation.run(UNTIL)?;
         output::print(&format!("{}\n{}", heading("hosts"), simulation.live()));

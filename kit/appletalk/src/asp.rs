@@ -12,7 +12,7 @@ pub const VERSION: u16 = 0x0100;
 /// How often each end says that it is there.
 pub const TICKLE: Duration = Duration::from_secs(30);
 /// How long a session lives of which nothing is heard.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const SILENCE_MAX: Duration = Duration::from_secs(120);
 
 /// What a request is about: its user octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -346,7 +346,7 @@ impl<A: Copy + Eq> Server<A> {
         for (number, place) in (0..=u8::MAX).zip(self.sessions.iter_mut()) {
             let Some(session) = place else { continue };
             let peer = session.peer;
-            if now.saturating_sub(session.heard) >= PATIENCE {
+            if now.saturating_sub(session.heard) >= SILENCE_MAX {
                 *place = None;
                 return Some(Due::Lost(number, peer));
             }
@@ -418,7 +418,7 @@ impl<A: Copy> Client<A> {
 
     /// What has fallen due; to be asked for every few seconds.
     pub fn poll(&mut self, now: Duration) -> Option<Due<A>> {
-        if now.saturating_sub(self.heard) >= PATIENCE {
+        if now.saturating_sub(self.heard) >= SILENCE_MAX {
             self.heard = now;
             return Some(Due::Lost(self.session, self.peer));
         }

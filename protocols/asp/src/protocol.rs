@@ -44,7 +44,7 @@ question!(AspAttention { session, code }, "asp-attention", Ask, upward);
 /// How often it is looked what is due.
 const LOOK: Duration = Duration::from_secs(5);
 /// How long a call waits for its turn.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TURN_WAIT_MAX: Duration = Duration::from_secs(60);
 /// The result of a command that the protocol above has refused: `aspParamErr`.
 const REFUSED: i32 = -1070;
 

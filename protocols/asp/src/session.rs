@@ -1,6 +1,6 @@
 //! The sessions: that of a workstation, which calls, and that of a server, which serves.
 
-use crate::protocol::{Address, AspAttention, PATIENCE, Shared};
+use crate::protocol::{Address, AspAttention, Shared, TURN_WAIT_MAX};
 use crate::wire::{self, Request};
 use alloc::format;
 use alloc::rc::Rc;
@@ -151,7 +151,7 @@ impl Session for Calling {
             return Err(PushError::TooBig.into());
         }
         let options = request.attribute::<CallOptions>();
-        let Some(limit) = CallOptions::clip(options, cx.now(), PATIENCE) else {
+        let Some(limit) = CallOptions::clip(options, cx.now(), TURN_WAIT_MAX) else {
             return Err(CallCause::TimedOut { tries: 0 }.into());
         };
         let again = request.try_clone()?;

@@ -13,7 +13,7 @@ pub(crate) static HELD: Reason = Reason::new("held too many messages", Class::Ex
 
 /// How long the pool is exhausted before connections are broken off: what they keep may be on its
 /// way.
-const PATIENCE: Duration = Duration::from_millis(250);
+const EXHAUSTED_MAX: Duration = Duration::from_millis(250);
 /// After how long without a refusal it counts as the first.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Below which part of the pool, one of so many, what they keep is not why it is exhausted. A
@@ -31,7 +31,7 @@ fn own(session: &SessionRef) -> Option<&TcpSession> {
 
 impl Tcp {
     /// Has all connections drop what is out of order, for peers send that again; and breaks off,
-    /// once that has not been enough for [`PATIENCE`], those that keep the most for the octets that
+    /// once that has not been enough for [`EXHAUSTED_MAX`], those that keep the most for the octets that
     /// their peers have sent and taken.
     pub(crate) fn give_back(&self, cx: &Kernel, this: &ProtocolRef) {
         let (now, pressed) = (cx.now(), &self.table.pressed);
@@ -44,7 +44,7 @@ impl Tcp {
                 this.head().drops().count(&HELD);
             }
         }
-        if now.since(since) < PATIENCE {
+        if now.since(since) < EXHAUSTED_MAX {
             return;
         }
         let mut total = 0;

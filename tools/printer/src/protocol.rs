@@ -27,7 +27,7 @@ const JOB: u64 = 1;
 /// From one attempt to be given the name to the next.
 const NAMED_AGAIN: Duration = Duration::from_secs(5);
 /// How long a workstation waits for the end of its job.
-const PATIENCE: Duration = Duration::from_secs(120);
+const JOB_WAIT_MAX: Duration = Duration::from_secs(120);
 
 xk_core::settings! {
     /// What it is to do.
@@ -194,7 +194,7 @@ impl Printer {
     /// Waits for the end of a job.
     fn wait(cx: &Kernel, job: &Job) {
         if !job.is_over.get() {
-            let _ = cx.wait(&job.over, Some(PATIENCE));
+            let _ = cx.wait(&job.over, Some(JOB_WAIT_MAX));
             // For another that waits.
             cx.signal(&job.over);
         }

@@ -20,7 +20,7 @@ use crate::foreign_unsafe::Foreign;
 use crate::hello::{HELLO_OCTETS, Hello, HelloError};
 use crate::layout::Geometry;
 use crate::link::Link;
-use crate::meet::{Options, PATIENCE, Peers, known};
+use crate::meet::{HELLO_WAIT_MAX, Options, Peers, known};
 use crate::memory_unsafe::Memory;
 use crate::ring::End;
 use crate::socket::{self, Received};
@@ -197,7 +197,7 @@ impl Listener {
                 let at = self.first_of_most();
                 self.pending.remove(at);
             }
-            self.pending.push(Pending { socket, peer, until: now + PATIENCE });
+            self.pending.push(Pending { socket, peer, until: now + HELLO_WAIT_MAX });
         }
     }
 

@@ -34,7 +34,7 @@ use crate::socket::{self, Received};
 const OTHERS_WRITE: u32 = 0o022;
 
 /// How long the other side may take to say hello.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const HELLO_WAIT_MAX: Duration = Duration::from_secs(2);
 /// The first pause after a failure, and the longest: each is twice the one before.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -323,7 +323,7 @@ impl Attempt {
         })?;
         let peer = known(&mut socket, options).map_err(Connect::Failed)?;
         let ringer = ask(&socket, &options.geometry).map_err(|_| Connect::Later)?;
-        Ok(Self { socket, ringer, peer, until: now + PATIENCE })
+        Ok(Self { socket, ringer, peer, until: now + HELLO_WAIT_MAX })
     }
 
     /// The link, if it has been granted by now.
@@ -379,7 +379,7 @@ pub(crate) fn granted(
 /// Asks the process that listens at `path` for a link, and waits for it, 2 seconds at most.
 pub(crate) fn connect(path: &Path, options: &Options) -> Result<Link, ShmError> {
     check_path(path)?;
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + HELLO_WAIT_MAX;
     let mut attempt = loop {
         match Attempt::begin(path, options, Instant::now()) {
             Ok(attempt) => break attempt,

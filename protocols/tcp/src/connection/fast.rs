@@ -18,7 +18,7 @@ use xk_core::{Message, Time, fields};
 use xk_kit::net::stream::StreamError;
 
 /// Bounds the wait of a SYN for data to carry. Some protocols wait for the peer's octets first.
-const PATIENCE: Duration = Duration::from_millis(40);
+const DATA_WAIT: Duration = Duration::from_millis(40);
 /// Octets of the largest segment that a SYN fills: larger ones confuse what is on the way (RFC
 /// 7413, section 4.1.3).
 const SEGMENT_MAX: u16 = 1460;
@@ -147,7 +147,7 @@ impl Connection {
         let most = known.map_or(0, |(_, segment)| segment.min(SEGMENT_MAX));
         let mut fast = Fast::new(Some(cookie), most.min(self.ends.segment(&self.settings)));
         if known.is_some() {
-            (fast.tells, fast.waits) = (true, Some(now + PATIENCE));
+            (fast.tells, fast.waits) = (true, Some(now + DATA_WAIT));
             self.syn_due = false;
             self.cork_at = Some(now);
         }
