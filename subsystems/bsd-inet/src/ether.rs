@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `ether WIRE` — an Ethernet interface of the BSD network subsystem, with ARP.
 //!
-//! # Realm
-//! async
-//!
 //! # Participants
 //! Those of its families: the lines above hand it socket addresses.
 //!
@@ -11,7 +8,7 @@
 //! `ip`, `ddp`: what finds its interface by the line, and its station by [`xk_bsd::ether::Arpcom`].
 //!
 //! # Below
-//! A wire of the x-kernel that takes whole frames, or the device of another subsystem.
+//! A wire of the x-kernel that takes whole frames.
 //!
 //! # Behaviour
 //! Frames are Ethernet II's, or IEEE 802.3's with LLC and SNAP. What arrives is lent by the wire,
@@ -23,9 +20,6 @@
 //! ARP keeps one packet for each address that it does not know yet; a newer one replaces it. It
 //! asks at most once a second and five times; then the address cannot be reached for 20 seconds.
 //! What it knows lives 20 minutes. It knows 512 addresses at most; then the oldest goes.
-//!
-//! # Control
-//! Answers `my-ether`, `report` (counters of interface and ARP); forwards the rest.
 //!
 //! # Example
 //! ```kdl
@@ -45,14 +39,12 @@
 use crate::arp::Arp;
 use alloc::rc::Rc;
 use alloc::string::ToString;
-use core::cell::{OnceCell, RefCell};
+use core::cell::RefCell;
 use xk_bsd::errno::{Errno, Result};
 use xk_bsd::ether::{Arpcom, BROADCAST, ETHER_HDR, ETHERMTU, Encap, pad};
 use xk_bsd::ifnet::{IFF_BROADCAST, IFF_RUNNING, IFF_SIMPLEX, IFF_UP, SIOCADDMULTI, count};
 use xk_bsd::sockaddr::AF_INET;
-use xk_bsd::{
-    Bsd, Device, DeviceInput, Driver, Ifnet, Mbuf, NETISR_ARP, NETISR_IP, Sockaddr, WireDevice,
-};
+use xk_bsd::{Bsd, Driver, Ifnet, Mbuf, NETISR_ARP, NETISR_IP, Sockaddr, WireDevice};
 use xk_core::control::{Report, question};
 use xk_core::graph::{
     Build, BuildError, Family, Guarantees, ParamKind, Realm, Service, StackingRules, optional,
@@ -84,16 +76,10 @@ pub static ENTRY: Entry = Entry::layer("ether", include_str!("ether.rs"), build)
         question("report", "counters of the interface and of ARP"),
     ]);
 
-/// Below the driver: a wire of the x-kernel, or another subsystem's device.
-enum Below {
-    Wire(WireDevice),
-    Device(Rc<dyn Device>),
-}
-
 /// The driver.
 struct Softc {
     ac: RefCell<Option<Rc<Arpcom>>>,
-    below: Below,
+    wire: WireDevice,
 }
 
 impl Driver for Softc {
@@ -104,10 +90,7 @@ impl Driver for Softc {
 
     fn if_start(&self, cx: &Kernel, ifp: &Rc<Ifnet>) {
         while let Some(m) = ifp.if_snd.dequeue() {
-            let sent = pad(m).and_then(|m| match &self.below {
-                Below::Wire(wire) => wire.output(cx, m),
-                Below::Device(device) => device.dv_output(cx, m),
-            });
+            let sent = pad(m).and_then(|m| self.wire.output(cx, m));
             count(if sent.is_ok() { &ifp.if_data.opackets } else { &ifp.if_data.oerrors });
         }
     }
@@ -120,18 +103,9 @@ impl Driver for Softc {
         }
         // What is joined before the line has started is told to the wire then.
         if ac.join(group)? && ifp.is(IFF_RUNNING) {
-            self.join(cx, group);
+            self.wire.join(cx, group);
         }
         Ok(())
-    }
-}
-
-impl Softc {
-    fn join(&self, cx: &Kernel, group: [u8; 6]) {
-        match &self.below {
-            Below::Wire(wire) => wire.join(cx, group),
-            Below::Device(device) => device.dv_join(cx, group),
-        }
     }
 }
 
@@ -143,20 +117,6 @@ struct Line {
     arp: Rc<Arp>,
     given: Option<EthAddr>,
     lower: ProtocolRef,
-    input: OnceCell<Rc<Input>>,
-}
-
-/// Where a device's frames go.
-struct Input {
-    bsd: Rc<Bsd>,
-    ac: Rc<Arpcom>,
-}
-
-impl DeviceInput for Input {
-    fn dv_input(&self, cx: &Kernel, mut m: Mbuf) {
-        m.make_packet(self.ac.ac_if.if_index);
-        self.bsd.splnet(cx, || self.ac.ether_input(cx, m));
-    }
 }
 
 fn build(build: &mut Build<'_>) -> core::result::Result<ProtocolRef, BuildError> {
@@ -167,11 +127,8 @@ fn build(build: &mut Build<'_>) -> core::result::Result<ProtocolRef, BuildError>
     }
     let (cx, lower) = (build.cx, build.lower(0)?);
     let bsd = xk_bsd::of(cx)?;
-    let below = match bsd.device(lower.id()) {
-        Some(device) => Below::Device(device),
-        None => Below::Wire(WireDevice::new(lower.clone())),
-    };
-    let softc = Rc::new(Softc { ac: RefCell::default(), below });
+    let wire = WireDevice::new(lower.clone());
+    let softc = Rc::new(Softc { ac: RefCell::default(), wire });
     let ifp = bsd.if_attach("en", Rc::clone(&softc) as Rc<dyn Driver>);
     let ac = Arpcom::new(&bsd, ifp.map_err(xk_bsd::environment)?);
     softc.ac.replace(Some(Rc::clone(&ac)));
@@ -179,15 +136,7 @@ fn build(build: &mut Build<'_>) -> core::result::Result<ProtocolRef, BuildError>
     ac.add_type(Encap::Type(0x0800), NETISR_IP);
     ac.add_type(Encap::Type(0x0806), NETISR_ARP);
     ac.add_resolver(AF_INET, Rc::clone(&arp) as Rc<dyn xk_bsd::ether::Resolve>);
-    let line = Line {
-        bsd: Rc::clone(&bsd),
-        ac: Rc::clone(&ac),
-        softc,
-        arp,
-        given,
-        lower,
-        input: OnceCell::new(),
-    };
+    let line = Line { bsd: Rc::clone(&bsd), ac: Rc::clone(&ac), softc, arp, given, lower };
     let node = build.add(line)?;
     bsd.set_interface(node.id(), Rc::clone(&ac.ac_if));
     Ok(node)
@@ -206,18 +155,9 @@ impl Line {
 
 impl Protocol for Line {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> core::result::Result<(), OpenError> {
-        let (address, max) = match &self.softc.below {
-            Below::Wire(wire) => {
-                wire.open(cx, this)?;
-                (wire.address(cx), wire.max(cx))
-            }
-            Below::Device(device) => {
-                let input = Input { bsd: Rc::clone(&self.bsd), ac: Rc::clone(&self.ac) };
-                let input = self.input.get_or_init(|| Rc::new(input));
-                device.dv_attach(cx, Rc::clone(input) as Rc<dyn DeviceInput>)?;
-                (device.dv_address(cx), device.dv_max(cx))
-            }
-        };
+        let wire = &self.softc.wire;
+        wire.open(cx, this)?;
+        let (address, max) = (wire.address(cx), wire.max(cx));
         let drawn = || {
             let mut octets = [0; 6];
             cx.random().fill(&mut octets);
@@ -231,7 +171,7 @@ impl Protocol for Line {
         ifp.set_flags(IFF_UP | IFF_RUNNING | IFF_BROADCAST | IFF_SIMPLEX, 0);
         // What the lines above have joined before the wire was open.
         for group in self.ac.groups().into_iter().chain([BROADCAST]) {
-            self.softc.join(cx, group);
+            wire.join(cx, group);
         }
         // Tells the others our addresses, and hears whether another station has one.
         self.bsd.splnet(cx, || {
@@ -285,9 +225,7 @@ impl Protocol for Line {
     }
 
     fn stop(&self, cx: &Kernel, _: &ProtocolRef) {
-        if let Below::Wire(wire) = &self.softc.below {
-            wire.close(cx);
-        }
+        self.softc.wire.close(cx);
         drop(self.softc.ac.take());
         self.arp.stop();
     }

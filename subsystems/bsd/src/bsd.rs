@@ -1,6 +1,5 @@
 //! The subsystem of a kernel: its tables, its one lock, its software interrupt, its timeouts.
 
-use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::ether::Arpcom;
 use crate::ifnet::{Driver, IfQueue, Ifnet, count};
@@ -86,7 +85,6 @@ pub struct Bsd {
     /// Which nodes of the graph are interfaces.
     lines: RefCell<Vec<(ProtocolId, Rc<Ifnet>)>>,
     arpcoms: RefCell<Vec<Rc<Arpcom>>>,
-    devices: RefCell<Vec<(ProtocolId, Rc<dyn Device>)>>,
     isrs: RefCell<[Option<Isr>; 32]>,
     /// Bits of the software interrupt that wait.
     netisr: Cell<u32>,
@@ -120,7 +118,6 @@ impl Bsd {
             ifnet: RefCell::default(),
             lines: RefCell::default(),
             arpcoms: RefCell::default(),
-            devices: RefCell::default(),
             isrs: RefCell::new([const { None }; 32]),
             netisr: Cell::new(0),
             ipl: Cell::new(0),
@@ -329,16 +326,6 @@ impl Bsd {
     pub fn arpcom(&self, ifp: &Ifnet) -> Option<Rc<Arpcom>> {
         let all = self.arpcoms.borrow();
         all.iter().find(|ac| ac.ac_if.if_index == ifp.if_index).map(Rc::clone)
-    }
-
-    /// Registers what carries the frames of an interface: the node `id` of the kernel.
-    pub fn add_device(&self, id: ProtocolId, device: Rc<dyn Device>) {
-        self.devices.borrow_mut().push((id, device));
-    }
-
-    /// The device that is the node `id`.
-    pub fn device(&self, id: ProtocolId) -> Option<Rc<dyn Device>> {
-        self.devices.borrow().iter().find(|(of, _)| *of == id).map(|(_, d)| Rc::clone(d))
     }
 
     // ---- splnet and the software interrupt ----
@@ -635,11 +622,10 @@ impl Bsd {
         for ifp in &ifnet {
             ifp.if_snd.flush();
         }
-        let (devices, lines, arpcoms) =
-            (self.devices.take(), self.lines.take(), self.arpcoms.take());
+        let (lines, arpcoms) = (self.lines.take(), self.arpcoms.take());
         arpcoms.iter().for_each(|ac| ac.stop());
         let isrs = self.isrs.replace([const { None }; 32]);
         let (node, callouts) = (self.node.take(), self.callouts.take());
-        drop((protosw, ifnet, lines, arpcoms, devices, isrs, node, callouts));
+        drop((protosw, ifnet, lines, arpcoms, isrs, node, callouts));
     }
 }

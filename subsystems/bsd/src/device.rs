@@ -1,51 +1,11 @@
-//! What carries the frames of an interface: a wire of the x-kernel, or another subsystem's device.
+//! The device that carries the frames of an interface.
 
 use crate::errno::{Errno, Result};
 use crate::mbuf::Mbuf;
-use alloc::rc::Rc;
 use core::cell::RefCell;
 use xk_core::object::{OpenError, ProtocolRef, SessionRef};
 use xk_core::{Kernel, Message, Participants, Upper};
 use xk_kit::control::{JoinGroup, MaxPacket, MyEther};
-
-/// A device below an interface's driver. An adapter registers one under its node
-/// ([`Bsd::add_device`](crate::Bsd::add_device)); the driver above finds it by the node that it
-/// stands on.
-pub trait Device {
-    /// From now on frames go to `input`; called at the start of the driver's line.
-    ///
-    /// # Errors
-    /// Whatever prevents the graph from running.
-    fn dv_attach(
-        &self,
-        cx: &Kernel,
-        input: Rc<dyn DeviceInput>,
-    ) -> core::result::Result<(), OpenError>;
-
-    /// Sends a frame with its link's header, as a packet; it is consumed. At splnet.
-    ///
-    /// # Errors
-    /// [`Errno`].
-    fn dv_output(&self, cx: &Kernel, m: Mbuf) -> Result;
-
-    /// The largest frame that it sends, header included; 0 if it does not know.
-    fn dv_max(&self, cx: &Kernel) -> usize;
-
-    /// The address of its station, if it has one.
-    fn dv_address(&self, cx: &Kernel) -> Option<[u8; 6]>;
-
-    /// Takes frames to this group from now on, if it filters by itself.
-    fn dv_join(&self, cx: &Kernel, group: [u8; 6]) {
-        let _ = (cx, group);
-    }
-}
-
-/// What a device gives its frames to.
-pub trait DeviceInput {
-    /// Takes a frame with its link's header, as a packet; it is consumed. The caller need not be at
-    /// splnet.
-    fn dv_input(&self, cx: &Kernel, m: Mbuf);
-}
 
 /// A device on a wire of the x-kernel, or on whatever has one session that takes whole frames: for
 /// the driver of a line that stands on it without an adapter. The line's node opens, and passes
@@ -92,18 +52,18 @@ impl WireDevice {
         session.push(cx, message).map_err(Errno::from)
     }
 
-    /// See [`Device::dv_join`].
+    /// Takes frames to this group from now on, if the wire filters by itself.
     pub fn join(&self, cx: &Kernel, address: [u8; 6]) {
         // A wire that takes all frames does not know the question.
         let _ = self.lower.ask(cx, JoinGroup { address });
     }
 
-    /// See [`Device::dv_max`].
+    /// Returns the largest frame that it sends, header included; 0 if the wire does not know.
     pub fn max(&self, cx: &Kernel) -> usize {
         self.lower.ask(cx, MaxPacket::default()).map_or(0, |q| q.octets as usize)
     }
 
-    /// See [`Device::dv_address`].
+    /// Returns the address of its station, if it has one.
     pub fn address(&self, cx: &Kernel) -> Option<[u8; 6]> {
         self.lower.ask(cx, MyEther::default()).map(|q| q.address)
     }

@@ -245,11 +245,6 @@ impl Ifnet {
         Ok(())
     }
 
-    /// Takes an address away (`SIOCDIFADDR`).
-    pub fn remove_address(&self, address: &Sockaddr) {
-        self.addresses.borrow_mut().retain(|kept| kept.addr != *address);
-    }
-
     /// Whether it has all of these flags.
     pub fn is(&self, flags: u16) -> bool {
         self.if_flags.get() & flags == flags

@@ -2,9 +2,6 @@
 //! `subsystem bsd { ... }` — the 4.3BSD network subsystem: mbufs, protocol switch, interfaces,
 //! sockets.
 //!
-//! # Realm
-//! control (a block of a host, which holds protocols written for BSD)
-//!
 //! # Participants
 //! None of its own: the lines of the block have theirs, as socket addresses ([`Sockaddr`]).
 //!
@@ -50,8 +47,8 @@
 //!   itself on it with its own number ([`Bsd::stack`]). What arrives goes to [`Protosw::upper`],
 //!   which exists from the start on, by `pr_input` with [`InputArg::Addressed`], within
 //!   [`Bsd::splnet`]. What has no use for a packet says so by `pr_unreach`.
-//! - *A foreign device below an interface*: [`Bsd::add_device`] with a [`Device`]; frames go to its
-//!   [`DeviceInput`]. Where the lower is a wire of the x-kernel, [`WireDevice`] does the work.
+//! - *A wire below an interface*: [`WireDevice`] does the work, for whatever has one session that takes
+//!   whole frames.
 //! - *A foreign layer with hosts below IP or DDP*: an interface of its own, [`Bsd::if_attach`] with
 //!   a [`Driver`] whose `if_output` resolves addresses by itself, and [`Bsd::set_interface`] for
 //!   the adapter's node; arrivals go to [`Bsd::netisr_input`].
@@ -123,7 +120,7 @@ mod transfer;
 mod unp;
 
 pub use bsd::*;
-pub use device::{Device, DeviceInput, WireDevice};
+pub use device::WireDevice;
 pub use errno::Errno;
 pub use ifnet::{Driver, IfAddr, IfQueue, Ifnet};
 pub use mbuf::{ExtBuf, MbStat, Mbuf, Mbufs, Mt, Release};

@@ -2,9 +2,6 @@
 //! `sockets LOWER ...` — BSD's sockets above protocols that are not BSD's: programs open them there
 //! as they do above BSD's own.
 //!
-//! # Realm
-//! top
-//!
 //! # Participants
 //! Socket addresses: `sockaddr_in` on `udp` and `tcp`, `sockaddr_at` on `ddp` and `atp`.
 //!

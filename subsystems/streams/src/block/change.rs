@@ -30,12 +30,6 @@ impl Mblk {
         block.put(self.octets()).then_some(block)
     }
 
-    /// A copy of this message, block by block (`copymsg`); `None` if the pool is exhausted,
-    /// counted.
-    pub fn copymsg(&self) -> Option<Mblk> {
-        self.each(Mblk::copyb)
-    }
-
     /// Takes the first `n` octets off as a message of their own, without a copy; `None`, and
     /// nothing is changed, if there are not so many, or the pool is exhausted, counted.
     pub fn split_front(&mut self, n: usize) -> Option<Mblk> {

@@ -58,14 +58,6 @@ impl Blocks {
         }
         Ok(chain)
     }
-
-    /// A copy of the octets of an x-kernel message in one block; `None` if the pool is exhausted,
-    /// counted, or no buffer holds so many.
-    pub fn copy_message(&self, headroom: usize, message: &Message) -> Option<Mblk> {
-        self.filled(Kind::Data, (headroom, message.len()), |room| {
-            message.copy_to(0, room);
-        })
-    }
 }
 
 impl Mblk {

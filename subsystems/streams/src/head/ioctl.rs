@@ -1,6 +1,6 @@
 //! The ioctls of the head.
 
-use super::{POLLIN, Stream};
+use super::Stream;
 use crate::block::{Kind, Mblk};
 use crate::errno::Errno;
 use crate::module::NAME_MAX;
@@ -522,11 +522,6 @@ impl Stream {
     pub fn sends_zero(&self) -> Result<bool, Errno> {
         self.check_ioctl()?;
         Ok(self.sends_zero.get())
-    }
-
-    /// Whether a call to read would find something now.
-    pub fn has_input(&self, cx: &Kernel) -> bool {
-        self.poll_now(cx, POLLIN) & POLLIN != 0
     }
 }
 

@@ -106,16 +106,6 @@ impl Endpoint {
         Ok(unit)
     }
 
-    /// Takes a unit of data as the blocks that it came in: the indication, and the data behind it.
-    ///
-    /// # Errors
-    /// As of [`rcvudata`](Self::rcvudata).
-    pub fn receive_unit(&self, cx: &Kernel) -> Answer<Mblk> {
-        self.is_of(&[Service::Clts])?;
-        self.may(UserEvent::Rcvudata)?;
-        self.next(cx, &[Event::Data], TliError::TNODATA)
-    }
-
     /// Takes the error of a unit of data that could not be delivered.
     ///
     /// # Errors
