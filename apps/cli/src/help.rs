@@ -118,6 +118,8 @@ fn questions(catalog: &Catalog) -> String {
 fn text(entry: &Entry, catalog: &Catalog) -> String {
     let mut text = format!("{} - {}\n\n", heading(&named(entry)), entry.summary);
     text.push_str(&manual(&entry.manual_text()));
+    text.push_str(&format!("\n{}\n{}\n", heading("REALM"), entry.realm));
+    text.push_str(&format!("\n{}\n{}\n", heading("REALM"), entry.realm));
     text.push_str(&format!("\n{}\n{}\n", heading("SHAPE"), entry.shape));
     text.push_str(&format!("\n{}\n", heading("STANDS ON")));
     text.push_str(&format!("{}\n", below(&entry.below)));

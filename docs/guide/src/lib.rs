@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `seq LOWER [wait=TIME] [hold=N]` — a layer that puts datagrams in order and drops duplicates.
 //!
-//! # Realm
-//! async
-//!
 //! # Participants
 //! Those of the layer below, passed through.
 //!

@@ -2,9 +2,6 @@
 //! `fault LOWER loss="5%"` — a layer for any edge that loses, repeats, reorders, damages, delays
 //! and slows down messages.
 //!
-//! # Realm
-//! async; calls of the rpc realm pass unharmed
-//!
 //! # Participants
 //! Those of the layer below, passed through.
 //!

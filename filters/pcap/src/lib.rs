@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `pcap LOWER file="FILE"` — a layer for any edge that writes what crosses it to a pcapng file.
 //!
-//! # Realm
-//! async, and rpc (that of the layer below)
-//!
 //! # Participants
 //! Those of the layer below, passed through.
 //!

@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `tracer LOWER` — a layer that remembers what crosses the edge that it stands on.
 //!
-//! # Realm
-//! async, and rpc (that of the layer below)
-//!
 //! # Participants
 //! Those of the layer below, passed through.
 //!

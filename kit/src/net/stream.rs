@@ -361,7 +361,7 @@ fields!(
 );
 
 impl StreamState {
-    /// Its name in the standard.
+    /// Returns the name in the standard.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

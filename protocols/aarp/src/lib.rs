@@ -2,9 +2,6 @@
 //! `aarp ETH` — finds the hardware addresses of AppleTalk nodes on an Ethernet, gets an address of
 //! its own, and leads datagrams there.
 //!
-//! # Realm
-//! async
-//!
 //! # Participants
 //! Nodes, `node18@net10`; `node255` of any network is all nodes. Instead of a node a hardware
 //! address, such as `09:00:07:00:00:f9`, leads to that station or group. The local one is left
@@ -39,10 +36,6 @@
 //!
 //! What nodes send comes up to the protocol above from the layer below, not through `aarp`. It is
 //! no `Layer` of the kit, since its messages have no header of its own.
-//!
-//! # Control
-//! Answers `claim-node`, `aarp-table`, `peer-ether` (sessions), `list-sessions`, `list-maps`,
-//! `describe`; forwards the rest.
 //!
 //! # Example
 //! ```kdl

@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `aep ddp` — AppleTalk Echo Protocol: answers pings; sessions ping.
 //!
-//! # Realm
-//! async
-//!
 //! # Participants
 //! `*, node18@net10`: the local node, left open, and the node to be pinged.
 //!
@@ -21,11 +18,6 @@
 //!
 //! Requests to socket 4 are answered, but for those that were sent to all stations of a link, which
 //! are a "broadcast request": they would have all answer at once.
-//!
-//! # Control
-//! A session answers `max-packet` and `opt-packet` (those of the layer below less one octet) and
-//! `describe`; the protocol answers `aep-figures`, `list-sessions`, `list-maps`. Both forward the
-//! rest.
 //!
 //! # Example
 //! ```kdl

@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `arp ETH` — finds the hardware addresses of IPv4 hosts on a link, and leads messages there.
 //!
-//! # Realm
-//! async
-//!
 //! # Participants
 //! IPv4 hosts, `10.0.0.2`. The local one may be left open; else it must be a host of ours, in whose
 //! name the peer is asked for.
@@ -50,13 +47,6 @@
 //!
 //! Packets of further protocol types with IPv4 addresses in them go to the protocol that takes that
 //! type; they change nothing here.
-//!
-//! # Control
-//! Answers `resolve`, `claim-host`, `my-host` (the first claimed one), `peer-host` and `peer-ether`
-//! (sessions), `host-at`, `watch-hosts` (the watcher is asked `host-changed` from then on),
-//! `subscribe-type` (the taker of a further protocol type is asked `arp-reply` and `arp-exchange`),
-//! `send-arp-reply`, `arp-table`, `list-sessions`, `list-maps`, `list-drop-sources`, `describe`;
-//! forwards the rest.
 //!
 //! # Example
 //! ```kdl
@@ -120,8 +110,8 @@ pub static ENTRY: Entry = Entry::layer("arp", include_str!("lib.rs"), build)
         question("peer-host", "the peer, of a session"),
         question("peer-ether", "the peer's address, of a session"),
         question("host-at", "the host that a hardware address belongs to"),
-        question("watch-hosts", "tells of every change"),
-        question("subscribe-type", "packets of a further protocol type"),
+        question("watch-hosts", "has a protocol asked `host-changed` at every change"),
+        question("subscribe-type", "a further protocol type: the asker is asked `arp-reply` and `arp-exchange`"),
         question("send-arp-reply", "sends replies of a further protocol type"),
         own_question::<ArpTable>("the hosts it knows or asks for"),
     ])

@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `asp ATP` — ASP: sessions of commands, which are executed in their order, each once.
 //!
-//! # Realm
-//! rpc
-//!
 //! # Participants
 //! Those of the layer below, passed through: `socket129@node18@net10` is a server's first socket.
 //! Its own is `socket`, whatever the local participant says.
@@ -36,11 +33,6 @@
 //! of the first session is drawn by chance.
 //!
 //! The skeleton of layers of calls does not fit: both ends of a session call each other below.
-//!
-//! # Control
-//! Answers `asp-attention` of a session that is served, by which the workstation is told, whose
-//! protocol above is asked the same; `max-packet` (4624), `opt-packet` (578), `calls-at-once` (1)
-//! of sessions that call, `list-sessions`, `list-maps`, `describe`; forwards the rest.
 //!
 //! # Example
 //! ```kdl

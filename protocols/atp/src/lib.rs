@@ -2,9 +2,6 @@
 //! `atp LOWER` — ATP: requests of one packet and replies of up to eight, executed at least once or
 //! exactly once.
 //!
-//! # Realm
-//! rpc
-//!
 //! # Participants
 //! Those of the layer below, passed through: `socket144@node18@net10` on `ddp`.
 //!
@@ -55,10 +52,6 @@
 //! The skeletons of layers (`xk_kit`) do not fit, for the reasons that `reqrep` has: a session is
 //! pushed into below and called above, and may call and serve at once. Octets and machines are
 //! those of `xk_appletalk::atp`, as in the other subsystems.
-//!
-//! # Control
-//! Answers `max-packet` and `opt-packet` (those of a request: 578 at most), `cancel-call`,
-//! `usual-transaction`, `list-sessions`, `list-maps`, `describe`; forwards the rest.
 //!
 //! # Example
 //! ```kdl

@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `authnone LOWER` — empty credentials of ONC RPC: the caller has no name
 //!
-//! # Realm
-//! rpc
-//!
 //! # Participants
 //! Those of the layer below, passed through:
 //! `procedure3@version1@program536870913@port2049@10.0.0.2`.
@@ -22,10 +19,6 @@
 //! authentication besides.
 //!
 //! A body longer than 400 octets is refused as `bad credentials` or `bad verifier`.
-//!
-//! # Control
-//! Answers `list-sessions`, `list-maps`; forwards the rest. To the layer of selection it says that
-//! it carries credentials.
 //!
 //! # Example
 //! ```kdl

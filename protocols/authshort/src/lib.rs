@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `authshort SUNSELECT AUTHSYS` — shorthands for credentials of ONC RPC
 //!
-//! # Realm
-//! rpc
-//!
 //! # Participants
 //! Those of the layer below, passed through:
 //! `procedure3@version1@program536870913@port2049@10.0.0.2`.
@@ -38,10 +35,6 @@
 //!
 //! So `authshort` stands on `authsys` as well as beside it, and a graph that leaves both out, or
 //! the upper one, loses nothing else.
-//!
-//! # Control
-//! Answers `list-sessions`, `list-maps`; forwards the rest. To the layer of selection it says that
-//! it carries credentials. To `authsys` it answers `issue-shorthand`.
 //!
 //! # Example
 //! ```kdl

@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `authsys LOWER` — credentials of Unix users for ONC RPC: the caller's own word for its name
 //!
-//! # Realm
-//! rpc
-//!
 //! # Participants
 //! Those of the layer below, passed through:
 //! `procedure3@version1@program536870913@port2049@10.0.0.2`.
@@ -26,10 +23,6 @@
 //! groups, octets too few or too many, a body longer than 400 octets.
 //!
 //! An accepted reply has an empty verifier, or a shorthand if the protocol above is `authshort`.
-//!
-//! # Control
-//! Answers `list-sessions`, `list-maps`; forwards the rest. To the layer of selection it says that
-//! it carries credentials. Sessions that call answer `take-shorthand`.
 //!
 //! # Example
 //! ```kdl

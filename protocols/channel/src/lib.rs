@@ -2,9 +2,6 @@
 //! `channel LOWER` — pairs requests with replies, one call at a time per channel, each executed at
 //! most once.
 //!
-//! # Realm
-//! rpc
-//!
 //! # Participants
 //! A host, `10.0.0.2`, or nothing on a link; a channel number may lie on top:
 //! `channel3@10.0.0.2`. Without one, or with `*`, each open makes a session on the next free
@@ -48,10 +45,6 @@
 //!
 //! Flags have five free bits: where the layer below may add octets to a short packet, they hold the
 //! length of a payload of up to 30 octets.
-//!
-//! # Control
-//! Answers `max-packet` and `opt-packet` (those of the layer below less 18 octets), `peer-proved`,
-//! `cancel-call`, `channel-figures`, `list-sessions`, `list-maps`, `describe`; forwards the rest.
 //!
 //! # Example
 //! ```kdl

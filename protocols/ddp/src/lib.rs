@@ -2,9 +2,6 @@
 //! `ddp AARP...` — Datagram Delivery Protocol of AppleTalk: datagrams between sockets of nodes, and
 //! between networks where it stands on several links.
 //!
-//! # Realm
-//! async
-//!
 //! # Participants
 //! A socket of a node of a network, `socket4@node18@net10`.
 //!
@@ -47,10 +44,7 @@
 //! and has its own addresses.
 //!
 //! # Control
-//! Answers `ddp-cable`, `set-ddp-cable`, `set-ddp-router`, `set-ddp-routes`, `ddp-routes`,
-//! `node-claimed`, `max-packet` and `opt-packet` (586), `ddp-ends` (sessions), `list-sessions`,
-//! `list-maps`, `describe`; tells those that are enabled by `ddp-cable-changed`; forwards the rest
-//! to the first link.
+//! Tells those that are enabled by `ddp-cable-changed`; forwards the rest to the first link.
 //!
 //! # Example
 //! ```kdl

@@ -2,9 +2,6 @@
 //! `deadline LOWER [wait_max=TIME] [time_min=TIME]` — a layer of calls that tells the server how
 //! long the client waits.
 //!
-//! # Realm
-//! rpc
-//!
 //! # Participants
 //! Those of the layer below, passed through.
 //!
@@ -35,11 +32,6 @@
 //!
 //! Calls of a program's procedure 0 and their replies have no header: the layer of programs below
 //! answers them itself, and nothing above it hears of them.
-//!
-//! # Control
-//! Answers `deadline-tally` (a session's calls or requests, how many were late, how many not
-//! begun), `max-packet` and `opt-packet` (those of the layer below less four octets),
-//! `list-sessions`, `list-maps`, `describe`; forwards the rest.
 //!
 //! # Example
 //! ```kdl

@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `eth WIRE` — one station on an Ethernet: Ethernet II and IEEE 802.3 with LLC or SNAP.
 //!
-//! # Realm
-//! async
-//!
 //! # Participants
 //! The hardware address of one station or group, `02:00:00:00:00:01`. The local one may be left
 //! open.
@@ -29,12 +26,6 @@
 //! `link-cast`. Padding is cut off where the frame says how long it is, in IEEE 802.3; in Ethernet
 //! II only the layer above can know. Of LLC only unnumbered information is taken (LLC type 1
 //! without XID and TEST). Nothing is repeated or ordered.
-//!
-//! # Control
-//! Answers `my-ether`, `peer-ether` (sessions), `max-packet` and `opt-packet` (those of the wire
-//! less the headers), `link-type` (sessions: that of the payload), `join-group`, `list-sessions`,
-//! `list-maps`, `list-drop-sources`, `describe`; forwards the rest to the wire. `join-group` is
-//! passed to the wire too.
 //!
 //! # Example
 //! ```kdl
@@ -102,6 +93,6 @@ pub static ENTRY: Entry = Entry::layer("eth", include_str!("lib.rs"), build)
         question("my-ether", "this station's address"),
         question("peer-ether", "the peer's address, of a session"),
         question("link-type", "that of the payload, of a session"),
-        question("join-group", "takes frames to this group as well"),
+        question("join-group", "takes frames to this group as well, as the wire does from then on"),
     ])
     .reasons(&[&protocol::LOOPED]);

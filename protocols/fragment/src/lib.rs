@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `fragment LOWER` — large messages in up to 16 fragments: unreliable, but persistent.
 //!
-//! # Realm
-//! async
-//!
 //! # Participants
 //! Those of the layer below: a host, `10.0.0.2`, or nothing on a link. The type number of the
 //! protocol above selects it.
@@ -35,11 +32,6 @@
 //! A session collects at most `partial_per_peer` messages at a time, an instance `partial_max`; the
 //! oldest makes room. Fragments of a message that is complete, or for other hosts, or at odds with
 //! those that came before, are dropped and counted.
-//!
-//! # Control
-//! Answers `max-packet` (16 fragments), `opt-packet` (one), `min-packet` (0), `last-copy`,
-//! `free-copy`, `ask-copy`, `fragment-figures`, `list-sessions`, `list-maps`, `describe`; forwards
-//! the rest.
 //!
 //! # Example
 //! ```kdl

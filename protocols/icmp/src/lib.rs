@@ -2,9 +2,6 @@
 //! `icmp ip` — the Internet Control Message Protocol: answers pings, tells senders of errors, and
 //! passes on the errors that others report.
 //!
-//! # Realm
-//! async
-//!
 //! # Participants
 //! `*, 10.0.0.2`: the local host or `*`, and the host to be pinged.
 //!
@@ -35,11 +32,6 @@
 //! - Errors that arrive go down to the layer that sent the packet and from there to what stands
 //!   above it. Redirects and source quench are ignored (RFC 1812, section 5.2.7.2 for routers; RFC
 //!   6633).
-//!
-//! # Control
-//! A session answers `max-packet` and `opt-packet` (those of the layer below less eight octets) and
-//! `describe`, and forwards the rest. The protocol answers `send-error`, `network-error`,
-//! `icmp-figures`, `list-sessions`, `list-maps`, `list-drop-sources`, and forwards the rest.
 //!
 //! # Example
 //! ```kdl

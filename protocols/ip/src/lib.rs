@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `ip LOWER...` — the Internet Protocol, version 4: one host, or a router if `forward=#true`.
 //!
-//! # Realm
-//! async
-//!
 //! # Participants
 //! `10.0.0.1, 10.0.0.2`: the local host or `*` (then the route to the peer chooses the source), and
 //! the peer's host: one host, a broadcast or a group. `open_enable` takes the local host or `*`.
@@ -39,15 +36,6 @@
 //!   hosts and source routes. Redirects are never sent.
 //! - A reported maximum of the path is remembered for 10 minutes (RFC 1191), and never below 68
 //!   octets.
-//!
-//! # Control
-//! A session answers `my-host`, `peer-host`, `peer-proved` (of our own host),
-//! `specific-destination`, `max-packet`, `opt-packet`, `pseudo-header` and `describe`, and forwards
-//! the rest to the session below. The protocol answers `my-host`, `max-packet`, `opt-packet`,
-//! `is-local-host`, `is-group`, `host-route`, `deliver-error`, `register-error-protocol`,
-//! `add-route`, `remove-route`, `list-routes`, `list-interfaces`, `ip-figures`, `list-sessions`,
-//! `list-maps`, `list-drop-sources`; from below it takes `network-error`, `send-error` and
-//! `host-conflict`.
 //!
 //! # Example
 //! ```kdl

@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `llap WIRE` — LLAP: the nodes of a LocalTalk, one of which this becomes.
 //!
-//! # Realm
-//! async
-//!
 //! # Participants
 //! Nodes, `node18@net10`; the network is not looked at, for a LocalTalk is one. `node255` is all
 //! nodes. The local one is left open.
@@ -29,10 +26,6 @@
 //!
 //! It is no `Layer` of the kit: what it opens and what it hears are nodes, not conversations, and
 //! its numbers are not those of protocols.
-//!
-//! # Control
-//! Answers `claim-node`, `max-packet` and `opt-packet` (those of the wire less three octets),
-//! `list-sessions`, `list-maps`, `describe`; forwards the rest.
 //!
 //! # Example
 //! ```kdl

@@ -2,9 +2,6 @@
 //! `mrpc LOWER` — monolithic Sprite RPC: calls between hosts, executed at most once, of up to 16
 //! KiB each way, with channels, implicit acknowledgement and fragmentation in one header.
 //!
-//! # Realm
-//! rpc
-//!
 //! # Participants
 //! A procedure's number (16 bits, Sprite's command) on top of what the layer below needs.
 //!
@@ -56,11 +53,6 @@
 //! with all others. It is found when a request is whole.
 //!
 //! An attribute `Echo` of the request has it answered by the peer's dispatcher, without a process.
-//!
-//! # Control
-//! Answers `my-procedure`, `peer-host`, `my-host`, `max-packet` (16384), `opt-packet` (sessions:
-//! the fragment's size), `peer-proved`, `cancel-call`, `largest-push` (1500), `describe`,
-//! `list-sessions`, `list-maps`; forwards the rest.
 //!
 //! # Example
 //! ```kdl

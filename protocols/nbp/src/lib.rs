@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `nbp ddp` — Name Binding Protocol: gives sockets names, and finds the sockets of names.
 //!
-//! # Realm
-//! control, no sessions
-//!
 //! # Participants
 //! None.
 //!
@@ -30,11 +27,6 @@
 //!
 //! In a router a request of a zone is sent to all nodes of each of its cables here, and to the
 //! routers of the others; each such request counts as an answer.
-//!
-//! # Control
-//! Answers `nbp-register`, `nbp-remove`, `nbp-lookup`, `nbp-table`, `ddp-cable-changed`, `report`
-//! (unfinished while a `lookup` of the graph is, failed if a name was refused), `describe`;
-//! forwards the rest.
 //!
 //! # Example
 //! ```kdl

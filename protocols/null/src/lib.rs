@@ -2,9 +2,6 @@
 //! `"null" LOWER` — a layer with a four-octet header and nothing else, for measuring what a layer
 //! costs. The quotes are needed: null is a keyword of the graph language.
 //!
-//! # Realm
-//! async
-//!
 //! # Participants
 //! Those of the layer below, passed through.
 //!
@@ -18,10 +15,6 @@
 //! A message sent gets the type number of the upper protocol in front, four octets in network
 //! order; on arrival the number finds the session, or the upper protocol that enabled it. Nothing
 //! is checked, repeated or ordered.
-//!
-//! # Control
-//! Answers `max-packet` and `opt-packet` (those of the layer below less four octets),
-//! `list-sessions`, `list-maps`, `describe`; forwards the rest.
 //!
 //! # Example
 //! ```kdl

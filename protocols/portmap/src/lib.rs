@@ -2,9 +2,6 @@
 //! `portmap LOWER` — the port mapper (version 2) and rpcbind (versions 3 and 4) of ONC RPC: tells
 //! others at which ports programs are, and finds those of others.
 //!
-//! # Realm
-//! rpc
-//!
 //! # Participants
 //! Those of the layer below, passed through:
 //! `procedure3@version1@program536870913@port2049@10.0.0.2`. With `port0` or `*` in place of the
@@ -47,11 +44,6 @@
 //! The skeleton of layers of calls (`xk_kit`) does not fit: nothing is put in front of a call. What
 //! passes is enabled and opened on the layer below for the protocol above, which then has that
 //! layer's own sessions; the only sessions here are those that look for a port first.
-//!
-//! # Control
-//! Answers `mappings`, `list-sessions`, `list-maps`; sessions that find their port `my-procedure`,
-//! `my-program`, `describe`; they pass `cancel-call` on to the session that is waited for. Forwards
-//! the rest.
 //!
 //! # Example
 //! ```kdl
@@ -133,5 +125,6 @@ pub static ENTRY: Entry = Entry::calls("portmap", include_str!("lib.rs"), build)
         own_question::<Mappings>("its mappings, and how registering with another went"),
         question("my-procedure", "of a session that finds its port, the procedure"),
         question("my-program", "of the same, the program and its version"),
+        question("cancel-call", "of the same, passed on to the session that is waited for"),
     ])
     .reasons(&[&SILENT]);

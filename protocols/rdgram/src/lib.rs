@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `rdgram LOWER` — reliable datagrams: each is a call with an empty reply.
 //!
-//! # Realm
-//! async
-//!
 //! # Participants
 //! Those of the layer below, passed through: hosts.
 //!
@@ -37,10 +34,6 @@
 //! The skeletons of layers (`xk_kit`) do not fit: a session is found by the peer's host and not by
 //! the session below, of which it has none until something is pushed; what arrives is a request,
 //! and a push is a call that blocks.
-//!
-//! # Control
-//! Answers `max-packet` and `opt-packet` (those of the layer below less four octets), `peer-host`,
-//! `describe`, `list-sessions`, `list-maps`; forwards the rest.
 //!
 //! # Example
 //! ```kdl

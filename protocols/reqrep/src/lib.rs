@@ -2,9 +2,6 @@
 //! `reqrep LOWER` — REQUEST.REPLY: matches replies to requests and repeats requests; the lowest
 //! part of ONC RPC.
 //!
-//! # Realm
-//! rpc
-//!
 //! # Participants
 //! Those of the layer below, passed through: `port2049@10.0.0.2` on `udp`.
 //!
@@ -63,11 +60,6 @@
 //! The skeletons of layers (`xk_kit`) do not fit: that of messages has sessions that push and pop,
 //! and that of calls stands on sessions that call. Here a session is pushed into below and called
 //! above. It may call and serve at once, so that it is neither of the latter's two.
-//!
-//! # Control
-//! Answers `max-packet`, `opt-packet` and `largest-reply` (those of the layer below less eight
-//! octets), `cancel-call`, `gathers-replies` (of many hosts), `list-sessions`, `list-maps`,
-//! `describe`; takes `stream-notice` and `network-error` from below; forwards the rest.
 //!
 //! # Example
 //! ```kdl

@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `rm LOWER` — record marking: messages on a stream, as ONC RPC has them on TCP.
 //!
-//! # Realm
-//! async
-//!
 //! # Participants
 //! Those of the layer below, passed through: `port2049@10.0.0.2` on `tcp`.
 //!
@@ -31,11 +28,6 @@
 //! The skeletons of layers (`xk_kit`) do not fit: a session has one connection after another below,
 //! and none until something is pushed. Messages begin and end anywhere in what arrives. What is
 //! opened here and what peers open are found in different ways.
-//!
-//! # Control
-//! Answers `carries-records`, `max-packet` and `opt-packet` (`record_max`), `describe`,
-//! `list-sessions`, `list-maps`; takes `stream-notice` from below; forwards the rest to the
-//! connection.
 //!
 //! # Example
 //! ```kdl

@@ -2,9 +2,6 @@
 //! `rtmp ddp` — Routing Table Maintenance Protocol: tells a node its cable's networks and a router,
 //! and a router the ways to all networks.
 //!
-//! # Realm
-//! control, no sessions
-//!
 //! # Participants
 //! None.
 //!
@@ -25,9 +22,6 @@
 //! confirmed grow older every 20 s: suspect, bad (told as such, and not used), gone. Networks that
 //! overlap others are a "network conflict". It answers requests, a node's with so many packets a
 //! second as `answers_per_second` says; others are "rate limited".
-//!
-//! # Control
-//! Answers `rtmp-table`, `ddp-cable-changed`, `describe`; forwards the rest.
 //!
 //! # Example
 //! ```kdl

@@ -2,9 +2,6 @@
 //! `forward LOWER { route 100 199 to="10.0.0.3"; }` — SELECT that calls some procedures at another
 //! host.
 //!
-//! # Realm
-//! rpc
-//!
 //! # Participants
 //! Those of `select`: a procedure on top of what the layer below needs.
 //!
@@ -27,9 +24,6 @@
 //! not be forwarded; what the executing host refuses for comes back as it is.
 //!
 //! What is promised of a call's execution is what every hop promises: over `channel` at most once.
-//!
-//! # Control
-//! As for `select`.
 //!
 //! # Example
 //! ```kdl

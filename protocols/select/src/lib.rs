@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `select LOWER` — SELECT: which procedure of which peer, over a fixed pool of channels.
 //!
-//! # Realm
-//! rpc
-//!
 //! # Participants
 //! A procedure on top of what the layer below needs: `procedure3@10.0.0.2`.
 //!
@@ -38,10 +35,6 @@
 //! any. The first one
 //! through a channel makes a session, which answers `my-procedure`. It holds the channel below
 //! while it is held above.
-//!
-//! # Control
-//! Answers `my-procedure`, `cancel-call`, `max-packet` and `opt-packet` (those of the layer below
-//! less six octets), `describe`, `list-sessions`, `list-maps`; forwards the rest to a channel.
 //!
 //! # Example
 //! ```kdl

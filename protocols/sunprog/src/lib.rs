@@ -2,9 +2,6 @@
 //! `sunprog LOWER` — the table of programs of ONC RPC: the servers of each program, and how a call
 //! went.
 //!
-//! # Realm
-//! rpc
-//!
 //! # Participants
 //! Procedure, version and program on top of what the layer below needs:
 //! `procedure3@version1@program536870913@port2049@10.0.0.2`.
@@ -33,10 +30,6 @@
 //! or, all others, `system error`; those of the class "not mine" remain without a reply. A result
 //! that the layers below do not carry (`largest-reply`) is dropped as `too big`, and the
 //! client is told `system error`. A broadcast gets no such reply.
-//!
-//! # Control
-//! Sessions answer `my-procedure`, `my-program`, `describe`, `max-packet` and `opt-packet`; the
-//! protocol `list-sessions` and `list-maps`; the rest is forwarded.
 //!
 //! # Example
 //! ```kdl

@@ -2,9 +2,6 @@
 //! `sunselect LOWER` — SUN.SELECT: names program, version and procedure of a call and finds the
 //! layer of authentication.
 //!
-//! # Realm
-//! rpc
-//!
 //! # Participants
 //! Procedure, version and program on top of what the layer below needs:
 //! `procedure3@version1@program536870913@port2049@10.0.0.2`.
@@ -34,10 +31,6 @@
 //! `credentials too weak`. What the layer of authentication refuses for one of its reasons is
 //! denied with that; an accepted reply gets four octets in front. A request too short for its
 //! header gets no reply, and neither does a broadcast that would be denied.
-//!
-//! # Control
-//! Answers `my-procedure`, `my-program`, `max-packet` and `opt-packet` (those of the layer below
-//! less its header), `cancel-call`, `list-sessions`, `list-maps`, `describe`; forwards the rest.
 //!
 //! # Example
 //! ```kdl

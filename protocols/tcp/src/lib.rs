@@ -2,9 +2,6 @@
 //! `tcp LOWER` — Transmission Control Protocol: streams of octets between ports, complete, in order
 //! and once.
 //!
-//! # Realm
-//! async
-//!
 //! # Participants
 //! A port on top of what the layer below needs: `port7@10.0.0.2`.
 //!
@@ -76,14 +73,6 @@
 //! TIME-WAIT and half-closed ones, too. `keep-ends` keeps the ends of a connection that is
 //! elsewhere for as long as it is: nothing that comes for them is answered, and no other connection
 //! gets them.
-//!
-//! # Control
-//! Answers `my-port`, `peer-port`, `peer-proved`, `max-packet` (the send buffer), `opt-packet`
-//! (data of a segment), `stream-space`, `stream-shutdown`, `stream-end-record`, `stream-abort`,
-//! `stream-consumed`, `stream-set` (of the protocol: for sessions to come), `stream-info`,
-//! `stream-use`, `stream-connected`, `stream-soft-error`, `is-outstanding`, `needs-pseudo-header`,
-//! `describe`, `list-sessions`, `list-maps`, `list-drop-sources`, `give-state`, `take-state`,
-//! `keep-ends`; takes `network-error`; forwards the rest (`my-host`, `peer-host`).
 //!
 //! # Example
 //! ```kdl
@@ -185,8 +174,6 @@ pub static ENTRY: Entry = Entry::layer("tcp", include_str!("lib.rs"), build)
         question("stream-use", "how much the peer uses the connection"),
         question("stream-soft-error", "what the network says against it that is no proof"),
         question("is-outstanding", "whether a segment of a connection is not acknowledged"),
-        question("give-state", "a part of a connection, for another place; it stops"),
-        question("take-state", "a part of a connection that the next open goes on with"),
         question("keep-ends", "keeps the ends of a connection that is elsewhere"),
     ])
     .reasons(&[

@@ -31,8 +31,8 @@ fn own(session: &SessionRef) -> Option<&TcpSession> {
 
 impl Tcp {
     /// Has all connections drop what is out of order, for peers send that again; and breaks off,
-    /// once that has not been enough for [`EXHAUSTED_MAX`], those that keep the most for the octets that
-    /// their peers have sent and taken.
+    /// once that has not been enough for [`EXHAUSTED_MAX`], those that keep the most for the octets
+    /// that their peers have sent and taken.
     pub(crate) fn give_back(&self, cx: &Kernel, this: &ProtocolRef) {
         let (now, pressed) = (cx.now(), &self.table.pressed);
         let since = pressed.get().filter(|(_, last)| now.since(*last) < PAUSE);

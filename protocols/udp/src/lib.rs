@@ -2,9 +2,6 @@
 //! `udp LOWER` — User Datagram Protocol: datagrams between ports, checked but neither repeated nor
 //! ordered.
 //!
-//! # Realm
-//! async
-//!
 //! # Participants
 //! A port on top of what the layer below needs: `port7@10.0.0.2`.
 //!
@@ -41,11 +38,8 @@
 //! fails once.
 //!
 //! # Control
-//! Answers `my-port`, `peer-port` (sessions that have a peer), `serves-port`, `max-packet` and
-//! `opt-packet` (those of the layer below less eight octets), `needs-pseudo-header`, `describe`,
-//! `list-sessions`, `list-maps`, `list-drop-sources`; passes `network-error` on to the session's
-//! upper protocol; forwards the rest (`my-host`, `peer-host`), but for `pseudo-header`, whose
-//! hosts its own checksum covers.
+//! Passes `network-error` on to the session's upper protocol; does not forward `pseudo-header`,
+//! whose hosts its own checksum covers.
 //!
 //! # Example
 //! ```kdl

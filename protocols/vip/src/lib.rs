@@ -2,9 +2,6 @@
 //! `vip LINK NET` — hosts, reached over the link where they are on it and by IP where they are not;
 //! no header.
 //!
-//! # Realm
-//! async; virtual: it has no header.
-//!
 //! # Participants
 //! Hosts, as on `ip`: `10.0.0.2`. The local one may be left open.
 //!

@@ -2,9 +2,6 @@
 //! `vipaddr LINK NET` — hosts, reached over the link or by IP as is decided once, when a session is
 //! opened; no header, and no sessions.
 //!
-//! # Realm
-//! async; virtual: it has no header and no sessions.
-//!
 //! # Participants
 //! Hosts, as on `ip`: `10.0.0.2`. The local one may be left open.
 //!

@@ -2,9 +2,6 @@
 //! `vipadv ARP` — tells the hosts on a link that this one runs virtual protocols, and remembers
 //! which of them do.
 //!
-//! # Realm
-//! async; virtual: it has no header and no sessions.
-//!
 //! # Participants
 //! Hosts: those of the layer below, passed through.
 //!

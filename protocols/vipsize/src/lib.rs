@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `vipsize SMALL LARGE` — gives each message to the lower protocol that suits its size; no header.
 //!
-//! # Realm
-//! async; virtual: it has no header.
-//!
 //! # Participants
 //! Hosts: those of the layers below.
 //!

@@ -2,9 +2,6 @@
 //! `zip DDP [ATP]` — Zone Information Protocol: tells a node its networks and its zone, and keeps
 //! the zones of all networks in a router.
 //!
-//! # Realm
-//! control, no sessions
-//!
 //! # Participants
 //! None.
 //!
@@ -30,10 +27,6 @@
 //! router knows of its own zone alone. A router whose zone is given another name tells the nodes of
 //! that cable, and those take the name; other routers keep the old one until they are started
 //! again.
-//!
-//! # Control
-//! Answers `zone-nets`, `zip-zones`, `zones`, `rename-zone`, `ddp-cable-changed`, `describe`;
-//! forwards the rest.
 //!
 //! # Example
 //! ```kdl

@@ -2,9 +2,6 @@
 //! `netio WIRE door="SOCKET"` — the network I/O module: programs that are not trusted send and
 //! receive frames on a wire, those that fit the headers that they were granted.
 //!
-//! # Realm
-//! async (that of a wire)
-//!
 //! # Participants
 //! None, as those of the wire below.
 //!

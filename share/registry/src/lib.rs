@@ -2,9 +2,6 @@
 //! `registry MODULE TRANSPORT...` — begins conversations for programs, which carry them on
 //! themselves, and ends them for those that are gone; control-only.
 //!
-//! # Realm
-//! control: it has no header, and no message passes it.
-//!
 //! # Participants
 //! None: a session is a program's place.
 //!

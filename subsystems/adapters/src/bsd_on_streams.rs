@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `bsd-on-streams` — joins a protocol of BSD's with one of STREAMS below it. The check puts it in.
 //!
-//! # Realm
-//! async (that of the line below)
-//!
 //! # Participants
 //! Socket addresses above, the same octets in the address fields of TPI below.
 //!

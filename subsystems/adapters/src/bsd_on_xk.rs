@@ -2,9 +2,6 @@
 //! `bsd-on-xk` — joins a protocol or an interface of BSD's with a protocol or a wire of the
 //! x-kernel's below it. The check puts it in.
 //!
-//! # Realm
-//! async, or rpc on transactions (that of the layer below)
-//!
 //! # Participants
 //! Socket addresses above, which become participants of the protocol below: `sockaddr_at` those of
 //! `ddp` and `atp`, `sockaddr_in` those of `udp`, `tcp` and `ip`.

@@ -2,9 +2,6 @@
 //! `streams-on-bsd` — joins a line of STREAMS with a protocol of BSD's below it. The check puts it
 //! in.
 //!
-//! # Realm
-//! async (that of the line below)
-//!
 //! # Participants
 //! Address fields of TPI above, the same octets as socket addresses below.
 //!

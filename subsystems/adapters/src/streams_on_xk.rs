@@ -2,9 +2,6 @@
 //! `streams-on-xk` — joins a line of STREAMS with a protocol or a wire of the x-kernel's below it.
 //! The check puts it in.
 //!
-//! # Realm
-//! async, or rpc on transactions (that of the layer below)
-//!
 //! # Participants
 //! Address fields of TPI above, which become participants of the protocol below.
 //!

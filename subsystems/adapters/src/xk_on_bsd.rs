@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `xk-on-bsd` — joins a protocol of the x-kernel with one of BSD's below it. The check puts it in.
 //!
-//! # Realm
-//! That of the protocol below: async, or rpc on transactions
-//!
 //! # Participants
 //! Those of the x-kernel's protocol of the kind below, which become socket addresses:
 //! `socket4@node18@net10` on `ddp` and `atp`, `port7@10.0.0.2` on `udp`, `10.0.0.2` on `ip`.

@@ -2,9 +2,6 @@
 //! `xk-on-streams` — joins a protocol of the x-kernel with one of STREAMS below it. The check puts
 //! it in.
 //!
-//! # Realm
-//! That of the protocol below: async, or rpc on transactions
-//!
 //! # Participants
 //! Those of the x-kernel's protocol of the kind below, which become sixteen octets in the address
 //! fields of TPI: `socket4@node18@net10` on `ddp` and `atp`, `port7@10.0.0.2` on `udp`.

@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `aep DDP` — answers echoes of AppleTalk, in the BSD network subsystem.
 //!
-//! # Realm
-//! async
-//!
 //! # Participants
 //! Sockets of nodes, as `sockaddr_at`.
 //!

@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `atp DDP` — the AppleTalk Transaction Protocol in the BSD network subsystem.
 //!
-//! # Realm
-//! rpc
-//!
 //! # Participants
 //! Sockets of nodes, as `sockaddr_at`.
 //!
@@ -22,10 +19,6 @@
 //! around, and cut into packets. Exactly-once requests are executed once within their release
 //! timer. What the machines wait for is looked at every 200 ms (`pr_fasttimo`); `interval` is in
 //! steps of 100 ms.
-//!
-//! # Control
-//! Answers `report` (counters), `max-packet` (578), `usual-transaction` (what the parameters say);
-//! forwards the rest.
 //!
 //! # Example
 //! ```kdl

@@ -2,9 +2,6 @@
 //! `ddp ETHER [net=NETWORKS] [node=N]` — the Datagram Delivery Protocol in the BSD network
 //! subsystem, with AARP.
 //!
-//! # Realm
-//! async
-//!
 //! # Participants
 //! Sockets of nodes, as `sockaddr_at`.
 //!
@@ -24,9 +21,6 @@
 //! A datagram that arrives goes to the socket that it names: a user's, or else the protocol of its
 //! type. One that is for none is dropped, and the sender is not told. Datagrams for other networks
 //! go to the router that `rtmp` has heard last. What is sent to all nodes is heard here as well.
-//!
-//! # Control
-//! Answers `report` (counters, and those of AARP), `max-packet` (586); forwards the rest.
 //!
 //! # Example
 //! ```kdl

@@ -2,9 +2,6 @@
 //! `nbp DDP { register "printer:LaserWriter" socket=130; }` — names of AppleTalk, in the BSD
 //! network subsystem.
 //!
-//! # Realm
-//! async
-//!
 //! # Participants
 //! Names: `object:type@zone`.
 //!

@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `rtmp DDP` — hears routers of AppleTalk, in the BSD network subsystem.
 //!
-//! # Realm
-//! async
-//!
 //! # Participants
 //! None.
 //!

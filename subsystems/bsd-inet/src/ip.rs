@@ -2,9 +2,6 @@
 //! `ip ETHER` — the Internet Protocol of a host or a gateway in the BSD network subsystem, with
 //! ICMP.
 //!
-//! # Realm
-//! async
-//!
 //! # Participants
 //! Hosts, as `sockaddr_in`.
 //!
@@ -33,9 +30,6 @@
 //! whose packet they name (`pr_ctlinput`); protocols and ports that are not there are answered with
 //! unreachable, but never for an error, a fragment behind the first, or what was sent to many.
 //! Redirects that come are ignored.
-//!
-//! # Control
-//! Answers `report` (counters as of netstat -s), `max-packet`; forwards the rest.
 //!
 //! # Example
 //! ```kdl

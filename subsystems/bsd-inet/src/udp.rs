@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `udp IP` — the User Datagram Protocol in the BSD network subsystem.
 //!
-//! # Realm
-//! async
-//!
 //! # Participants
 //! Hosts and ports, as `sockaddr_in`.
 //!
@@ -21,9 +18,6 @@
 //!
 //! A socket sends at most 9216 octets at once and keeps 41,600 received. What finds no room is
 //! dropped and counted as "queue full".
-//!
-//! # Control
-//! Answers `report` (counters as of netstat -s), `max-packet`; forwards the rest.
 //!
 //! # Example
 //! ```kdl

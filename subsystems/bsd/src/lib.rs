@@ -47,8 +47,8 @@
 //!   itself on it with its own number ([`Bsd::stack`]). What arrives goes to [`Protosw::upper`],
 //!   which exists from the start on, by `pr_input` with [`InputArg::Addressed`], within
 //!   [`Bsd::splnet`]. What has no use for a packet says so by `pr_unreach`.
-//! - *A wire below an interface*: [`WireDevice`] does the work, for whatever has one session that takes
-//!   whole frames.
+//! - *A wire below an interface*: [`WireDevice`] does the work, for whatever has one session that
+//!   takes whole frames.
 //! - *A foreign layer with hosts below IP or DDP*: an interface of its own, [`Bsd::if_attach`] with
 //!   a [`Driver`] whose `if_output` resolves addresses by itself, and [`Bsd::set_interface`] for
 //!   the adapter's node; arrivals go to [`Bsd::netisr_input`].

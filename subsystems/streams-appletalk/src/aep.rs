@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `aep DDP` — AppleTalk's echo as a multiplexor of STREAMS.
 //!
-//! # Realm
-//! async
-//!
 //! # Participants
 //! Those of `ddp`; the socket is 4.
 //!
@@ -16,9 +13,6 @@
 //! # Behaviour
 //! A request that arrives is sent back, without a copy of what is echoed. What a user sends goes as
 //! a request; what comes back goes up to the user that sent to there last.
-//!
-//! # Control
-//! Forwards all.
 //!
 //! # Example
 //! ```kdl

@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `atp DDP` — AppleTalk's transactions as a multiplexor of STREAMS.
 //!
-//! # Realm
-//! async (a request or a reply is a datagram with options)
-//!
 //! # Participants
 //! Those of `ddp`.
 //!

@@ -2,9 +2,6 @@
 //! `ddp ETHER [net=RANGE] [node=N]` — AppleTalk's datagrams as a multiplexor of STREAMS, with
 //! address resolution.
 //!
-//! # Realm
-//! async
-//!
 //! # Participants
 //! `socket4@node18@net10`: socket, node and network. In STREAMS a `sockaddr_at` of sixteen octets.
 //!

@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `nbp DDP` — AppleTalk's names as a multiplexor of STREAMS.
 //!
-//! # Realm
-//! async
-//!
 //! # Participants
 //! Those of `ddp`; the socket is 2.
 //!

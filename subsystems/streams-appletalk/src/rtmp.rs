@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `rtmp DDP` — what a node that routes nothing hears of routers, as a multiplexor of STREAMS.
 //!
-//! # Realm
-//! async
-//!
 //! # Participants
 //! Those of `ddp`; the socket is 1.
 //!
@@ -18,9 +15,6 @@
 //! of the router heard last; one that has been silent for 50 s is taken back. It asks once, when
 //! the node has its address; routers speak every 10 s besides. What stands for `ddp` and lets no
 //! type be chosen is not asked.
-//!
-//! # Control
-//! Forwards all.
 //!
 //! # Example
 //! ```kdl

@@ -2,9 +2,6 @@
 //! `ether DEVICE` — Ethernet as a multiplexor of STREAMS: streams of datagrams above, one device of
 //! frames below.
 //!
-//! # Realm
-//! async
-//!
 //! # Participants
 //! The hardware address of the peer. In STREAMS an address of a link: the station and the number of
 //! the protocol above ([`Link`]).

@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `udp IP` — UDP as a multiplexor of STREAMS.
 //!
-//! # Realm
-//! async
-//!
 //! # Participants
 //! `port7@10.0.0.2`. In STREAMS a `sockaddr_in` of sixteen octets, its family in host order.
 //!

@@ -2,9 +2,6 @@
 //! `subsystem streams { ... }` — System V STREAMS: message blocks, queues, modules, stream head,
 //! TPI and TLI.
 //!
-//! # Realm
-//! control (a block of a host, which holds protocols written for STREAMS)
-//!
 //! # Participants
 //! None of its own: the lines of the block have theirs, as addresses of the transport interface.
 //!

@@ -2,9 +2,6 @@
 //! `caller LOWER to="..."` — calls a procedure of a peer again and again, checks, counts and times
 //! the replies.
 //!
-//! # Realm
-//! top (an anchor: no header, no sessions of its own)
-//!
 //! # Participants
 //! It opens the layer below with `local` and `to`, with `procedure` on top if it is given:
 //! `procedure=1 to="10.0.0.2"` is `procedure1@10.0.0.2`. A `local` that is not given is a wildcard

@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `discard LOWER` — takes every message, counts it and drops it.
 //!
-//! # Realm
-//! top (an anchor: no header, no sessions of its own)
-//!
 //! # Participants
 //! Those that the layer below enables: `local` as it stands, or `port9` for `port=9`.
 //!

@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `echo LOWER` — sends every message back where it came from.
 //!
-//! # Realm
-//! top (an anchor: no header, no sessions of its own)
-//!
 //! # Participants
 //! Those that the layer below enables: `local` as it stands, or `port7` for `port=7`.
 //!

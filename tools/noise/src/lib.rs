@@ -2,9 +2,6 @@
 //! `noise WIRE to="10.0.0.1" ether="02:00:00:00:00:01"` — sends frames that no host should send, to
 //! try what a host bears.
 //!
-//! # Realm
-//! top (an anchor: no header, no sessions of its own)
-//!
 //! # Participants
 //! None: it makes whole frames, in the name of hosts that are not there.
 //!

@@ -2,9 +2,6 @@
 //! `printer ATP [NBP]` — a printer like Apple's LaserWriter: takes jobs by PAP, and counts what it
 //! would print.
 //!
-//! # Realm
-//! top (an anchor: no header, no sessions of its own)
-//!
 //! # Participants
 //! It enables `socket130`, or what `socket` says, and calls those that print from there.
 //!

@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `print ATP [NBP]` — prints on a printer of AppleTalk, which it finds by its name.
 //!
-//! # Realm
-//! top (an anchor: no header, no sessions of its own)
-//!
 //! # Participants
 //! `to` as it stands, or the socket that has the name `entity`; its own is `socket`.
 //!

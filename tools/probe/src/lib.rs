@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `probe LOWER to="..."` — sends messages and counts, checks and times what comes back.
 //!
-//! # Realm
-//! top (an anchor: no header, no sessions of its own)
-//!
 //! # Participants
 //! It opens the layer below with `local` and `to`. What is not given is a wildcard at every layer.
 //!

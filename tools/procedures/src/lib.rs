@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `procedures LOWER` — serves the six procedures that tests and measurements of RPC call.
 //!
-//! # Realm
-//! top (an anchor: no header, no sessions of its own)
-//!
 //! # Participants
 //! Those that the layer below enables: `at` as it stands, `*` for any procedure.
 //!

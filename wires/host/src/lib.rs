@@ -2,9 +2,6 @@
 //! `host-eth local="..." peer="..."` — Ethernet in UDP: frames cross any network in datagrams of
 //! the operating system's own sockets, without privilege.
 //!
-//! # Realm
-//! wire (an anchor)
-//!
 //! # Participants
 //! None: a frame goes to the peer behind which its station was heard, or to all.
 //!

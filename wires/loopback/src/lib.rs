@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `loopback` — a wire whose two ends are the same: what is sent comes back up.
 //!
-//! # Realm
-//! wire (an anchor)
-//!
 //! # Participants
 //! None.
 //!

@@ -2,9 +2,6 @@
 //! `ltoudp` — LocalTalk in datagrams of UDP multicast: a cable that emulators and other programs on
 //! this network share.
 //!
-//! # Realm
-//! wire (an anchor)
-//!
 //! # Participants
 //! None: what is sent goes to all.
 //!

@@ -2,9 +2,6 @@
 //! `packet device=NAME` — an existing network interface, through `AF_PACKET` with rings mapped into
 //! memory.
 //!
-//! # Realm
-//! wire (an anchor)
-//!
 //! # Participants
 //! None: what is sent goes out of the interface.
 //!

@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `shm path=SOCKET` — shared memory to another process on this machine, which need not be trusted.
 //!
-//! # Realm
-//! wire (an anchor)
-//!
 //! # Participants
 //! None: what is sent goes to the process at the other end.
 //!

@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `sim link=NAME` — an Ethernet interface of a host in a simulated network, in virtual time.
 //!
-//! # Realm
-//! wire (an anchor)
-//!
 //! # Participants
 //! None: what is sent goes into the link.
 //!

@@ -2,9 +2,6 @@
 //! `tap` — a TAP device: the graph becomes a machine on an Ethernet whose other machine is the
 //! host.
 //!
-//! # Realm
-//! wire (an anchor)
-//!
 //! # Participants
 //! None: what is sent goes to the host.
 //!

@@ -1,9 +1,6 @@
 //! # Synopsis
 //! `xdp device=NAME` — an existing network interface, through `AF_XDP` sockets.
 //!
-//! # Realm
-//! wire (an anchor)
-//!
 //! # Participants
 //! None: what is sent goes out of the interface.
 //!

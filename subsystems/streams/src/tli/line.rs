@@ -2,9 +2,6 @@
 //! `tli LOWER ...` — the transport interface of STREAMS above protocols that are not of STREAMS:
 //! programs open endpoints there as they do on lines of STREAMS.
 //!
-//! # Realm
-//! top
-//!
 //! # Participants
 //! Addresses of TPI, sixteen octets: a `sockaddr_in` on `udp` and `tcp`, a `sockaddr_at` on `ddp`
 //! and `atp`.

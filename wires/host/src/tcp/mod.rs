@@ -2,9 +2,6 @@
 //! `host-tcp` — streams between ports, carried by the operating system's own TCP: to its uppers
 //! what `tcp` is, without privilege.
 //!
-//! # Realm
-//! async (an anchor: it stands on nothing of the graph)
-//!
 //! # Participants
 //! A port on top of an IPv4 host: `port80@192.0.2.7`.
 //!

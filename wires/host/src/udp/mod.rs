@@ -2,9 +2,6 @@
 //! `host-udp` — datagrams between ports, carried by the operating system's own UDP: to its uppers
 //! what `udp` is, without privilege.
 //!
-//! # Realm
-//! async (an anchor: it stands on nothing of the graph)
-//!
 //! # Participants
 //! A port on top of an IPv4 host: `port7@10.0.0.2`.
 //!
