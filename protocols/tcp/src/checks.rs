@@ -10,8 +10,8 @@ use xk_kit::net::attribute::{Arrived, Ecn, LinkCast};
 use xk_kit::wire::offload::TransportChecksum;
 use xk_kit::wire::segments::Segments;
 
-/// How many segments an acknowledgement may be for that stands for those before it: more would open
-/// the window less than each of them (RFC 3465, section 2.3).
+/// Largest number of segments of an acknowledgement that stands for those before it: more would
+/// open the window less than each of them (RFC 3465, section 2.3).
 const SEGMENTS_MAX: u32 = 8;
 
 /// An acknowledgement that was checked and waits: one that comes right behind it says all that it

@@ -16,11 +16,11 @@ use xk_core::Time;
 
 /// The sizes of segments that a cookie can tell, in octets.
 const SEGMENTS: [u16; 4] = [536, 1300, 1440, 1460];
-/// How long one period lasts. A cookie is good in its own and the next.
+/// Length of one period. A cookie is good in its own and the next.
 const PERIOD_MS: u64 = 64_000;
 /// Bits of the number of the period.
 const PERIOD_BITS: u32 = 6;
-/// How long after the last cookie went acknowledgements are looked at as such.
+/// Time after the last cookie was sent during which acknowledgements are looked at as cookies.
 const LISTEN: Duration = Duration::from_millis(2 * PERIOD_MS);
 /// Bits of a timestamp that tell what the peer offered: its shift (15: none), and SACK.
 const OFFER_BITS: u32 = 5;
@@ -51,7 +51,7 @@ impl Cookies {
         sequence(secrets, key, peer.irs, period(now), segment as u32)
     }
 
-    /// What the peer's SYN said, if `header` acknowledges a cookie.
+    /// Contents of the peer's SYN, if `header` acknowledges a cookie.
     pub(crate) fn taste(
         &self,
         secrets: &Secrets,
@@ -98,7 +98,7 @@ pub(crate) fn mark(stamps: &mut Timestamps, peer: &Syn) {
         if Seq(marked).after(Seq(stamps.value)) { marked.wrapping_sub(mask + 1) } else { marked };
 }
 
-/// What our SYN can offer a peer of whom nothing is kept.
+/// SYN that offers a peer only what needs no state here.
 pub(crate) fn offer(peer: &Syn) -> Syn {
     let has_clock = peer.clock.is_some();
     Syn {

@@ -1,4 +1,5 @@
-//! What the network reports about segments sent from here (RFC 9293, section 3.9.2.2; RFC 5927).
+//! Errors that the network reports about segments sent from here (RFC 9293, section 3.9.2.2; RFC
+//! 5927).
 
 use crate::protocol::Tcp;
 use crate::seq::Seq;

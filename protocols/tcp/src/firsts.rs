@@ -8,16 +8,16 @@ use xk_core::Message;
 
 use crate::table::Key;
 
-/// Of how many connections a segment is taken in at one time with others waiting behind it, and how
-/// many wait of one: a window that has not grown yet.
+/// Connections of which a segment is being taken in with others waiting behind it, and segments
+/// that wait for one: a window that has not grown yet.
 const CONNECTIONS_MAX: usize = 256;
 const WAITING_MAX: usize = 64;
 
-/// What becomes of a segment of no session.
+/// Verdict on a segment of no session.
 pub(crate) enum Begun {
-    /// It is taken in at once.
+    /// The segment is taken in at once.
     First(Message),
-    /// It follows another.
+    /// The segment follows another.
     Waits,
     /// There is no room for it.
     Full(Message),

@@ -1,4 +1,4 @@
-//! What no peer may guess: initial sequence numbers (RFC 6528, section 3), and where each
+//! Numbers that no peer may guess: initial sequence numbers (RFC 6528, section 3), and where each
 //! pair's timestamps begin (RFC 7323, section 5.4).
 
 use crate::seq::Seq;
@@ -11,7 +11,7 @@ pub(crate) struct Secrets {
     clock: Secret,
     cookie: Secret,
     fast_open: Secret,
-    /// What hosts that do not fit into a number are hashed with.
+    /// Key with which hosts are hashed that do not fit into a number.
     pub(crate) hosts: Secret,
 }
 
@@ -37,8 +37,8 @@ impl Secrets {
         Seq(place.wrapping_add(clock))
     }
 
-    /// What the timestamps of a pair of ends begin with: the same for each of its connections, so
-    /// that a later one's are later.
+    /// Offset of the timestamps of a pair of ends: the same for each of its connections, so that a
+    /// later one's are later.
     pub(crate) fn clock_offset(&self, hosts: u64, ports: u32) -> u32 {
         self.clock.hash(&[hosts, ports.into()]) as u32
     }

@@ -196,7 +196,7 @@ impl Tallies {
     }
 }
 
-/// What the options of a header say. Unknown ones are skipped.
+/// Options of a header. Unknown ones are skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Options {
     /// The largest segment that the sender takes, in octets of data; on a SYN.
@@ -207,7 +207,7 @@ pub struct Options {
     pub sack_permitted: bool,
     /// The timestamps.
     pub timestamps: Option<Timestamps>,
-    /// What has arrived out of order.
+    /// Blocks that have arrived out of order.
     pub sack: Blocks,
     /// The sender's user timeout (RFC 5482), as in the field: the highest bit says minutes instead
     /// of seconds.

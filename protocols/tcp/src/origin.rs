@@ -1,4 +1,4 @@
-//! What a lower session says of itself, as TCP wants it.
+//! Facts that a lower session tells about itself, as TCP wants them.
 
 use xk_core::{Kernel, Message, Secret, SessionRef};
 use xk_kit::Checksum;

@@ -20,7 +20,7 @@ pub(crate) const HEADROOM: usize = 128;
 /// header goes in front of.
 const LOW: u16 = 0xff;
 
-/// What a segment needs besides its content.
+/// Facts that a segment needs besides its content.
 #[derive(Clone, Copy)]
 pub(crate) struct Seal {
     /// The sum over addresses and protocol number.
@@ -136,7 +136,7 @@ pub(crate) fn mark(message: &mut Message, is_markable: bool) {
     }
 }
 
-/// What octets came with says nothing about how they go.
+/// Removes the attributes with which octets came: they say nothing about how the octets go.
 #[inline]
 pub(crate) fn forget_origin(message: &mut Message) {
     if message.has_attributes() {

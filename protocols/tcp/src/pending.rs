@@ -13,17 +13,17 @@ use xk_core::{ProtocolRef, SessionRef, Time};
 /// Both hosts, and both ports. Not the lower session: under a flood that is evicted and made again.
 pub(crate) type PendingKey = (u64, u32);
 
-/// How long our SYN waits for its answer before it is sent again; doubled each time (RFC 6298,
+/// Time that our SYN waits for its answer before it is sent again; doubled each time (RFC 6298,
 /// section 2).
 const RETRY: Duration = Duration::from_secs(1);
-/// How often our SYN is sent again: for three minutes at least (RFC 9293, section 3.8.3). A peer
+/// Times that our SYN is sent again: for three minutes at least (RFC 9293, section 3.8.3). A peer
 /// whose part of the handshake is done may be cut off as long; under a flood the oldest note goes
 /// all the same.
 const RETRIES_MAX: u8 = 7;
-/// How often the notes are looked through.
+/// Interval at which the notes are looked through.
 pub(crate) const TICK: Duration = Duration::from_millis(500);
 
-/// What is known of one.
+/// A connection whose SYN was answered and not acknowledged.
 #[derive(Clone)]
 pub(crate) struct Note {
     pub(crate) iss: Seq,
@@ -89,7 +89,7 @@ impl Pending {
         self.notes.len()
     }
 
-    /// Those whose answer is overdue, to be sent our SYN again, and how many were given up.
+    /// Notes whose answer is overdue, to be sent our SYN again, and the number of those given up.
     pub(crate) fn overdue(&self, now: Time) -> (Vec<Note>, u64) {
         let (mut again, mut given_up) = (Vec::new(), 0);
         for (key, mut note) in self.notes.snapshot() {

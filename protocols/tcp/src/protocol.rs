@@ -34,7 +34,7 @@ const UNUSED_TRIES: u32 = 64;
 /// One instance of the layer.
 pub struct Tcp {
     pub(crate) lower: ProtocolRef,
-    /// What it enables below.
+    /// Participant that it enables below.
     enables: Participant,
     pub(crate) table: Rc<Table>,
 }
@@ -229,7 +229,7 @@ impl Protocol for Tcp {
 }
 
 impl Tcp {
-    /// What stands for both hosts, and for both ports below where there are such.
+    /// Number that stands for both hosts, and for both ports below where there are such.
     pub(crate) fn hosts(&self, cx: &Kernel, origin: &Origin, lower: &SessionRef) -> u64 {
         if self.enables.top() == Some(&Part::Any) {
             hosts(&self.table.secrets.hosts, origin, lower)

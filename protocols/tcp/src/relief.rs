@@ -1,5 +1,5 @@
-//! What connections give up when the kernel's pool is exhausted: they keep most of what strangers
-//! have a host keep, by leaving holes in what they send and by reading nothing.
+//! Relief of an exhausted pool. Connections keep most of what strangers make a host keep, by
+//! leaving holes in what they send and by reading nothing.
 
 use crate::protocol::Tcp;
 use crate::session::TcpSession;
@@ -11,8 +11,8 @@ use xk_core::{Kernel, ProtocolRef, SessionRef};
 /// Dropped out of order, or broken off, for the messages that a connection kept.
 pub(crate) static HELD: Reason = Reason::new("held too many messages", Class::Exhausted);
 
-/// How long the pool is exhausted before connections are broken off: what they keep may be on its
-/// way.
+/// Time for which the pool is exhausted before connections are broken off: what they keep may be on
+/// its way.
 const EXHAUSTED_MAX: Duration = Duration::from_millis(250);
 /// After how long without a refusal it counts as the first.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 const GUILTY_PART: u64 = 128;
 /// Which part of what they keep is given back at a time, one of so many.
 const GIVEN_PART: u64 = 4;
-/// How many octets one keeps at least that is broken off.
+/// Least octets that a connection keeps which is broken off.
 const HELD_MIN: u64 = 16 << 10;
 
 fn own(session: &SessionRef) -> Option<&TcpSession> {

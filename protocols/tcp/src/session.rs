@@ -32,14 +32,14 @@ use xk_kit::net::stream::{
 use xk_kit::net::template::{HeaderField, Headers};
 use xk_kit::wire::offload::Offloads;
 
-/// How many octets are handed to a protocol in another address space before it is known that it
-/// has had them: what it sends back is to find room on the way.
+/// Octets that are handed to a protocol in another address space before it is known to have had
+/// them: what it sends back is to find room on the way.
 const UNSETTLED_MAX: usize = 64 << 10;
 /// For how many of these a message counts at least.
 const UNSETTLED_LEAST: usize = 256;
 /// When octets are handed up again that found no room on the way.
 const LOOK_FOR_ROOM: Duration = Duration::from_millis(1);
-/// How many wait to hear that connections are there at most.
+/// Protocols that wait to hear of connections at most.
 const WATCHED_MAX: usize = 64;
 /// Nothing was handed up yet.
 const ALL_UNSETTLED: usize = usize::MAX;
@@ -48,9 +48,9 @@ const ALL_UNSETTLED: usize = usize::MAX;
 pub(crate) struct Link {
     pub(crate) lower: SessionRef,
     pub(crate) origin: Origin,
-    /// What the layers below do for us.
+    /// Offloads of the layers below.
     pub(crate) offloads: Offloads,
-    /// What stands for both hosts.
+    /// Number that stands for both hosts.
     pub(crate) hosts: u64,
 }
 
@@ -463,7 +463,7 @@ impl TcpSession {
         }
     }
 
-    /// What it keeps of the pool; see [`Connection::held`].
+    /// Octets that it keeps of the pool; see [`Connection::held`].
     pub(crate) fn held(&self) -> (u64, u64) {
         self.connection.borrow().held()
     }

@@ -5,7 +5,7 @@ use alloc::string::String;
 use core::fmt::{self, Write};
 pub use xk_kit::net::stream::StreamState as State;
 
-/// What moves a connection from one state to another.
+/// Cause of a change of state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
     /// This side opens.

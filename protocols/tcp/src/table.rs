@@ -1,4 +1,4 @@
-//! What protocol and sessions share: the tables, their bounds, the settings.
+//! Shared state of protocol and sessions: the tables, their bounds, the settings.
 
 use crate::congestion::{self, Name};
 use crate::connection::{BUFFER_MIN, SEGMENT_MIN, Settings};
@@ -121,13 +121,13 @@ pub(crate) fn settings(params: &Params) -> Settings {
 const REPEATED_RATE: u64 = 1 << 10;
 const REPEATED_BURST: u64 = 8 << 10;
 
-/// How many resets and challenges for segments of no connection go to one host in a second.
+/// Resets and challenges for segments of no connection that go to one host in a second.
 const UNFIT_RATE: u64 = 1000;
 
 /// For how many users it is kept how the next session of each is to behave.
 const NEXT_MAX: usize = 64;
 
-/// What protocol and sessions share.
+/// Shared state of protocol and sessions.
 pub(crate) struct Table {
     pub(crate) sessions: SessionTable<Key>,
     /// The protocols that listen, by [`offer`](xk_kit::net::ports::offer).
@@ -136,27 +136,27 @@ pub(crate) struct Table {
     pub(crate) pending: Pending,
     /// Segments that wait for one of their connection.
     pub(crate) firsts: Firsts,
-    /// What stands for notes when there is no room for more.
+    /// Cookies, which stand for notes when there is no room for more.
     pub(crate) cookies: Cookies,
     /// Fast Opens of peers, and what is known of peers for ours.
     pub(crate) fast: FastOpens,
-    /// What lower sessions said of themselves.
+    /// Facts about lower sessions.
     pub(crate) origins: Origins,
-    /// What answers to SYNs may be sent again to peers that have shown nothing.
+    /// Allowance of answers to SYNs that are sent again to peers that have proved nothing.
     pub(crate) unproved: Allowance,
     /// The peers whose segments were dropped.
     pub(crate) drop_sources: DropSources,
-    /// How sessions to come are to behave.
+    /// Settings of sessions to come.
     pub(crate) settings: RefCell<Rc<Settings>>,
-    /// How the session is to behave that the next open of a user makes, if otherwise; of the host
+    /// Settings of the session that the next open of a user makes, if they differ; of the host
     /// itself without a user.
     next: RefCell<VecDeque<(Option<Payer>, Rc<Settings>)>>,
     pub(crate) secrets: Secrets,
     /// Ends of connections that are on their way from here or to here.
     pub(crate) holds: Holds,
-    /// What wants to hear when a connection is there, or over, besides the protocol above.
+    /// Protocols that want to hear when a connection is there, or over, besides the protocol above.
     pub(crate) watched: RefCell<VecDeque<(SessionRef, ProtocolRef)>>,
-    /// What may go to hosts whose segments belong to no connection: resets, and challenges (RFC
+    /// Allowance for hosts whose segments belong to no connection: resets, and challenges (RFC
     /// 5961, section 7).
     pub(crate) unfit: Allowance,
     /// Since when the pool has refused messages, and when it did so last.
@@ -212,7 +212,7 @@ impl Table {
         is_taken
     }
 
-    /// How the session is to behave that is opened now.
+    /// Settings of the session that is opened now.
     pub(crate) fn take_next(&self, cx: &Kernel) -> Rc<Settings> {
         let mut next = self.next.borrow_mut();
         let own = next.iter().position(|(of, _)| *of == cx.payer());

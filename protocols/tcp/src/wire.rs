@@ -106,7 +106,7 @@ pub struct Header {
     pub window: u16,
     /// Where urgent data end, from `seq` on, if [`Flags::URG`] is set.
     pub urgent: u16,
-    /// What the options say.
+    /// The options.
     pub options: Options,
 }
 

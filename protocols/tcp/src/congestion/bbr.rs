@@ -18,10 +18,11 @@ const UNITY: u64 = 256;
 /// 2 / ln 2: the smallest gain that doubles the rate each round trip.
 const STARTUP_GAIN: u64 = 739;
 
-/// Its inverse: empties in one round trip the queue that startup left.
+/// Inverse of the startup gain: empties in one round trip the queue that startup left.
 const DRAIN_GAIN: u64 = 88;
 
-/// What may be in flight: twice what the path holds, as acknowledgments come late and in bunches.
+/// Gain of the window: twice what the path holds may be in flight, as acknowledgments come late and
+/// in bunches.
 const WINDOW_GAIN: u64 = 2 * UNITY;
 
 /// Rates of the phases while bandwidth is probed: more, less, and six times even.
@@ -42,10 +43,10 @@ const LOSS_PERCENT_MAX: u64 = 2;
 /// In startup a round must lose at least so many segments besides.
 const STARTUP_LOSSES_MIN: u64 = 6;
 
-/// How long a smallest round trip is believed.
+/// Time for which a smallest round trip is believed.
 const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
 
-/// How long the queue is kept empty to measure it again.
+/// Time for which the queue is kept empty to measure it again.
 const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
 
 /// Segments that are always allowed.
@@ -86,7 +87,7 @@ pub struct Bbr {
     flight_max_before: u32,
     /// Rounds of probing beyond the bound without much loss.
     flight_max_rounds: u32,
-    /// Of this round.
+    /// Octets lost and delivered in this round.
     lost_octets: u64,
     delivered_octets: u64,
     /// Whether this round's losses were answered.
@@ -158,7 +159,7 @@ impl Bbr {
         }
     }
 
-    /// What the path holds at the estimated bandwidth, times `gain`; without an estimate the
+    /// Octets that the path holds at the estimated bandwidth, times `gain`; without an estimate the
     /// initial window.
     fn path_octets(&self, gain: u64) -> u32 {
         let (Some(bandwidth), Some(min_rtt)) = (self.bandwidth.get(), self.min_rtt) else {

@@ -23,18 +23,18 @@ const SLOW_START_SEGMENTS_MAX: u32 = 8;
 struct Epoch {
     /// When it began; moves on while the window is not used.
     start: Time,
-    /// How long the curve takes to reach `w_max` again (K), in milliseconds.
+    /// Time in which the curve reaches `w_max` again (K), in milliseconds.
     k_ms: i64,
     /// Where the curve is flat, in octets.
     origin: u32,
-    /// What Reno's window would be, in octets.
+    /// Window that Reno would have, in octets.
     w_est: u64,
     /// Remainders of the divisions by which both windows grow.
     grown: u64,
     est_grown: u64,
 }
 
-/// What a reduction changes, to take it back (RFC 9438, section 4.9).
+/// State that a reduction changes, to take it back (RFC 9438, section 4.9).
 #[derive(Clone, Copy, Debug)]
 struct State {
     window: u32,
@@ -293,7 +293,7 @@ fn tenths(value: u32, count: u64) -> u32 {
     u32::try_from(u64::from(value) * count / 10).unwrap_or(u32::MAX)
 }
 
-/// How long the curve takes to climb `octets` up to where it is flat (RFC 9438, section 4.2, figure
+/// Time in which the curve climbs `octets` up to where it is flat (RFC 9438, section 4.2, figure
 /// 2), in milliseconds.
 fn k_ms(octets: u32, mss: u32) -> i64 {
     // The cube root of segments / 0.4, in seconds; times 10^9 under the root gives milliseconds.

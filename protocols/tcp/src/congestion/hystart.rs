@@ -19,7 +19,7 @@ const CONSERVATIVE_DIVISOR: u32 = 4;
 /// Rounds of conservative slow start (RFC 9406, section 4.3).
 const CONSERVATIVE_ROUNDS: u32 = 5;
 
-/// How slow start goes on.
+/// Growth of the window in slow start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Growth {
     /// By all that was acknowledged, over this divisor.

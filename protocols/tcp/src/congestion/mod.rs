@@ -29,7 +29,7 @@ pub const INITIAL_SEGMENTS: u32 = 10;
 /// admits (RFC 7323, section 2.3).
 pub const WINDOW_MAX: u32 = xk_kit::net::stream::StreamInfo::THRESHOLD_NONE;
 
-/// What one acknowledgment told.
+/// Figures of one acknowledgment.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     /// When it came.
@@ -64,7 +64,7 @@ pub struct Sample {
     pub recovering: bool,
 }
 
-/// What went wrong.
+/// A loss or mark that was noticed.
 #[derive(Clone, Copy, Debug)]
 pub struct Trouble {
     /// When it was noticed.
@@ -119,7 +119,7 @@ pub trait Congestion: fmt::Debug {
     /// timeout (RFC 5681, section 4.1).
     fn after_idle(&mut self, now: Time, idle: Duration, rto: Duration);
 
-    /// How much may be in the network, in octets.
+    /// Octets that may be in the network.
     fn window(&self) -> u32;
 
     /// Below this window the sender is in slow start, in octets; fast recovery aims at it (RFC
@@ -144,7 +144,7 @@ pub trait Congestion: fmt::Debug {
     fn is_sound(&self) -> bool;
 }
 
-/// Its name, and its state.
+/// Encodes the name, then the state.
 impl Field for Box<dyn Congestion> {
     fn put(&self, out: &mut Writer<'_>) {
         Name(self.name()).put(out);
@@ -177,7 +177,7 @@ impl Name {
         NAMES.iter().copied().find(|known| *known == name).map(Self)
     }
 
-    /// Its place among [`NAMES`].
+    /// Place of the name among [`NAMES`].
     fn number(self) -> u8 {
         NAMES.iter().position(|name| *name == self.0).unwrap_or(0) as u8
     }

@@ -14,29 +14,29 @@ use xk_core::{Message, Time};
 use xk_kit::net::attribute::Ecn;
 use xk_kit::net::stream::StreamError;
 
-/// Its timestamp is older than one that came before (RFC 7323, section 5).
+/// The segment's timestamp is older than one that came before (RFC 7323, section 5).
 pub static OLD_TIMESTAMP: Reason = Reason::new("old timestamp", Class::Bad);
-/// It lies outside of the window.
+/// The segment lies outside of the window.
 pub static OUT_OF_WINDOW: Reason = Reason::new("out of window", Class::Bad);
-/// It acknowledges what was never sent, or lies too far back (RFC 5961, section 5).
+/// The segment acknowledges what was never sent, or lies too far back (RFC 5961, section 5).
 pub static BAD_ACK: Reason = Reason::new("bad acknowledgement", Class::Bad);
 /// A reset whose number is in the window, but not the next (RFC 5961, section 3).
 pub static BLIND_RESET: Reason = Reason::new("blind reset", Class::Bad);
 /// A SYN on a connection that stands (RFC 5961, section 4).
 pub static BLIND_SYN: Reason = Reason::new("blind SYN", Class::Bad);
-/// It acknowledges nothing where it must.
+/// The segment acknowledges nothing where it must.
 pub static NO_ACK: Reason = Reason::new("no acknowledgement", Class::Bad);
 /// The connection is closed, or closing, and takes nothing more.
 pub static NOT_READ: Reason = Reason::new("data after close", Class::NoPort);
 
-/// How many challenges a connection sends in a second (RFC 5961, section 7).
+/// Challenges that a connection sends in a second (RFC 5961, section 7).
 const CHALLENGES_MAX: u32 = 10;
 /// The segments that are acknowledged at once at the beginning, and behind a pause: while the
 /// peer's window is small each of its acknowledgements counts.
 pub(super) const QUICK_ACKS: u8 = 16;
 /// No retransmission timeout is shorter than this pause, in nanoseconds; saves the longer look.
 const PAUSE_NS_MIN: u64 = 100_000_000;
-/// How long the peer's timestamps can be compared (RFC 7323, section 5.5).
+/// Time for which the peer's timestamps can be compared (RFC 7323, section 5.5).
 const TIMESTAMPS_VALID: Duration = Duration::from_secs(24 * 24 * 3600);
 
 impl Connection {
@@ -453,7 +453,7 @@ impl Connection {
         Some(Time::from_ms(at))
     }
 
-    /// What follows from octets having been acknowledged.
+    /// Acts on the acknowledgement of octets.
     pub(super) fn take_acked(&mut self, now: Time, una: Seq, acked: &Acked) {
         self.cwr |= acked.cwr;
         if self.persist_at.is_some() {
@@ -520,7 +520,7 @@ impl Connection {
         }
     }
 
-    /// What our own end's acknowledgement moves.
+    /// Changes the state if our own end was acknowledged.
     fn after_ack(&mut self, now: Time) {
         let is_fin_acked = self.send.fin.is_some_and(|fin| self.snd_una().after(fin));
         if !is_fin_acked {

@@ -26,7 +26,7 @@ const SEGMENT_MAX: u16 = 1460;
 /// connection pass that began with a Fast Open.
 const HOLE_TIMEOUTS: u32 = 2;
 
-/// What an active open has found out of a peer's Fast Open.
+/// Result of an active open about the peer's Fast Open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
     /// The peer gave a cookie, and takes so many octets in a segment.

@@ -1,5 +1,5 @@
-//! What a SYN tells, and the SYN that answers it (RFC 9293, section 3.10.7; RFC 7323, section 2;
-//! RFC 3168, section 6.1.1; RFC 9768, section 3.1).
+//! The contents of a SYN, and the SYN that answers it (RFC 9293, section 3.10.7; RFC 7323, section
+//! 2; RFC 3168, section 6.1.1; RFC 9768, section 3.1).
 
 use super::ecn::EcnOffer;
 use super::settings::{SEGMENT_MIN, Settings};
@@ -21,7 +21,7 @@ pub struct Ends {
     pub peer: u16,
     /// Octets of the largest message that the layer below carries whole.
     pub path: u32,
-    /// What our timestamps begin with (RFC 7323, section 5.4).
+    /// Offset with which our timestamps begin (RFC 7323, section 5.4).
     pub clock_offset: u32,
 }
 
@@ -42,18 +42,18 @@ impl Ends {
     }
 }
 
-/// What the peer's SYN said.
+/// Contents of the peer's SYN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Syn {
-    /// Its initial sequence number.
+    /// The peer's initial sequence number.
     pub irs: Seq,
-    /// Its window, in octets: that of a SYN is never scaled.
+    /// The window, in octets: that of a SYN is never scaled.
     pub window: u16,
     /// Octets of data that it takes in a segment.
     pub segment_max: u16,
     /// The shift of its later windows, if it offers scaling.
     pub shift: Option<u8>,
-    /// Its clock, if it offers timestamps.
+    /// The peer's clock, if it offers timestamps.
     pub clock: Option<u32>,
     /// Whether it understands SACK.
     pub sack: bool,
@@ -61,9 +61,9 @@ pub struct Syn {
     pub ecn: EcnOffer,
     /// The counts of octets, where it answers our SYN.
     pub tallies: Option<Tallies>,
-    /// Its user timeout, as in the option (RFC 5482).
+    /// The user timeout, as in the option (RFC 5482).
     pub user_timeout: Option<u16>,
-    /// Its Fast Open option (RFC 7413); where this side answers, the cookie that it gives.
+    /// The Fast Open option (RFC 7413); where this side answers, the cookie that it gives.
     pub fast_open: Option<Cookie>,
 }
 

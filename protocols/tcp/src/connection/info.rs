@@ -1,4 +1,4 @@
-//! How a connection stands, for questions about it.
+//! State of a connection, for questions about it.
 
 use super::Connection;
 use super::timers::LOWER_HEADER;
@@ -7,7 +7,7 @@ use xk_core::Time;
 use xk_kit::net::stream::{StreamDetail, StreamError, StreamInfo, StreamRecovery};
 
 impl Connection {
-    /// How the connection stands.
+    /// State of the connection.
     #[must_use]
     pub fn info(&self, now: Time) -> StreamInfo {
         let (rtt, congestion) = (self.recovery.rtt(), self.recovery.congestion());
@@ -75,12 +75,12 @@ impl Connection {
         }
     }
 
-    /// What the network says against it that is no proof (RFC 1122, section 4.2.3.9).
+    /// Soft error: what the network reported without proof (RFC 1122, section 4.2.3.9).
     pub fn soft_error(&self) -> Option<StreamError> {
         self.soft_error
     }
 
-    /// What [`info`](Self::info) tells, as a line.
+    /// Returns [`info`](Self::info) as a line.
     #[must_use]
     pub fn describe(&self) -> String {
         let info = self.info(self.heard_at);

@@ -50,9 +50,9 @@ use xk_kit::control::NetworkErrorKind;
 use xk_kit::net::attribute::Sending;
 use xk_kit::net::stream::{StreamError, StreamEvent, StreamSetting};
 
-/// How many segments may be outstanding.
+/// Largest number of outstanding segments.
 const SEGMENTS_MAX: u32 = 1 << 15;
-/// What a piece of a stream takes of a pool at least, in octets.
+/// Least octets of a pool that a piece of a stream takes.
 const PIECE_OCTETS: u64 = 2048;
 
 /// When an acknowledgement is due.
@@ -63,7 +63,7 @@ enum AckDue {
     Now,
 }
 
-/// What is to be told above, in this order.
+/// Events for the protocol above, in this order.
 #[derive(Clone, Copy, Debug, Default)]
 struct Events {
     connected: bool,
@@ -112,7 +112,7 @@ pub struct Connection {
     /// 4.3).
     ts_recent: u32,
     ts_recent_at: Time,
-    /// What the last segment sent acknowledged.
+    /// Acknowledgement of the last segment sent.
     last_ack_sent: Seq,
     ack_due: AckDue,
     /// Octets that arrived since the last acknowledgement went.
@@ -136,7 +136,7 @@ pub struct Connection {
     syn_due: bool,
     /// Our SYN, or what it repeats, offers no ECN any more: something on the way may not like it.
     ecn_offered: bool,
-    /// What is being sent again, as far as it did not fit one segment.
+    /// Rest of what is being sent again and did not fit one segment.
     again: Option<(Seq, Seq)>,
     /// A loss probe to send.
     probe: Option<Lost>,
@@ -146,7 +146,7 @@ pub struct Connection {
     persist_count: u32,
     /// When a cork releases what it holds back.
     cork_at: Option<Time>,
-    /// What is held back to fill a segment goes all the same, once.
+    /// True if octets that are held back to fill a segment go all the same, once.
     force: bool,
     /// A segment without data and with an old number is to provoke an answer.
     poke: bool,
@@ -166,7 +166,7 @@ pub struct Connection {
     fast: Option<Box<fast::Fast>>,
     /// A reset to send.
     reset: Option<Box<Header>>,
-    /// What arrives is not taken any more.
+    /// True if arrivals are not taken any more.
     is_deaf: bool,
     events: Events,
     /// Why the network says that the peer cannot be reached, if it does.
@@ -498,10 +498,10 @@ impl Connection {
         self.events.failed = self.events.failed.and(Some(StreamError::NoBuffers));
     }
 
-    /// How much the peer uses the connection, and when it was heard last: not at all if the
-    /// connection only waits for late segments; else by the binary magnitude of the octets that
-    /// were delivered, less that of the seconds since the peer was heard, and then by the magnitude
-    /// of those that the peer acknowledged.
+    /// Measure of the peer's use of the connection, and the time when it was heard last. The
+    /// measure is 0 if the connection only waits for late segments. Otherwise it is the binary
+    /// magnitude of the octets that were delivered, less that of the seconds since the peer was
+    /// heard, and then the magnitude of the octets that the peer acknowledged.
     #[must_use]
     pub fn used(&self, now: Time) -> (u32, Time) {
         let magnitude = |number: u64| u64::BITS - number.leading_zeros();
@@ -515,8 +515,8 @@ impl Connection {
         (level << 8 | second, self.heard_at)
     }
 
-    /// What it keeps of the pool besides what is out of order, in octets, each piece counted as
-    /// [`PIECE_OCTETS`] at least; and how many octets have passed in its life.
+    /// Octets of the pool that it keeps besides those out of order, each piece counted as
+    /// [`PIECE_OCTETS`] at least; and the octets that have passed in its life.
     pub(crate) fn held(&self) -> (u64, u64) {
         let of = |(octets, pieces): (u64, usize)| octets.max(pieces as u64 * PIECE_OCTETS);
         let passed = self.send.acknowledged + self.delivered;
@@ -719,7 +719,7 @@ impl Connection {
         self.receive.consumed(octets);
     }
 
-    /// What has happened; the end of the peer's stream comes behind its last octets.
+    /// The next event; the end of the peer's stream comes behind its last octets.
     pub fn event(&mut self) -> Option<StreamEvent> {
         let events = &mut self.events;
         if core::mem::take(&mut events.connected) {

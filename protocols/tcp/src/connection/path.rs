@@ -10,12 +10,12 @@ use crate::seq::Seq;
 use core::time::Duration;
 use xk_core::{Time, fields};
 
-/// How long a smaller path is believed before a larger one is tried (RFC 1191, section 6.3;
+/// Time for which a smaller path is believed before a larger one is tried (RFC 1191, section 6.3;
 /// PMTU_RAISE_TIMER of RFC 8899, section 5.1.1): a little longer than a network layer does.
 const RAISE_AFTER: Duration = Duration::from_secs(610);
-/// How long after a black hole was found the search for what does pass begins.
+/// Time after the discovery of a black hole at which the search for a size that passes begins.
 const SEARCH_AFTER: Duration = Duration::from_secs(1);
-/// What is to be won must be more octets than that (RFC 8899, section 5.3.3).
+/// Octets that a probe must win at least (RFC 8899, section 5.3.3).
 const STEP_MIN: u32 = 16;
 /// So many lost probes of one size say that it is too large; one may be an accident.
 const PROBES_MAX: u8 = 2;
@@ -34,7 +34,7 @@ fields!(Probe { start, end, path });
 /// the header below.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PathSearch {
-    /// What the path was before it became smaller; 0 if it did not.
+    /// Size of the path before it became smaller; 0 if it did not.
     top: u32,
     /// The largest that is worth a probe in this search.
     ceiling: u32,
@@ -70,7 +70,7 @@ impl PathSearch {
         }
     }
 
-    /// What to try next, `path` being believed in.
+    /// The size to try next, if `path` is believed.
     fn next(&mut self, path: u32, now: Time) -> Option<u32> {
         if self.probe.is_some() || self.top <= path || now < self.at {
             return None;
@@ -183,7 +183,7 @@ impl Connection {
         self.search.probe = None;
     }
 
-    /// What begins at `start` is sent again.
+    /// Notes that the segment which begins at `start` is sent again.
     #[inline]
     pub(super) fn note_resent(&mut self, start: Seq) {
         if self.search.probe.is_some_and(|probe| probe.start == start) {

@@ -9,7 +9,7 @@ use crate::state::State;
 use crate::wire::Plain;
 use xk_core::{Message, Time};
 
-/// What a segment was found to be.
+/// Kind of a segment that was predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Predicted {
     /// The next data; they may acknowledge some of ours.

@@ -17,20 +17,20 @@ pub(crate) static TOO_MANY_PIECES: Reason = Reason::new("too many pieces", Class
 /// All of it had arrived before.
 pub(crate) static DUPLICATE: Reason = Reason::new("duplicate", Class::Bad);
 
-/// How many runs of octets are kept out of order: more cost a flood of pieces nothing but its
-/// sender's time.
+/// Runs of octets that are kept out of order: more cost a flood of pieces nothing but its sender's
+/// time.
 const RUNS_MAX: usize = 128;
-/// How many segments are kept out of order for each octet of a window: one of less than so many is
-/// no honest one.
+/// Least average length, in octets, of segments that are kept out of order: an honest sender's are
+/// not shorter.
 const SEGMENT_OCTETS_MIN: u32 = 256;
-/// How many small segments are kept out of order all the same.
+/// Small segments that are kept out of order all the same.
 const SMALL_SEGMENTS: u32 = 64;
 
 /// Octets that lie together, out of order.
 struct Run {
     start: Seq,
     octets: Message,
-    /// How many segments brought them.
+    /// Number of segments that brought them.
     segments: u32,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Receive {
     run_segments: u32,
     /// The runs that segments came to last, the latest first (RFC 2018, section 4).
     recent: [Option<Seq>; BLOCKS_MAX],
-    /// What came twice, for the next acknowledgement (RFC 2883).
+    /// Octets that came twice, for the next acknowledgement (RFC 2883).
     pub(crate) duplicate: Option<Block>,
     /// Where the peer's stream ends.
     pub(crate) fin: Option<Seq>,
@@ -80,16 +80,16 @@ pub(crate) struct Receive {
     tuned_at: Time,
 }
 
-/// What became of a segment's data.
+/// Result of taking a segment's data.
 pub(crate) enum Taken {
-    /// They are the next ones; with them, runs behind may have come in order.
+    /// The data are the next ones; with them, runs behind may have come in order.
     InOrder {
         /// A gap was filled, or is left: the sender wants to know at once (RFC 5681, section 4.2).
         at_gap: bool,
     },
-    /// They are kept until those before them come.
+    /// The data are kept until those before them come.
     OutOfOrder,
-    /// They were dropped.
+    /// The data were dropped.
     Dropped(&'static Reason),
 }
 

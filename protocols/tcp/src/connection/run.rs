@@ -13,7 +13,7 @@ const RUN_OCTETS_MAX: u32 = u16::MAX as u32 - 120;
 /// On a path of fewer octets segments may be cut by the layer below: no run goes.
 const PATH_OCTETS_MIN: u32 = 552 - LOWER_HEADER;
 
-/// What a connection knows of runs of segments.
+/// State of a connection about runs of segments.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Runs {
     /// A layer below cuts those that are sent.
@@ -65,8 +65,8 @@ impl Connection {
         self.peer_full = self.peer_full.max(full);
     }
 
-    /// How much new data go at once, where `octets` would fill a segment: as many whole ones as
-    /// may, if a layer below cuts them.
+    /// Octets of new data that go at once, where `octets` would fill a segment: as many whole
+    /// segments as may, if a layer below cuts them.
     pub(super) fn run_octets(&self, octets: u32, room: u32, allowed: u32) -> u32 {
         let is_narrow = self.ends.path < PATH_OCTETS_MIN;
         if !self.runs.are_cut || octets != room || is_narrow {

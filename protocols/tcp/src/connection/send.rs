@@ -14,8 +14,8 @@ use xk_core::Message;
 use xk_core::control::{Field, Reader, Writer};
 use xk_core::message::{NoBuffers, SplitError};
 
-/// How many messages may wait to be sent or acknowledged, of whatever size: each takes a buffer, be
-/// it for one octet.
+/// Messages of any size that may wait to be sent or acknowledged: each takes a buffer, even for one
+/// octet.
 const PUSHES_MAX: usize = 16_384;
 
 /// The meaning of the end of a piece for the receiver, and for the segments that carry it.
@@ -38,7 +38,7 @@ impl Mark {
     }
 }
 
-/// What was pushed, in one slice.
+/// One slice of what was pushed.
 struct Piece {
     start: Seq,
     mark: Mark,

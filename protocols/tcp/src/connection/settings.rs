@@ -1,4 +1,4 @@
-//! How connections are to behave: what can be set, with its usual values.
+//! Settings of connections, with their usual values.
 
 use crate::congestion::Name;
 use core::time::Duration;
@@ -22,7 +22,7 @@ const USER_TIMEOUT_MIN: Duration = Duration::from_millis(10);
 /// The bits of a class of traffic that are ECN's (RFC 3168, section 5).
 const ECN_BITS: u8 = 3;
 
-/// How a connection is to behave.
+/// Settings of a connection.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Data in a segment at most, in octets, in either direction.
@@ -45,7 +45,7 @@ pub struct Settings {
     pub cork: bool,
     /// Probe a silent peer.
     pub keep_alive: Option<KeepAlive>,
-    /// How long octets may stay unacknowledged; [`USER_TIMEOUT`](Self::USER_TIMEOUT) if `None`.
+    /// Time that octets may stay unacknowledged; [`USER_TIMEOUT`](Self::USER_TIMEOUT) if `None`.
     pub user_timeout: Option<Duration>,
     /// The application has set that itself: then the peer's does not count (CHANGEABLE of RFC 5482,
     /// section 3.1).
@@ -75,12 +75,12 @@ pub struct Settings {
     pub fast_open: bool,
     /// The congestion control, by name.
     pub congestion: Name,
-    /// How long an acknowledgement may wait for company (RFC 9293, section 3.8.6.3: less than half
+    /// Time that an acknowledgement may wait for another (RFC 9293, section 3.8.6.3: less than half
     /// a second).
     pub delayed_ack: Duration,
-    /// How long a connection stays in TIME-WAIT: twice a segment's lifetime.
+    /// Time that a connection stays in TIME-WAIT: twice a segment's lifetime.
     pub time_wait: Duration,
-    /// How often a SYN is sent again before the open fails (RFC 9293, section 3.8.3: three minutes
+    /// Times that a SYN is sent again before the open fails (RFC 9293, section 3.8.3: three minutes
     /// at least).
     pub syn_retries_max: u32,
     /// Forget an octet of some of what is sent again: a planted fault, which builds for tests have.
@@ -131,8 +131,8 @@ impl Settings {
             && self.user_timeout.is_none_or(|time| !time.is_zero())
     }
 
-    /// How long octets may stay unacknowledged unless said otherwise (RFC 9293, section 3.8.3:
-    /// R2 of 100 seconds at least).
+    /// Time that octets may stay unacknowledged unless set otherwise (RFC 9293, section 3.8.3: R2
+    /// of 100 seconds at least).
     pub const USER_TIMEOUT: Duration = Duration::from_secs(300);
 
     /// Sets one; false if the value is out of bounds.

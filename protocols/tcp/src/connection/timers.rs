@@ -1,4 +1,4 @@
-//! What time does to a connection (RFC 9293, section 3.8; RFC 6298).
+//! Timers of a connection (RFC 9293, section 3.8; RFC 6298).
 
 use super::{AckDue, Connection};
 use crate::loss::Due;
@@ -12,7 +12,7 @@ use xk_kit::net::stream::StreamError;
 
 /// A connection that has heard nothing for so long is idle.
 const QUIET: Duration = Duration::from_millis(100);
-/// How long a cork holds anything back, as programs know it (tcp(7), `TCP_CORK`).
+/// Time that a cork holds octets back, as programs know it (tcp(7), `TCP_CORK`).
 const CORK_MAX: Duration = Duration::from_millis(200);
 /// The longest time between two window probes.
 const PERSIST_MAX: Duration = Duration::from_secs(60);

@@ -1,5 +1,5 @@
-//! What goes next: resets, SYNs, what was lost, new data, our end, probes, acknowledgements (RFC
-//! 9293, sections 3.8 and 3.10).
+//! The next segment to send: resets, SYNs, lost data, new data, our end, probes, acknowledgements
+//! (RFC 9293, sections 3.8 and 3.10).
 
 use super::{AckDue, Connection, syn};
 use crate::options::{Options, TIMESTAMPS_LEN};
@@ -10,9 +10,9 @@ use xk_core::{Message, Time};
 
 /// A segment to be sent.
 pub struct Out {
-    /// Its header, without checksum.
+    /// Header of the segment, without checksum.
     pub header: Header,
-    /// Its data.
+    /// Data of the segment.
     pub payload: Option<Message>,
     /// Whether a router may mark it instead of dropping it (RFC 3168, section 6.1.5).
     pub markable: bool,
@@ -207,7 +207,7 @@ impl Connection {
         u32::from(self.segment).saturating_sub(taken).max(1)
     }
 
-    /// What is believed lost, and loss probes.
+    /// The next segment of lost data, or a loss probe.
     fn transmit_again(&mut self, now: Time) -> Option<Out> {
         let una = self.snd_una();
         let left = self.again.take().filter(|(_, end)| end.after(una));
@@ -288,7 +288,8 @@ impl Connection {
         self.send.is_shut && self.send.fin.is_none() && self.state != State::SynReceived
     }
 
-    /// How much new data go in one segment now: none if that would be silly (RFC 9293, sections
+    /// Octets of new data that go in one segment now: none if the window is silly (RFC 9293,
+    /// sections
     /// 3.7.4 and 3.8.6.2.1).
     fn sensible(&self, room: u32) -> u32 {
         let (unsent, usable) = (self.send.unsent(), self.usable());

@@ -1,4 +1,4 @@
-//! How long octets may stay unacknowledged: the user timeout, and the option by which both sides
+//! The user timeout, for which octets may stay unacknowledged, and the option by which both sides
 //! agree on one (RFC 5482).
 
 use super::{AckDue, Connection, Settings};
@@ -38,7 +38,7 @@ impl Settings {
 }
 
 impl Connection {
-    /// How long octets may stay unacknowledged: what the application has set, or else the longest
+    /// Time that octets may stay unacknowledged: what the application has set, or else the longest
     /// of both sides' (RFC 5482, section 3.1).
     pub(super) fn user_timeout(&self) -> Duration {
         let own = self.settings.timeout();

@@ -21,7 +21,7 @@ use xk_core::control::{Field, Reader, Writer};
 use xk_core::{Message, Pool, Time};
 use xk_kit::net::moving::{Nameless, STATE_OCTETS_MAX};
 
-/// What a connection's octets begin with.
+/// First octets of an encoded connection.
 const MAGIC: [u8; 4] = *b"TCPc";
 /// Counts on when the fields change.
 const VERSION: u16 = 4;
@@ -63,14 +63,15 @@ impl Connection {
         (from.is_empty() && connection.is_sound()).then_some(connection)
     }
 
-    /// What stays behind when it goes elsewhere: one that is over, and has nothing to say.
+    /// The connection that stays behind when this one moves: it is over, and sends nothing.
     #[must_use]
     pub fn left(&self, now: Time) -> Self {
         Self::new(Rc::clone(&self.settings), self.ends, self.send.iss, self.receive.irs, now)
     }
 
-    /// It goes on here, over a path of so many octets. What came for it meanwhile got lost: the
-    /// peer hears at once where it is. It waits for late segments no longer than others here.
+    /// Goes on here, over a path of `path` octets. Segments that came meanwhile were lost, so the
+    /// peer is told at once where the stream is. It waits for late segments no longer than others
+    /// here.
     pub fn arrived(&mut self, path: u32, time_wait: Duration, now: Time) {
         self.set_path(path, now);
         if self.state == State::TimeWait {
@@ -136,7 +137,7 @@ impl Field for Ends {
     }
 }
 
-/// What is cut below is another matter at another place.
+/// Not moved: the layer below at another place decides on its own what it cuts.
 impl Field for Runs {
     fn put(&self, _: &mut Writer<'_>) {}
 

@@ -1,4 +1,4 @@
-//! What an acknowledgment does, step by step.
+//! Processing of an acknowledgment, step by step.
 
 use super::prr::Prr;
 use super::rack::{DUP_THRESHOLD, Situation};
@@ -14,7 +14,7 @@ use xk_core::Time;
 /// Blocks that a SACK option has room for (RFC 2018, section 3).
 const BLOCKS_MAX: usize = 4;
 
-/// How far back a reported duplicate may lie: the largest window (RFC 7323, section 2.3).
+/// Distance at which a reported duplicate may lie: the largest window (RFC 7323, section 2.3).
 const DSACK_OCTETS_MAX: u32 = 1 << 30;
 
 /// An acknowledgment on its way through the steps.

@@ -129,7 +129,7 @@ mod tests {
     }
 
     proptest! {
-        /// It is a value of the window, and no worse than the latest.
+        /// Checks that the result is a value of the window, and no worse than the latest.
         #[test]
         fn it_is_one_of_the_window(values in proptest::collection::vec((0_u64..100, 0_u64..60), 1..200)) {
             let mut largest = Extreme::max(100);

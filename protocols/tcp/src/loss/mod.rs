@@ -1,4 +1,4 @@
-//! What was lost: round trip times, outstanding segments, and when to send again.
+//! Loss recovery: round trip times, outstanding segments, and when to send again.
 //!
 //! [`Recovery`] is the whole of it for one connection, and all that the send side talks to:
 //!

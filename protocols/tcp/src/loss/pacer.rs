@@ -3,7 +3,7 @@
 use core::time::Duration;
 use xk_core::{Time, fields};
 
-/// What may go out at once: what the rate gives in this time, but at least two segments.
+/// Time whose octets at the pacing rate may go out at once, but at least two segments.
 const BURST: Duration = Duration::from_millis(1);
 
 /// The longest wait behind a send: a rate that asks for more is a poor estimate, and a better one

@@ -10,7 +10,7 @@ pub struct Prr {
     flight: u64,
     delivered: u64,
     out: u64,
-    /// What may be in the network now.
+    /// Octets that may be in the network now.
     window: u32,
 }
 
@@ -69,7 +69,7 @@ impl Prr {
         self.out += u64::from(octets);
     }
 
-    /// What may be in the network, in octets.
+    /// Octets that may be in the network.
     pub fn window(&self) -> u32 {
         self.window
     }

@@ -14,7 +14,7 @@ pub(super) const DUP_THRESHOLD: u32 = 3;
 /// Recoveries for which a widened reordering window stays (RFC 8985, section 6.2, step 4).
 const PERSIST_RECOVERIES: u8 = 16;
 
-/// What the sender is at, as far as the reordering window depends on it.
+/// State of the sender, as far as the reordering window depends on it.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation {
     /// In fast recovery or in recovery after a timeout.
@@ -105,8 +105,8 @@ impl Rack {
         }
     }
 
-    /// How long a segment may be overtaken before it counts as lost (RFC 8985, section 6.2, step
-    /// 4).
+    /// Time for which a segment may be overtaken before it counts as lost (RFC 8985, section 6.2,
+    /// step 4).
     #[must_use]
     pub fn reordering_window(&self, board: &Scoreboard, situation: Situation) -> Duration {
         if self.reordered == 0 && (situation.recovering || board.sacked_segments() >= DUP_THRESHOLD)

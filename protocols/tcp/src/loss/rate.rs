@@ -10,7 +10,7 @@ use super::scoreboard::Newly;
 use core::time::Duration;
 use xk_core::{Time, fields};
 
-/// How delivery stood when a segment was sent.
+/// State of delivery when a segment was sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stamp {
     delivered_octets: u64,
@@ -27,7 +27,7 @@ fields!(Stamp { delivered_octets, delivered_at, first_sent, in_flight_octets, ap
 pub struct RateSample {
     /// Octets delivered in the interval.
     pub delivered_octets: u64,
-    /// How long that took; never zero.
+    /// Time that this took; never zero.
     pub interval: Duration,
     /// Whether the application had too little to send to fill the window: the network may bear
     /// more.

@@ -12,7 +12,7 @@ use core::time::Duration;
 use xk_core::{Time, fields};
 use xk_kit::net::stream::StreamRecovery;
 
-/// How long the smallest round trip is remembered.
+/// Time for which the smallest round trip is remembered.
 const RTT_MIN_WINDOW: Duration = Duration::from_secs(300);
 
 /// No segment is larger: an Internet packet is not.
@@ -21,7 +21,7 @@ const MSS_OCTETS_MAX: u32 = 65_535;
 /// One tick of the clock behind the timestamp option.
 pub(super) const TIMESTAMP_TICK: Duration = Duration::from_millis(1);
 
-/// How long a peer may wait before it acknowledges (TLP.max_ack_delay of RFC 8985, section 7.2).
+/// Time that a peer may wait before it acknowledges (TLP.max_ack_delay of RFC 8985, section 7.2).
 pub(super) const ACK_DELAY_MAX: Duration = Duration::from_millis(200);
 
 /// One arriving acknowledgment, already found acceptable: `ack` lies between the oldest
@@ -52,7 +52,7 @@ impl Ack<'_> {
     }
 }
 
-/// What an acknowledgment did.
+/// Result of an acknowledgment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Acked {
     /// Octets by which it advanced: they may leave the send queue.
@@ -87,7 +87,7 @@ pub struct Lost {
 
 fields!(Lost { start, octets });
 
-/// What is waited for.
+/// Kind of the timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Timer {
     /// The retransmission timeout (RFC 6298).
@@ -100,7 +100,7 @@ pub enum Timer {
     Pace,
 }
 
-/// What to do after an expiry.
+/// Action after an expiry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Due {
     /// Nothing: it was early.
@@ -120,7 +120,7 @@ pub enum Due {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Full;
 
-/// What recovery is at.
+/// Phase of recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
     /// Nothing is known to be lost.
@@ -139,7 +139,7 @@ fields!(
     }
 );
 
-/// What happened on a connection so far.
+/// Counts of events on a connection.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Counters {
     /// Segments sent again.
@@ -484,7 +484,7 @@ impl Recovery {
         (self.room(now) > 0).then_some(Lost { start, octets })
     }
 
-    /// How many octets of new data may go now. Lost segments go first. The peer's window is the
+    /// Octets of new data that may go now. Lost segments go first. The peer's window is the
     /// caller's to heed.
     pub fn may_send(&mut self, now: Time) -> u32 {
         if self.board.is_full() {
@@ -500,8 +500,8 @@ impl Recovery {
         self.room(now)
     }
 
-    /// What the windows and the pace leave, in octets; when nothing is in flight at least one
-    /// segment, and its FIN.
+    /// Octets that the windows and the pace leave; when nothing is in flight at least one segment,
+    /// and its FIN.
     fn room(&self, now: Time) -> u32 {
         let in_flight = self.in_flight_octets();
         let mut room = self.window().saturating_sub(in_flight).max(self.extra_octets);
@@ -523,7 +523,7 @@ impl Recovery {
         }
     }
 
-    /// How much may be in the network, in octets.
+    /// Octets that may be in the network.
     pub fn window(&self) -> u32 {
         match &self.prr {
             Some(prr) => prr.window(),
@@ -606,12 +606,12 @@ impl Recovery {
         self.last_sent
     }
 
-    /// What recovery is at.
+    /// Phase of recovery.
     pub fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// What happened so far.
+    /// Counts of events so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }

@@ -10,7 +10,7 @@ const RTO_INITIAL: Duration = Duration::from_secs(1);
 const RTO_MIN: Duration = Duration::from_millis(200);
 /// The largest (RFC 6298, section 2.5).
 const RTO_MAX: Duration = Duration::from_secs(60);
-/// How fine the clock is that measures (G of RFC 6298, section 2.2).
+/// Granularity of the clock (G of RFC 6298, section 2.2).
 const GRANULARITY: Duration = Duration::from_millis(1);
 
 /// The timeout after the handshake if it had to be repeated (RFC 6298, section 5.7).
@@ -97,7 +97,7 @@ impl Rtt {
         self.srtt_ns.map(Duration::from_nanos)
     }
 
-    /// How much the round trip varies.
+    /// Variation of the round trip.
     pub fn variation(&self) -> Duration {
         Duration::from_nanos(self.rttvar_ns)
     }
@@ -136,7 +136,7 @@ impl Rtt {
         self.back_offs = self.back_offs.min(1);
     }
 
-    /// How often the timer expired since the last measurement.
+    /// Times that the timer expired since the last measurement.
     pub fn back_offs(&self) -> u32 {
         self.back_offs
     }

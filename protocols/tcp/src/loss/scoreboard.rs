@@ -81,9 +81,9 @@ struct Segment {
     start: Seq,
     /// Sequence numbers that it takes, SYN and FIN included.
     octets: u32,
-    /// Its last transmission.
+    /// Time of its last transmission.
     sent: Time,
-    /// How delivery stood at that transmission.
+    /// State of delivery at that transmission.
     stamp: Stamp,
     /// The turn of its last transmission among all of the connection, modulo 2^32.
     turn: u32,
@@ -123,7 +123,7 @@ pub struct Scoreboard {
     sacked_octets: u32,
     sacked_segments: u32,
     segments_max: u32,
-    /// Of the last transmission.
+    /// Turn of the last transmission.
     turn: u32,
     /// Segments that were looked at for blocks.
     #[cfg(test)]
@@ -185,7 +185,7 @@ impl Field for Scoreboard {
     }
 }
 
-/// Of a segment that is in no list yet: no such number is reached.
+/// Number of a segment that is in no list yet; no list reaches it.
 const NOWHERE: u32 = u32::MAX;
 
 /// No board is larger.
@@ -287,7 +287,7 @@ impl Scoreboard {
         self.ring.len()
     }
 
-    /// How many further segments find room.
+    /// Number of further segments that find room.
     #[inline]
     pub fn room(&self) -> u32 {
         self.segments_max.saturating_sub(self.ring.len())

@@ -1,5 +1,5 @@
-//! What time does: the retransmission timeout, the reordering window's end, loss probes (RFC 6298;
-//! RFC 8985, sections 6 to 8).
+//! Timers: the retransmission timeout, the reordering window's end, loss probes (RFC 6298; RFC
+//! 8985, sections 6 to 8).
 
 use super::recovery::{ACK_DELAY_MAX, Due, Lost, Phase, Probe, Recovery, Timer};
 use super::undo::Undo;

@@ -14,7 +14,7 @@ pub(super) enum Frto {
     Off,
     /// The first segment is to be resent (step 1).
     Armed,
-    /// It was resent; its acknowledgment is waited for (step 2).
+    /// The segment was resent; its acknowledgment is awaited (step 2).
     Waiting,
     /// New segments went out instead of further lost ones (step 3).
     Probing,
@@ -50,10 +50,10 @@ impl Frto {
     }
 }
 
-/// What must be known of a reduction to find it wrong.
+/// State of a reduction from which it can be found wrong.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Undo {
-    /// What was resent lies here or behind.
+    /// Sequence number at or behind which the resent octets lie.
     marker: Seq,
     /// When the first segment was resent.
     first_resent: Option<Time>,

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 const MSS: u32 = 1000;
 const RTT: Duration = Duration::from_millis(40);
 
-/// What a path of `octets_per_s` gives each round trip to a sender of `in_flight` octets.
+/// Sample that a path of `octets_per_s` gives each round trip to a sender of `in_flight` octets.
 fn sample(now: Time, octets_per_s: u64, in_flight: u32) -> Sample {
     let held = u32::try_from(octets_per_s * 40 / 1000).unwrap();
     let delivered = in_flight.min(held);

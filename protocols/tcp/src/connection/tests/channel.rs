@@ -24,7 +24,7 @@ impl Side {
     }
 }
 
-/// Of a million segments, how many.
+/// Faults, each as a number of a million segments.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Faults {
     pub(super) loss: u32,
@@ -48,7 +48,7 @@ struct End {
     failed: Option<StreamError>,
     shut_when_written: bool,
     drops: u64,
-    /// How far its clock is ahead of the channel's.
+    /// Lead of its clock over the channel's.
     ahead: Duration,
 }
 
@@ -61,11 +61,11 @@ pub(super) struct Channel {
     /// Arrival, number, receiver, octets.
     wire: Vec<(Time, u64, Side, Vec<u8>)>,
     count: u64,
-    /// What says when a machine moves, and how often in a million.
+    /// Source of chance for moves of a machine, and their number in a million.
     moves: Option<(Random, u32)>,
     younger: bool,
     pub(super) moved: u32,
-    /// What went, for tests that look at it: sender, header, octets of data.
+    /// Log of segments, for tests that look at it: sender, header, octets of data.
     pub(super) log: Vec<(Time, Side, Header, usize)>,
 }
 

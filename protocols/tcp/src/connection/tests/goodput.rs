@@ -1,4 +1,4 @@
-//! How fast two machines are over a channel that loses in both directions.
+//! Goodput of two machines over a channel that loses in both directions.
 
 use super::pattern;
 use super::{Channel, Faults, Settings, Side};

@@ -9,7 +9,8 @@ use xk_core::Pool;
 use xk_core::message::PoolConfig;
 use xk_kit::net::stream::KeepAlive;
 
-/// What goes through a channel: everything both sides sent, and what became of it.
+/// Runs a transfer through a channel, and returns the channel with what both sides sent and
+/// received.
 fn transfer(seed: u64, faults: Faults, settings: &Settings, moves: Option<u32>) -> Channel {
     let mut channel = Channel::with(seed, faults, settings.clone());
     if let Some(share) = moves {

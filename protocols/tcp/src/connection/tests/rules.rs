@@ -599,7 +599,7 @@ fn a_buffer_grows_no_larger_than_the_window_can_tell() {
     }
 }
 
-/// What cannot be sent again for want of memory waits for the next occasion.
+/// A segment that cannot be sent again for want of memory waits for the next occasion.
 #[test]
 fn a_lost_segment_without_memory_is_no_loop() {
     let mut lone = Lone::new(plain());

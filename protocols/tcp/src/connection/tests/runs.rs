@@ -7,7 +7,7 @@ use super::*;
 
 const FULL: usize = 1000;
 
-/// What the machine sends now: octets, those of a segment, and flags.
+/// Runs that the machine sends now: octets, those of a segment, and flags.
 fn runs(lone: &mut Lone) -> Vec<(usize, u16, Flags)> {
     let mut all = Vec::new();
     while let Some(out) = lone.machine.transmit(lone.now) {

@@ -1,4 +1,4 @@
-//! What one acknowledgment delivered, gathered segment by segment.
+//! Segments that one acknowledgment delivered, gathered one by one.
 
 use super::{SackBlock, Segment, Sending};
 use crate::Seq;
@@ -7,7 +7,7 @@ use crate::loss::recovery::TIMESTAMP_TICK;
 use core::time::Duration;
 use xk_core::Time;
 
-/// What one acknowledgment delivered.
+/// Segments that one acknowledgment delivered.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Newly {
     /// When the acknowledgment came.
@@ -24,7 +24,7 @@ pub struct Newly {
     pub acked_octets: u32,
     /// Octets delivered that were not before.
     pub delivered_octets: u32,
-    /// Of these, by selective acknowledgments.
+    /// Octets among them by selective acknowledgments.
     pub sacked_octets: u32,
     /// Segments delivered that were not before.
     pub delivered_segments: u32,
@@ -42,7 +42,7 @@ pub struct Newly {
     pub(crate) resent_often: bool,
     /// The last transmission (RFC 8985, section 6.2, step 2).
     pub(crate) newest: Option<Sending>,
-    /// Of the segment sent last: its transmission, and how delivery stood then.
+    /// Transmission of the segment sent last, and the state of delivery then.
     pub(crate) stamp: Option<(Sending, Stamp)>,
     /// The highest sequence number that was ever acknowledged in any way.
     pub(crate) fack: Seq,

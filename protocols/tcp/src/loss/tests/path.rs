@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 use std::vec::Vec;
 use xk_core::Time;
 
-/// What the path is like.
+/// Properties of the path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Path {
     pub(super) octets_per_s: u64,
@@ -18,14 +18,14 @@ pub(super) struct Path {
     pub(super) delay: Duration,
     /// Before the bottleneck.
     pub(super) queue_octets: u64,
-    /// Of a million segments, so many get lost, of themselves.
+    /// Segments of a million that are lost at random.
     pub(super) loss_ppm: u32,
-    /// Of a million acknowledgments.
+    /// Acknowledgments of a million that are lost.
     pub(super) ack_loss_ppm: u32,
-    /// Of a million segments, so many are held up by `held_up`.
+    /// Segments of a million that are held up by `held_up`.
     pub(super) reorder_ppm: u32,
     pub(super) held_up: Duration,
-    /// Of a million segments, so many arrive twice.
+    /// Segments of a million that arrive twice.
     pub(super) duplicate_ppm: u32,
     /// Nothing arrives in this time, but late: all waits until its end.
     pub(super) stall: Option<(Time, Time)>,
@@ -79,7 +79,7 @@ impl Chance {
 #[derive(Debug)]
 struct Receiver {
     rcv_nxt: Seq,
-    /// What came beyond a hole, the latest first.
+    /// Blocks that came beyond a hole, the latest first.
     beyond: Vec<SackBlock>,
     unacknowledged: u32,
     ts_recent: Time,
@@ -221,7 +221,7 @@ pub(super) struct World {
     pub(super) lost: u64,
 }
 
-/// What a connection is to be.
+/// Settings of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wish<'a> {
     pub(super) congestion: &'a str,

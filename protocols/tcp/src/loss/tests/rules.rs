@@ -330,7 +330,7 @@ fn a_lost_syn_leaves_one_segment() {
     assert_eq!((recovery.rtt().smoothed(), recovery.rtt().rto()), (None, Duration::from_secs(3)));
 }
 
-/// What a peer may say without sense is counted, and changes nothing.
+/// Nonsense of a peer is counted, and changes nothing.
 #[test]
 fn nonsense_is_counted() {
     let mut recovery = connected(true);

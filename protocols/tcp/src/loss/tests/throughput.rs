@@ -1,5 +1,5 @@
-//! How fast connections are on a path: what the formulas of the literature say, and which control
-//! beats which.
+//! Speed of connections on a path: what the formulas of the literature say, and which control beats
+//! which.
 
 use super::path::{MSS, Path, Wish, World};
 use std::vec::Vec;
