@@ -28,7 +28,7 @@ pub static DUPLICATED: Reason = Reason::new("duplicated", Class::Bad);
 pub static REORDERED: Reason = Reason::new("reordered", Class::Bad);
 
 xk_core::settings! {
-    /// What is done to the messages; shares are from 0 to 1.
+    /// Faults of messages; shares are from 0 to 1.
     #[derive(Clone, Debug, PartialEq)]
     pub struct Faults {
         loss: f64 = fraction(0.0, "the share that is dropped"),
@@ -63,13 +63,13 @@ struct Held {
     message: Message,
 }
 
-/// What became of a message.
+/// Fate of a message.
 enum Outcome {
-    /// It goes on now; the second one, if any, right behind it.
+    /// The message goes on now; the second one, if any, right behind it.
     Now(Message, Option<Message>),
     /// Nothing is left to do now.
     Done,
-    /// It was dropped for this reason, for want of room.
+    /// The message was dropped for this reason, for want of room.
     Full(PushError),
 }
 

@@ -21,7 +21,7 @@ pub static NOT_CAPTURED: Reason = Reason::new("not captured", Class::Exhausted);
 /// A message of so many slices is noted without allocating; few have more.
 const PARTS_FEW: usize = 8;
 
-/// What the file says of its writer.
+/// Name of the writer in the file.
 const APPLICATION: &str = "xk";
 
 struct Output {

@@ -23,13 +23,13 @@ const EPB_FLAGS: u16 = 2;
 const NANOSECONDS: u8 = 9;
 /// Type and both lengths of a block.
 const BLOCK_OVERHEAD: usize = 12;
-/// What an option's 16-bit length can say, section 3.5.
+/// Longest option that its 16-bit length can express, section 3.5.
 const OPTION_OCTETS_MAX: usize = u16::MAX as usize;
 /// Blocks beyond this are refused: readers take longer ones for damage (Wireshark reads at most 16
 /// MiB).
 const BLOCK_OCTETS_MAX: usize = 16 << 20;
 
-/// What a frame begins with: a number of the registry of link types.
+/// First header of a frame: a number of the registry of link types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LinkType(pub u16);
 
@@ -48,20 +48,20 @@ pub enum Direction {
     /// Not known.
     #[default]
     Unknown,
-    /// It came in: on an edge of a graph, it went up.
+    /// The frame came in: on an edge of a graph, it went up.
     Inbound,
-    /// It went out: on an edge of a graph, it went down.
+    /// The frame went out: on an edge of a graph, it went down.
     Outbound,
 }
 
 /// A place where frames are captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interface<'a> {
-    /// Its name.
+    /// Name of the place.
     pub name: &'a str,
-    /// What it is, in words; left out of the file when empty.
+    /// Description in words; left out of the file when empty.
     pub description: &'a str,
-    /// What its frames begin with.
+    /// First header of its frames.
     pub link_type: LinkType,
     /// The most octets kept of a frame; 0 for no limit. [`Writer::write`] cuts longer frames.
     pub snap_octets: u32,
@@ -89,7 +89,7 @@ pub struct Frame<'a> {
     /// A remark shown with the frame, usually the name of the edge; left out of the file when
     /// empty.
     pub comment: &'a str,
-    /// How long the frame was, in octets, when `parts` hold less than all of it; otherwise 0.
+    /// Length of the frame, in octets, when `parts` hold less than all of it; otherwise 0.
     pub wire_octets: usize,
     /// The frame's octets in order.
     pub parts: &'a [&'a [u8]],
@@ -240,7 +240,7 @@ fn write_all(out: &mut impl Write, mut parts: &mut [IoSlice<'_>]) -> io::Result<
     Ok(())
 }
 
-/// How many zeroes follow this many octets, so that everything begins on 4 octets.
+/// Number of zeroes that follow this many octets, so that everything begins on 4 octets.
 fn padding(octets: usize) -> usize {
     octets.wrapping_neg() & 3
 }

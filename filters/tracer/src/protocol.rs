@@ -1,4 +1,4 @@
-//! What the tracer notes and tells.
+//! Records of the tracer, and its answers.
 
 use core::cell::{Cell, RefCell};
 use core::fmt;

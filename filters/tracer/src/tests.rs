@@ -77,7 +77,7 @@ fn the_last_crossings_are_remembered_and_told() {
     assert_eq!(lines.borrow()[0], line);
 }
 
-/// What crosses a cut of a log, octet by octet; cut anywhere it is none.
+/// A log that crosses a cut, octet by octet: truncated anywhere, it is no log.
 #[test]
 fn a_log_is_these_octets_and_no_fewer() {
     static TYPE: QuestionType = QuestionType::of::<TraceLog>();

@@ -55,7 +55,7 @@ pub(crate) fn decode(octets: &[u8]) -> Option<SocketAddr> {
 
 /// Octets in front of each piece of control data: `struct cmsghdr`.
 const HEADER_OCTETS: usize = size_of::<usize>() + 8;
-/// What pieces of control data are aligned to.
+/// Alignment of pieces of control data.
 const ALIGN: usize = size_of::<usize>();
 
 /// Room for the control data of one datagram: more than all that is asked for together.
@@ -102,7 +102,7 @@ pub(crate) fn controls(octets: &[u8]) -> impl Iterator<Item = (i32, i32, &[u8])>
     })
 }
 
-/// What the system says of an arrival besides its octets.
+/// Notes of the system about an arrival, besides its octets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Notes {
     /// Octets of each of the datagrams that lie together in one; 0 if there is one only.
@@ -111,7 +111,7 @@ pub(crate) struct Notes {
     pub(crate) local: Option<Ipv4Addr>,
     /// Where it was sent to.
     pub(crate) destination: Option<Ipv4Addr>,
-    /// How many arrivals the socket had no room for, since it was opened.
+    /// Arrivals for which the socket had no room since it was opened.
     pub(crate) overflows: Option<u32>,
 }
 
@@ -143,12 +143,12 @@ impl Notes {
     }
 }
 
-/// What the system reports about a datagram sent before (`struct sock_extended_err`, ip(7)).
+/// A report of the system about a datagram sent before (`struct sock_extended_err`, ip(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reported {
     /// The error's number.
     pub(crate) errno: i32,
-    /// What reports it: `SO_EE_ORIGIN_ICMP`, or `SO_EE_ORIGIN_LOCAL`.
+    /// Origin of the report: `SO_EE_ORIGIN_ICMP`, or `SO_EE_ORIGIN_LOCAL`.
     pub(crate) origin: u8,
     /// ICMP's type.
     pub(crate) kind: u8,

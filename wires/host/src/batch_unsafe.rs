@@ -13,7 +13,7 @@ use xk_kit::control::Start;
 
 use crate::address::{CONTROL_OCTETS, Control, NAME_OCTETS, Name, Notes, Reported, decode, encode};
 
-/// How many datagrams, or runs of them, one system call carries.
+/// Datagrams, or runs of them, that one system call carries.
 pub(crate) const BATCH: usize = 16;
 /// Octets of a receive buffer that most datagrams fit into.
 const FIRST_OCTETS: usize = 1856;
@@ -22,7 +22,7 @@ const OCTETS_MAX: usize = 65_535;
 /// Slices that one datagram or run may have (`UIO_MAXIOV`).
 pub(crate) const SLICES_MAX: usize = 1024;
 
-/// How many arrivals a socket has lost since it was opened (`SO_MEMINFO`, socket(7);
+/// Number of arrivals that a socket has lost since it was opened (`SO_MEMINFO`, socket(7);
 /// `SK_MEMINFO_DROPS` of `include/uapi/linux/sock_diag.h`).
 pub(crate) fn losses(socket: BorrowedFd<'_>) -> io::Result<u32> {
     const DROPS: usize = 8;
@@ -44,13 +44,13 @@ const NO_SLICE: libc::iovec = libc::iovec { iov_base: ptr::null_mut(), iov_len: 
 pub(crate) struct Arrival {
     /// The datagram, or several behind one another (see [`Notes::segment`]).
     pub(crate) message: Message,
-    /// Its sender.
+    /// Sender of the datagram.
     pub(crate) from: SocketAddr,
-    /// What the system says of it.
+    /// Notes of the system about it.
     pub(crate) notes: Notes,
 }
 
-/// What became of one place of a batch.
+/// Result in one place of a batch.
 pub(crate) enum Received {
     /// A datagram.
     Arrival(Arrival),
@@ -78,7 +78,7 @@ pub(crate) struct Receiver {
     controls: Box<[Control; BATCH]>,
     /// Which places were prepared and not used since.
     ready: [bool; BATCH],
-    /// How many calls in a row have found one datagram, or were not asked for more.
+    /// Calls in a row that found one datagram, or were not asked for more.
     singles: u8,
 }
 
@@ -138,7 +138,7 @@ impl Receiver {
         wanted
     }
 
-    /// How many datagrams the next call is to ask for, of `budget`.
+    /// Number of datagrams that the next call asks for, of `budget`.
     pub(crate) fn wanted(&self, budget: usize) -> usize {
         match self.singles {
             0..SINGLES_MAX => 1,
@@ -269,7 +269,7 @@ pub(crate) struct Parcel {
     to: SocketAddr,
     control: Control,
     control_octets: usize,
-    /// Its slices: from here to where the next begin.
+    /// First of its slices: they end where those of the next begin.
     slices_from: usize,
 }
 
@@ -305,7 +305,7 @@ impl Batch {
 }
 
 impl<'a> Filling<'a> {
-    /// How many parcels there are.
+    /// Number of parcels.
     pub(crate) fn len(&self) -> usize {
         self.batch.parcels.len()
     }

@@ -11,10 +11,10 @@ use xk_kit::wire::entry::HEADROOM;
 use crate::batch_unsafe::{Arrival, Received, Receiver};
 use crate::socket::{Complaint, OVERFLOW, Socket, reason_of};
 
-/// How many complaints one look takes; the rest wait for the next.
+/// Complaints that one look takes; the rest wait for the next.
 const COMPLAINTS_MAX: usize = 64;
 
-/// What a look takes from a socket.
+/// Arrivals that a look takes from a socket.
 #[derive(Clone, Copy)]
 pub(crate) enum Take {
     /// At most so many datagrams, or runs of them, that are there.

@@ -11,11 +11,11 @@ use xk_core::{Kernel, Message, Reason, SessionRef, reason};
 use crate::batch_unsafe::{BATCH, Batch, Filling, SLICES_MAX};
 use crate::socket::{Socket, reason_of};
 
-/// How many datagrams wait at most.
+/// Largest number of datagrams that wait.
 pub(crate) const WAITING_MAX: usize = 1024;
-/// How many wait before they are handed over without waiting for the end of the turn.
+/// Datagrams that wait before they are handed over without waiting for the end of the turn.
 pub(crate) const COALESCED_MAX: usize = 128;
-/// How many datagrams a run has at most (`UDP_MAX_SEGMENTS` was 64 when runs came; now it is more).
+/// Largest number of datagrams of a run (`UDP_MAX_SEGMENTS` was 64 when runs came; now it is more).
 const RUN_MAX: usize = 64;
 /// Octets of a run at most: an IPv4 packet's length less the headers.
 const RUN_OCTETS_MAX: usize = 65_507;
@@ -28,7 +28,7 @@ pub(crate) struct Outgoing {
     pub(crate) from: Option<Ipv4Addr>,
 }
 
-/// What waits for one socket.
+/// Datagrams that wait for one socket.
 pub(crate) struct Outbox {
     waiting: VecDeque<Outgoing>,
     /// Octets in front of every datagram.
@@ -38,7 +38,7 @@ pub(crate) struct Outbox {
     run_datagram_max: usize,
 }
 
-/// What is left after a flush.
+/// Rest after a flush.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Flushed {
     /// Nothing.
@@ -52,7 +52,7 @@ impl Outbox {
         Self { waiting: VecDeque::new(), prefix: prefix.into(), run_datagram_max: RUN_OCTETS_MAX }
     }
 
-    /// How many wait.
+    /// Number of waiting datagrams.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
     }
@@ -120,7 +120,7 @@ impl Outbox {
         Flushed::All
     }
 
-    /// What to do when the system takes not even the first run, of `run` datagrams.
+    /// Remedy if the system does not take even the first run, of `run` datagrams.
     fn refused(&mut self, error: &io::Error, run: usize, complaints: usize) -> Remedy {
         let first = self.waiting.front();
         let octets = self.prefix.len() + first.map_or(0, |o| o.message.len());
@@ -209,7 +209,7 @@ impl Outbox {
     }
 }
 
-/// What to do with what the system did not take.
+/// Remedy for datagrams that the system did not take.
 enum Remedy {
     /// Offer it again at once.
     Again,

@@ -19,7 +19,7 @@ use crate::batch_unsafe;
 /// The socket had no room for it on the way in.
 pub static OVERFLOW: Reason = Reason::new("socket buffer full", Class::Exhausted);
 
-/// How a socket is set up.
+/// Settings of a socket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
     /// Let the system fragment what is longer than the path takes; else such a datagram is refused.
@@ -40,15 +40,15 @@ const TUNNEL_OCTETS: usize = 4 << 20;
 
 /// The shortest wait that is left to the system's call, in milliseconds: a few of its ticks.
 const WAIT_MS_MIN: u64 = 16;
-/// How many losses one look tells of; the rest is for the next.
+/// Losses that one look tells of; the rest is for the next.
 const LOST_AT_ONCE: u32 = 1 << 16;
 
 /// An open socket.
 pub(crate) struct Socket {
     socket: Rc<OwnedFd>,
-    /// How long a call that waits for an arrival waits at most (`SO_RCVTIMEO`); zero: without end.
+    /// Longest time that a call waits for an arrival (`SO_RCVTIMEO`); zero: without end.
     patience: Cell<Duration>,
-    /// How many overflows have been told of.
+    /// Overflows that have been told of.
     overflows: Cell<u32>,
     /// The system does not tell of them by itself.
     asks: bool,
@@ -61,7 +61,7 @@ pub(crate) struct Complaint {
     pub(crate) to: Option<SocketAddr>,
     /// Our host.
     pub(crate) local: Option<Ipv4Addr>,
-    /// Its first octets.
+    /// First octets of the datagram.
     pub(crate) start: Start,
 }
 
@@ -116,7 +116,7 @@ impl Socket {
         })
     }
 
-    /// What it is bound to.
+    /// Address to which it is bound.
     pub(crate) fn local(&self) -> io::Result<SocketAddr> {
         let local = rustix::net::getsockname(&self.socket)?;
         Ok(local.try_into()?)
@@ -149,13 +149,13 @@ impl Socket {
         set.is_ok()
     }
 
-    /// How many arrivals it lost since the last look, as an arrival's notes tell; of very many a
-    /// part at a time.
+    /// Arrivals that it lost since the last look, as an arrival's notes tell; of very many a part
+    /// at a time.
     pub(crate) fn lost(&self, notes: &Notes) -> u32 {
         notes.overflows.map_or(0, |overflows| self.news(overflows))
     }
 
-    /// How many arrivals were lost, where these tell nothing.
+    /// Arrivals that were lost, where notes do not tell.
     pub(crate) fn lost_untold(&self) -> u32 {
         if !self.asks {
             return 0;
@@ -163,7 +163,7 @@ impl Socket {
         batch_unsafe::losses(self.socket.as_fd()).map_or(0, |overflows| self.news(overflows))
     }
 
-    /// What of so many overflows has not been told of.
+    /// Overflows that have not been told of.
     fn news(&self, overflows: u32) -> u32 {
         let told = self.overflows.get();
         // The system's count goes round.
@@ -220,7 +220,7 @@ pub(crate) fn way_to(local: IpAddr, peer: SocketAddr) -> io::Result<Way> {
     })
 }
 
-/// What a complaint means to the layers above; `None` for one that they need not hear of.
+/// Meaning of a complaint to the layers above; `None` for one that they need not hear of.
 pub(crate) fn meaning(reported: &Reported) -> Option<NetworkErrorKind> {
     use NetworkErrorKind as Kind;
     if reported.origin != libc::SO_EE_ORIGIN_ICMP {

@@ -12,7 +12,7 @@ use xk_testkit::kernel::{Lower, TestKernel};
 #[global_allocator]
 static COUNTED: CountingAllocator = CountingAllocator;
 
-/// How often a look that finds nothing is made again: the system may be late.
+/// Times that a look which finds nothing is made again: the system may be late.
 const LOOKS: usize = 4;
 
 /// A host of the loopback network that no other test has.

@@ -12,7 +12,7 @@ use xk_kit::control::{MaxPacket, MyEther, MyHost, MyPort, NetworkErrorKind, OptP
 use xk_kit::net::attribute::Peer;
 use xk_testkit::kernel::{Received, TestKernel, Top};
 
-/// How long something that must come may take.
+/// Time in which something that must come comes.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A host of the loopback network that no other test has.

@@ -13,7 +13,7 @@ use xk_core::{Kernel, Part, Participant, Participants, ProtocolRef, SessionRef};
 use xk_run::{Idle, Runner, real_kernel};
 use xk_testkit::kernel::Top;
 
-/// How long a run may take: less than its sleeps would if arrivals did not end them.
+/// Time that a run may take: less than its sleeps would if arrivals did not end them.
 const LIMIT: Duration = Duration::from_secs(20);
 const ROUNDS: u64 = 40;
 

@@ -20,7 +20,7 @@ use xk_kit::net::stream::{
 };
 use xk_run::{Idle, Runner, real_kernel};
 
-/// What stands on top: notes all, and answers as it is told.
+/// Protocol on top: notes all, and answers as it is told.
 #[derive(Default)]
 struct Top {
     heard: RefCell<Vec<u8>>,

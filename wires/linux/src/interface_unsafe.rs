@@ -9,18 +9,18 @@ use std::os::fd::{AsFd, BorrowedFd};
 use libc::ifreq;
 use rustix::ioctl::{Opcode, Setter, Updater, ioctl};
 
-/// What an interface is like.
+/// An interface.
 #[derive(Debug, Clone)]
 pub struct Interface {
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
-    /// Its number.
+    /// Number of the interface.
     pub index: libc::c_int,
-    /// Its MTU in octets.
+    /// MTU in octets.
     pub mtu: usize,
-    /// Its hardware type (`ARPHRD_ETHER` and so on).
+    /// Hardware type (`ARPHRD_ETHER` and so on).
     pub hardware_type: u16,
-    /// Its hardware address.
+    /// Hardware address.
     pub hardware_address: [u8; 6],
     /// Whether it is up.
     pub is_up: bool,
@@ -44,7 +44,7 @@ pub enum InterfaceError {
     NotEthernet {
         /// The interface.
         name: String,
-        /// Its hardware type, a number of `include/uapi/linux/if_arp.h`.
+        /// Hardware type, a number of `include/uapi/linux/if_arp.h`.
         hardware_type: u16,
     },
 }

@@ -1,4 +1,4 @@
-//! What wires ask of Linux about interfaces and sockets, and rustix lacks.
+//! Calls of Linux about interfaces and sockets that wires need and rustix lacks.
 
 mod interface_unsafe;
 mod socket_unsafe;

@@ -10,7 +10,7 @@ use xk_core::{Kernel, Message, ProtocolRef, SessionRef, Time, reason};
 use xk_kit::wire::anchor::{Anchor, Anchored, USER0, WireEnd, room_if};
 
 xk_core::settings! {
-    /// What it is like.
+    /// Settings of the wire.
     #[derive(Clone, Copy, Debug)]
     pub struct Settings {
         mtu: usize = octets(65_535, "the largest message, in octets"),

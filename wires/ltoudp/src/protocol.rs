@@ -35,7 +35,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 /// The wire.
 struct LtoUdp {
     socket: Socket,
-    /// What our own datagrams begin with.
+    /// First octets of our own datagrams.
     sender: [u8; SENDER_OCTETS],
     end: WireEnd<Self>,
 }

@@ -16,8 +16,8 @@ use crate::socket_unsafe;
 
 /// Octets of an Ethernet header (IEEE 802.3).
 const HEADER_OCTETS: usize = 14;
-/// What the system puts before a received frame at most: its header and address, aligned, room for
-/// a VLAN tag, and the slack that aligns the network header (`tpacket_rcv`).
+/// Largest number of octets that the system puts before a received frame: its header and address,
+/// aligned, room for a VLAN tag, and the slack that aligns the network header (`tpacket_rcv`).
 const RX_BEFORE_OCTETS: usize = 128;
 /// The longest frame that stands for a run of segments: an IPv4 packet of any length, and its
 /// header.
@@ -31,7 +31,7 @@ const SLOTS_MAX: usize = 1 << 16;
 /// The most octets of a ring.
 const RING_OCTETS_MAX: usize = 1 << 25;
 
-/// How an interface is opened.
+/// Options for opening an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// Slots of the receiving ring: 1 to 65,536, rounded up to whole blocks of 64 KiB. A slot has 2
@@ -68,11 +68,11 @@ impl Default for Options {
     }
 }
 
-/// What became of a frame.
+/// Fate of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Transmitted {
-    /// It is in the ring and goes out with the next [`PacketDevice::flush`].
+    /// The frame is in the ring and goes out with the next [`PacketDevice::flush`].
     Queued,
     /// The ring is full; it may be offered again after a flush.
     Full,
@@ -338,7 +338,7 @@ impl PacketDevice {
         }
     }
 
-    /// What was counted since the device was opened.
+    /// Counts since the device was opened.
     ///
     /// # Errors
     /// What the system gives; the device is then unusable.
@@ -414,7 +414,7 @@ fn shapes(name: &str, mtu: usize, options: &Options) -> Result<(Shape, Shape), P
         })
 }
 
-/// How a ring is asked for.
+/// Request for a ring.
 fn request(ring: Shape) -> libc::tpacket_req {
     let block_octets = BLOCK_OCTETS.max(ring.slot_octets);
     // `shapes` bounds every number here far below the type's.

@@ -15,7 +15,7 @@ pub enum PacketError {
     NotPermitted {
         /// The interface.
         name: String,
-        /// What the system gave.
+        /// The system's error.
         source: io::Error,
     },
     /// There is no such interface, or it carries something else than Ethernet frames.
@@ -30,7 +30,7 @@ pub enum PacketError {
         rx_slots: usize,
         /// Slots of the sending ring asked for.
         tx_slots: usize,
-        /// What is wrong, with the range allowed.
+        /// The fault, with the range allowed.
         what: String,
     },
     /// Anything else.
@@ -38,9 +38,9 @@ pub enum PacketError {
     System {
         /// The interface.
         name: String,
-        /// What was asked.
+        /// The request to the system.
         action: &'static str,
-        /// What the system gave.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -48,19 +48,19 @@ pub enum PacketError {
 /// Why a frame cannot be sent on this interface, now or later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TransmitError {
-    /// Its checksum is open, and nothing of that kind was agreed on.
+    /// The frame's checksum is open, and nothing of that kind was agreed on.
     #[error("a frame with an open checksum, on an interface opened without offload")]
     Open,
-    /// It is shorter than an Ethernet header of 14 octets.
+    /// The frame is shorter than an Ethernet header of 14 octets.
     #[error("a frame of {octets} octets has no whole Ethernet header of 14")]
     TooShort {
-        /// Its length.
+        /// Length of the frame.
         octets: usize,
     },
-    /// It is longer than the interface's MTU allows.
+    /// The frame is longer than the interface's MTU allows.
     #[error("a frame of {octets} octets is longer than the interface's {octets_max}")]
     TooLong {
-        /// Its length.
+        /// Length of the frame.
         octets: usize,
         /// The most allowed.
         octets_max: usize,

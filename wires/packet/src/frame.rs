@@ -10,23 +10,23 @@ use xk_kit::wire::virtio::{NOTE_OCTETS, run_of};
 
 use crate::ring_unsafe::{ADDRESSES_OCTETS, Received, VLAN_OCTETS};
 
-/// How many parts a frame is read into without an allocation, those for its header counted.
+/// Parts into which a frame is read without an allocation, with those for its header.
 const PARTS: usize = 24;
 
-/// What is known of a received frame beside its octets.
+/// Facts about a received frame beside its octets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FrameInfo {
-    /// Its length on the wire, in octets, VLAN tag included.
+    /// Length on the wire, in octets, VLAN tag included.
     pub wire_octets: usize,
-    /// It did not fit a slot, nor the queue behind it, and its end is missing.
+    /// True if the frame did not fit a slot, nor the queue behind it, and its end is missing.
     pub truncated: bool,
-    /// Its transport checksum has not been computed, for its sender is on this machine; the field
-    /// holds a partial sum.
+    /// True if its transport checksum has not been computed, for its sender is on this machine; the
+    /// field holds a partial sum.
     pub checksum_not_ready: bool,
     /// The interface has found its transport checksum right.
     pub checksum_valid: bool,
-    /// It stands for a run of TCP segments or UDP datagrams with so many octets of payload each,
-    /// joined by the interface or left so by a sender on this machine; 0 if it is a single frame.
+    /// Octets of payload in each TCP segment or UDP datagram of the run for which the frame stands,
+    /// joined by the interface or left so by a sender on this machine; 0 for a single frame.
     pub segment_octets: u16,
     /// When it came, in nanoseconds since 1970.
     pub time_ns: u64,
@@ -50,7 +50,7 @@ impl FrameInfo {
 /// A frame that has arrived.
 #[derive(Debug)]
 pub struct Frame<'a> {
-    /// What is known of it.
+    /// Facts about it.
     pub info: FrameInfo,
     source: Source<'a>,
 }
@@ -89,7 +89,7 @@ impl<'a> Frame<'a> {
         Self { info: FrameInfo::of(slot), source }
     }
 
-    /// Its octets, if they lie in a slot.
+    /// The frame's octets, if they lie in a slot.
     pub fn in_slot(&self) -> Option<&'a [u8]> {
         match self.source {
             Source::Slot(octets) => Some(octets),

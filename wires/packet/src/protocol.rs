@@ -22,7 +22,7 @@ use xk_kit::wire::virtio::{Note, RUN_OCTETS_MAX};
 use crate::device::{Options, PacketDevice, Transmitted};
 use crate::frame::{Frame, FrameInfo};
 
-/// How many slices of a message go to the ring without another allocation.
+/// Slices of a message that go to the ring without another allocation.
 const PARTS: usize = 16;
 
 /// After how many looks without an arrival the socket is asked for an error: a system call that a

@@ -19,7 +19,7 @@ use libc::tpacket2_hdr;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use xk_kit::wire::virtio::NOTE_OCTETS;
 
-/// What begins every slot.
+/// Octets of the header of every slot.
 pub(crate) const HEADER_OCTETS: usize = size_of::<tpacket2_hdr>();
 /// Where the system looks for the frame in a slot to send: behind the header, aligned
 /// (`tpacket_snd`).
@@ -42,7 +42,7 @@ pub(crate) struct Shape {
     pub(crate) slots: usize,
 }
 
-/// What a received slot holds.
+/// Contents of a received slot.
 pub(crate) struct Received<'a> {
     /// The frame, with its VLAN tag.
     pub(crate) frame: &'a [u8],

@@ -15,7 +15,7 @@ pub(crate) fn set_ring(
     unsafe { xk_linux::set(socket, libc::SOL_PACKET, option, ring) }
 }
 
-/// How many frames were dropped since the last question (`PACKET_STATISTICS`).
+/// Number of frames that were dropped since the last question (`PACKET_STATISTICS`).
 pub(crate) fn dropped(socket: BorrowedFd<'_>) -> io::Result<u32> {
     let mut answer = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
     // SAFETY: any octets are valid in a `tpacket_stats`.

@@ -8,11 +8,11 @@ use std::os::fd::AsFd;
 /// The process at the other end, as it was when it connected or began to listen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
-    /// Its effective user.
+    /// Effective user of the process.
     pub uid: u32,
-    /// Its effective group.
+    /// Effective group of the process.
     pub gid: u32,
-    /// Its number in our namespace of processes; 0 if it has none there.
+    /// Number of the process in our namespace; 0 if it has none there.
     pub pid: i32,
 }
 

@@ -15,7 +15,7 @@ pub enum ShmError {
     Path {
         /// The path.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         what: String,
     },
     /// Something else is in the place of the socket.
@@ -47,7 +47,7 @@ pub enum ShmError {
     NotPermitted {
         /// The path.
         path: PathBuf,
-        /// What was refused.
+        /// The refused action.
         action: &'static str,
     },
     /// The process at the other end belongs to another user.
@@ -55,7 +55,7 @@ pub enum ShmError {
         "the peer runs as user {uid}, which is not {expected}; if it may take part, say so: peer_uid={uid}"
     )]
     Stranger {
-        /// Its user.
+        /// User of the process.
         uid: u32,
         /// Which users and groups may be there.
         expected: String,
@@ -81,9 +81,9 @@ pub enum ShmError {
     /// The system refuses something else.
     #[error("cannot {action}: {source}")]
     System {
-        /// What was asked.
+        /// The request to the system.
         action: &'static str,
-        /// What the system gave.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -97,13 +97,13 @@ impl ShmError {
 /// Why one side refuses the other, as it says in its hello.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It has a peer already, or no port left.
+    /// The other side has a peer already, or no port left.
     #[error("it has a peer already; for more than two parties: xk switch")]
     Busy,
-    /// Its link has another version.
+    /// The other side's link has another version.
     #[error("it speaks another version; use the same xk on both sides")]
     Version,
-    /// Its frames have another length.
+    /// The other side's frames have another length.
     #[error(
         "its longest frame has {octets} octets; give both sides the same mtu, {}",
         octets.saturating_sub(14)
@@ -112,10 +112,10 @@ pub enum Refusal {
         /// The longest that the refusing side has, in octets.
         octets: u32,
     },
-    /// Its hello makes no sense to it.
+    /// Our hello makes no sense to the other side.
     #[error("it does not understand our hello")]
     Malformed,
-    /// It belongs to another user, which the refusing side does not allow.
+    /// Our process belongs to another user, which the refusing side does not allow.
     #[error("it allows another user only; see its peer_uid")]
     Stranger,
     /// A number that this version does not know.
@@ -147,12 +147,12 @@ impl Refusal {
     }
 }
 
-/// What listens, in words.
+/// The listener, in words.
 fn listener(process: Option<u32>) -> String {
     process.map_or_else(|| "another process".into(), |process| format!("process {process}"))
 }
 
-/// What has to be written to: the file, or the folder to make it in.
+/// The path that has to be written to: the file, or the folder to make it in.
 fn written(path: &Path) -> &Path {
     let folder = || path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if path.exists() { path } else { folder().unwrap_or(Path::new(".")) }

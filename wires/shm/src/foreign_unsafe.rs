@@ -10,15 +10,15 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-/// How many descriptors of one user may wait to be closed before nothing more is taken from it.
+/// Descriptors of one user that may wait to be closed before nothing more is taken from it.
 const OWED_MAX: usize = 64;
-/// How many users have a thread that closes for them; those beyond share one.
+/// Users that have a thread which closes for them; users beyond share one.
 const CLOSERS_MAX: usize = 64;
 /// Octets of the stack of a thread that only closes.
 const STACK_OCTETS: usize = 64 << 10;
 
-/// What each user has sent and waits to be closed, behind what its thread is just closing; nothing
-/// of a user for whom no thread runs.
+/// Descriptors of each user that wait to be closed, behind what its thread is just closing; no
+/// entry for a user without a running thread.
 static CLOSERS: Mutex<BTreeMap<u32, VecDeque<OwnedFd>>> = Mutex::new(BTreeMap::new());
 
 fn closers() -> MutexGuard<'static, BTreeMap<u32, VecDeque<OwnedFd>>> {

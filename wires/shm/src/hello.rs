@@ -27,7 +27,7 @@ const REQUEST: u16 = 1;
 const GRANT: u16 = 2;
 const REFUSAL: u16 = 3;
 
-/// What one side says first.
+/// First message of a side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hello {
     /// Asks for a link of at most this many slots and of exactly this length of frames.
@@ -41,13 +41,13 @@ pub(crate) enum Hello {
 /// Why octets are no hello.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HelloError {
-    /// Of another length.
+    /// The message has another length.
     Length,
-    /// Of another protocol.
+    /// The message is of another protocol.
     Magic,
-    /// Of another version.
+    /// The message is of another version.
     Version,
-    /// Of an unknown kind.
+    /// The message is of an unknown kind.
     Kind,
     /// A figure out of range, or something where zero must be.
     Figures,

@@ -174,7 +174,7 @@ impl Link {
         self.end.shares_processor()
     }
 
-    /// How many frames a direction holds.
+    /// Number of frames that a direction holds.
     pub(crate) fn end_slots(&self) -> u32 {
         self.end.slots()
     }

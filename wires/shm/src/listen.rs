@@ -30,11 +30,11 @@ use crate::socket::{self, Received};
 const PENDING_MAX: usize = 8;
 /// Connections that the system keeps for us, at most.
 const BACKLOG: i32 = 8;
-/// How long no client is heard when the system has no descriptors or memory left.
+/// Time for which no client is heard when the system has no descriptors or memory left.
 const OUT_OF_MEANS: Duration = Duration::from_millis(100);
 /// The longest number of a process in a lock file, in octets.
 const PROCESS_OCTETS_MAX: u64 = 16;
-/// How often a lock file that is removed and made again under our hands is followed.
+/// Times that a lock file is opened again which was removed and made again meanwhile.
 const LOCK_TRIES: usize = 8;
 
 /// A connection that has not said hello yet.
@@ -279,7 +279,7 @@ pub(crate) fn grant(
     Err(error)
 }
 
-/// What the other side asks for, as far as it can be had.
+/// Reads the other side's request, if it can be met.
 fn asked(
     octets: &[u8],
     mut files: Vec<Foreign>,

@@ -33,7 +33,7 @@ use crate::socket::{self, Received};
 /// In a folder's mode: its group or all others may write (stat(2)).
 const OTHERS_WRITE: u32 = 0o022;
 
-/// How long the other side may take to say hello.
+/// Time that the other side may take to say hello.
 pub(crate) const HELLO_WAIT_MAX: Duration = Duration::from_secs(2);
 /// The first pause after a failure, and the longest: each is twice the one before.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
@@ -56,7 +56,7 @@ pub struct Options {
 pub enum Peers {
     /// This user's.
     User(u32),
-    /// Those of a user or of a group of these.
+    /// Processes of one of these users, or in one of these groups.
     Listed {
         /// Users, by number.
         uids: Vec<u32>,

@@ -32,13 +32,13 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 /// Why a file that the other side sent is not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
-    /// Its size could be changed while it is used, or it is no memory file.
+    /// The file's size could be changed while it is used, or it is no memory file.
     #[error("the peer's memory is not sealed")]
     NotSealed,
-    /// It is a memory file of huge pages or the like.
+    /// The memory file has huge pages or the like.
     #[error("the peer's memory is of another kind")]
     Kind,
-    /// It has another size than the hello says.
+    /// The file has another size than the hello says.
     #[error("the peer's memory has {octets} octets where {expected} are expected")]
     Size {
         /// The size it has.
@@ -169,7 +169,7 @@ impl SideLines {
         unsafe { AtomicU64::from_ptr(self.memory.base.as_ptr().add(self.at + STATE_AT).cast()) }
     }
 
-    /// How many frames the side has consumed, modulo 2^32.
+    /// Number of frames that the side has consumed, modulo 2^32.
     #[inline]
     pub(crate) fn consumed(&self) -> &AtomicU64 {
         // SAFETY: as for `state`.
@@ -199,7 +199,7 @@ pub(crate) struct Lane {
 unsafe impl Send for Lane {}
 
 impl Lane {
-    /// What `side` sends; none if the memory is too small for the geometry.
+    /// The lane on which `side` sends; none if the memory is too small for the geometry.
     pub(crate) fn new(memory: &Arc<Memory>, geometry: &Geometry, side: usize) -> Option<Self> {
         if side > 1 || memory.octets < geometry.octets() {
             return None;
@@ -222,13 +222,13 @@ impl Lane {
         self.frame_octets_max
     }
 
-    /// How many slots there are.
+    /// Number of slots.
     #[inline]
     pub(crate) fn slots(&self) -> u32 {
         self.mask.wrapping_add(1)
     }
 
-    /// How many slots a frame takes that is not longer than the longest.
+    /// Number of slots that a frame takes which is not longer than the longest.
     #[inline]
     pub(crate) fn slots_of(&self, octets: usize) -> u32 {
         if octets <= self.buffer_octets { 1 } else { octets.div_ceil(self.buffer_octets) as u32 }
@@ -340,8 +340,8 @@ impl Lane {
         }
     }
 
-    /// How many of so many octets, at least one, lie in one buffer from octet `at` of it on; `None`
-    /// if there are none.
+    /// Number of these octets that lie in one buffer from its octet `at` on; `None` if there are
+    /// none.
     #[inline]
     fn room_of(&self, octets: usize, at: usize) -> Option<usize> {
         let room = octets.min(self.buffer_octets.min(self.stride).saturating_sub(at));

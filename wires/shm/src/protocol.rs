@@ -22,7 +22,8 @@ use crate::link::{Link, Lost};
 use crate::meet::{Meeting, Options, Peers, check_path};
 use crate::ring::SendError;
 
-/// How often a loop that does not sleep looks whether the peer is still there: a system call.
+/// Interval at which a loop that does not sleep looks whether the peer is still there, by a system
+/// call.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// After how many looks the processors are told again: the system may move the process.
 const LOOKS_A_TELLING: u32 = 100;
@@ -104,12 +105,12 @@ pub(crate) struct ShmWire {
     look_at: Cell<Time>,
     /// When a step towards a link is due.
     step_at: Cell<Option<Time>>,
-    /// It has just slept, and does not know why it was woken.
+    /// True if it has just slept, and does not know why it was woken.
     slept: Cell<bool>,
     looks: Cell<u32>,
     /// Links that came to be so far.
     links: Cell<u64>,
-    /// What went wrong last.
+    /// Last error.
     trouble: RefCell<String>,
 }
 

@@ -28,7 +28,7 @@ pub enum SendError {
     /// The ring is full; the receiver has not kept up.
     #[error("the ring is full")]
     Full,
-    /// It is longer than the link carries.
+    /// The frame is longer than the link carries.
     #[error("the frame is longer than the link carries")]
     TooLong,
     /// The other side has written what it must not: the link is to be dropped.
@@ -43,7 +43,7 @@ pub enum Broken {
     /// A frame longer than the link carries, or with flags that are not defined.
     #[error("the peer announced a frame that cannot be")]
     Frame,
-    /// It says that it has consumed more than was sent, or less than before.
+    /// The peer says that it has consumed more than was sent, or less than before.
     #[error("the peer consumed what was not sent")]
     Consumed,
 }
@@ -77,7 +77,7 @@ impl Sender {
         if self.lane.slots_of(octets) <= self.look()? { Ok(()) } else { Err(SendError::Full) }
     }
 
-    /// How many slots are free, as far as is known.
+    /// Number of free slots, as far as is known.
     #[inline]
     fn room(&self) -> u32 {
         self.lane.slots().saturating_sub(self.next.wrapping_sub(self.consumed))
@@ -151,7 +151,7 @@ pub struct Arrival<'a> {
 }
 
 impl Arrival<'_> {
-    /// Its length in octets: at most what the link carries.
+    /// Length of the frame in octets: at most what the link carries.
     #[inline]
     pub fn octets(&self) -> usize {
         self.octets

@@ -24,7 +24,7 @@ pub(crate) fn socket() -> Result<OwnedFd, Errno> {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }
 
-/// What a socket has for us.
+/// Result of a look at a socket.
 #[derive(Debug)]
 pub(crate) enum Received {
     /// A message, whole, and its descriptors.

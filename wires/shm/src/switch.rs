@@ -30,11 +30,11 @@ pub const AGEING: Duration = Duration::from_secs(300);
 const BUDGET: usize = 64;
 /// Octets of an Ethernet header without tag.
 const HEADER_OCTETS: usize = 14;
-/// How long it goes on looking after the last frame before it sleeps.
+/// Time that it goes on looking after the last frame before it sleeps.
 const SPIN: Duration = Duration::from_micros(50);
-/// How often it looks for parties that came or went while it does not sleep.
+/// Interval at which it looks for parties that came or went while it does not sleep.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// How long one sleep lasts at most.
+/// Longest sleep.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// Reports that one wake-up takes at most; the rest come with the next.
 const REPORTS_MAX: usize = 64;
@@ -76,9 +76,9 @@ pub struct SwitchCounters {
 struct Port {
     link: Link,
     counters: PortCounters,
-    /// Its addresses, and when each was heard last.
+    /// Addresses of the party, and when each was heard last.
     addresses: Vec<(Address, Instant)>,
-    /// It went away; what it sent before is still taken, so many frames at most.
+    /// Once it went away: the number of frames that are still taken of what it sent before.
     last_frames: Option<u32>,
 }
 

@@ -76,7 +76,7 @@ fn say(line: &str) {
     let _ = writeln!(out, "party: {line}").and_then(|()| out.flush());
 }
 
-/// What runs in the processes that the tests start; otherwise nothing.
+/// Main function of the processes that the tests start; does nothing elsewhere.
 #[test]
 fn party() {
     let Some(path) = std::env::var_os(PATH) else {

@@ -296,7 +296,7 @@ fn stranger(scene: &Scene) -> OwnedFd {
     socket
 }
 
-/// What the wire answers to a hello; nothing if it hangs up.
+/// The wire's answer to a hello; empty if it hangs up.
 fn answer(scene: &Scene, socket: &OwnedFd) -> Vec<u8> {
     let mut octets = vec![0; 64];
     let mut answer = None;

@@ -1,4 +1,4 @@
-//! What a link is like, and how a graph file says it.
+//! Properties of a link, and their form in a graph file.
 
 use core::time::Duration;
 use xk_core::Time;
@@ -7,10 +7,10 @@ use xk_core::graph::{
     octets, optional, required, word,
 };
 
-/// How many frames wait at a port, if nothing else is said.
+/// Frames that wait at a port, unless the graph says otherwise.
 pub const QUEUE_FRAMES_DEFAULT: usize = 100;
 
-/// How a link joins its ports.
+/// Kind of a link: how it joins its ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum LinkKind {
     /// One medium; everybody hears everything.
@@ -63,12 +63,12 @@ impl Partition {
     }
 }
 
-/// What a link is like.
+/// Properties of a link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkConfig {
-    /// Its name.
+    /// Name of the link.
     pub name: String,
-    /// How it joins its ports.
+    /// Kind of the link.
     pub kind: LinkKind,
     /// From the last bit sent to the arrival.
     pub delay: Duration,
@@ -82,17 +82,17 @@ pub struct LinkConfig {
     pub duplicate: f64,
     /// The share of deliveries that come later by `reorder_delay`.
     pub reorder: f64,
-    /// How much later.
+    /// Delay of a reordered delivery.
     pub reorder_delay: Duration,
     /// The share of deliveries with one bit flipped.
     pub corrupt: f64,
     /// The largest payload of a frame, in octets; the frame has 14 more.
     pub mtu_octets: usize,
-    /// How many frames wait at a port.
+    /// Frames that wait at a port.
     pub queue_frames_max: usize,
-    /// How many stations a switch remembers.
+    /// Stations that a switch remembers.
     pub addresses_max: usize,
-    /// How long it remembers one that it does not hear.
+    /// Time for which it remembers one that it does not hear.
     pub ageing: Duration,
     /// Which hosts do not hear which, and when.
     pub partitions: Vec<Partition>,

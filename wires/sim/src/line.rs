@@ -6,7 +6,7 @@ use xk_core::Time;
 
 const NS_PER_S: u128 = 1_000_000_000;
 
-/// How long this many octets take at this rate, in nanoseconds, rounded up.
+/// Time that this many octets take at this rate, in nanoseconds, rounded up.
 pub(crate) fn sending_ns(octets: usize, rate_bit_s: u64) -> u64 {
     let bits = octets as u128 * 8;
     u64::try_from((bits * NS_PER_S).div_ceil(u128::from(rate_bit_s.max(1)))).unwrap_or(u64::MAX)

@@ -13,8 +13,8 @@ use xk_core::random::Random;
 /// Octets of an Ethernet header, which the MTU leaves out.
 pub(crate) const HEADER_OCTETS: usize = 14;
 
-/// What every frame needs comes first and in this order: with thousands of links each line of
-/// memory is a miss.
+/// State of a link. Fields that every frame needs come first and in this order: with thousands of
+/// links each line of memory is a miss.
 #[repr(C, align(64))]
 pub(crate) struct Link {
     kind: LinkKind,
@@ -49,16 +49,16 @@ pub(crate) struct Hints {
     destination: u32,
 }
 
-/// What chance decided for one delivery.
+/// Decision of chance for one delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It does not happen, and is counted.
+    /// The delivery does not happen, and is counted.
     Dropped,
-    /// It happens.
+    /// The delivery happens.
     Delivered {
         /// This bit is flipped.
         flip: Option<usize>,
-        /// It happens twice.
+        /// True if it happens twice.
         twice: bool,
     },
 }
@@ -139,7 +139,7 @@ impl Link {
         self.is_fair && (self.kind != LinkKind::Switch || self.rate_bit_s.is_none())
     }
 
-    /// What a switch makes of an arriving frame: the one port it goes to, or `None` for all others.
+    /// Switches an arriving frame: the one port it goes to, or `None` for all others.
     pub(crate) fn forward(
         &mut self,
         now: Time,
@@ -188,7 +188,7 @@ impl Link {
         Fate::Delivered { flip, twice }
     }
 
-    /// How much later than the others a delivery comes.
+    /// Extra delay of a delivery.
     pub(crate) fn extra(&mut self) -> Duration {
         let mut extra = Duration::ZERO;
         if !self.config.jitter.is_zero() {

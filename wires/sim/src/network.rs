@@ -15,7 +15,7 @@ use xk_core::{Message, Pool, Reason, Time};
 use xk_kit::EthAddr;
 use xk_kit::wire::corrupt::copy_flipped;
 
-/// How many frames may be in flight in one network, if nothing else is said.
+/// Frames that may be in flight in one network, unless set otherwise.
 pub const IN_FLIGHT_MAX: usize = 1 << 20;
 
 /// Too many frames are in flight in the whole network.
@@ -89,11 +89,11 @@ struct Reached {
     link: u32,
 }
 
-/// What only some frames need of a port.
+/// State of a port that only some frames need.
 struct PortRest {
     host_name: Rc<str>,
     ends: Ends,
-    /// Its side of each of the link's partitions.
+    /// The port's side of each of the link's partitions.
     sides: Vec<u8>,
 }
 
@@ -104,7 +104,7 @@ struct State {
     ports: Vec<Port>,
     /// The place that each port's last frame reached.
     reached: Vec<Reached>,
-    /// How many interfaces each host has had.
+    /// Number of interfaces that each host has had.
     interfaces: BTreeMap<HostId, u8>,
     queue: Queue,
     now: Time,
@@ -205,12 +205,12 @@ impl Network {
         state.links.iter().map(|link| (Rc::clone(&link.name), link.stats)).collect()
     }
 
-    /// What happened on a link.
+    /// Counts of a link.
     pub fn stats(&self, link: LinkId) -> Option<LinkStats> {
         self.state.borrow().links.get(link.0 as usize).map(|link| link.stats)
     }
 
-    /// How many frames are in flight.
+    /// Number of frames in flight.
     pub fn in_flight(&self) -> usize {
         self.state.borrow().queue.len()
     }

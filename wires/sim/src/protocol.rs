@@ -17,17 +17,17 @@ use xk_kit::wire::entry::station;
 /// [`World::add_host`](crate::World::add_host).
 #[derive(Debug)]
 pub struct HostSeat {
-    /// Its number.
+    /// Number of the host.
     pub id: HostId,
-    /// Its name.
+    /// Name of the host.
     pub name: Rc<str>,
 }
 
-/// What the wire, its session and the network know of one interface; what every frame needs comes
-/// first.
+/// State of one interface, shared by the wire, its session and the network; fields that every frame
+/// needs come first.
 #[repr(C)]
 pub(crate) struct SimPort {
-    /// Its port, while it is attached.
+    /// The interface's port, while it is attached.
     id: Cell<Option<PortId>>,
     frame_octets_max: usize,
     network: Rc<Network>,

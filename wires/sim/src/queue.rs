@@ -5,20 +5,20 @@ use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 use xk_core::{Message, Time};
 
-/// How many runs in order are kept beside the heap.
+/// Number of ordered runs that are kept beside the heap.
 const LANES: usize = 4;
 /// The place of the heap among them.
 const HEAP: usize = LANES;
 
-/// What happens to a frame.
+/// Event of a frame.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
-    /// It is at the far end of its sender's line.
+    /// The frame is at the far end of its sender's line.
     Arrival {
         /// The sender.
         from: PortId,
     },
-    /// It has reached this port.
+    /// The frame has reached this port.
     Delivery {
         /// The receiver.
         to: PortId,
@@ -74,7 +74,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// How many frames are in flight.
+    /// Number of frames in flight.
     pub(crate) fn len(&self) -> usize {
         self.len
     }

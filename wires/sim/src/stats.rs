@@ -1,6 +1,6 @@
-//! What links and the world count.
+//! Counters of links and of the world.
 
-/// What happened on one link. Deliveries are counted per receiver, everything sent once.
+/// Counters of one link. Deliveries are counted per receiver, everything sent once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkStats {
     /// Frames taken from hosts.
@@ -59,7 +59,7 @@ impl LinkStats {
     }
 }
 
-/// What happened in the whole world.
+/// Counters of the whole world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorldStats {
     /// Events: arrivals and wake-ups of hosts for their timers.

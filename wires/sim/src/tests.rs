@@ -21,7 +21,7 @@ use xk_kit::control::{MaxPacket, MyEther, WireRoom};
 /// Everybody.
 const ALL: u8 = 0xff;
 
-/// What a station has seen: when, and the first 16 octets.
+/// Frames that a station has seen: when, and the first 16 octets.
 type Log = Rc<RefCell<Vec<(u64, Vec<u8>)>>>;
 
 /// A protocol that opens its wire, notes what comes, and answers each frame with `answers` hops
@@ -36,7 +36,7 @@ struct Station {
     number: u8,
     /// Where a frame waits until a timer signals, if it does.
     blocks: Option<Rc<Semaphore>>,
-    /// It has finished when so many frames have come; without, it cannot be asked.
+    /// Number of frames after which it has finished; without one it cannot be asked.
     wants: Option<usize>,
 }
 
@@ -107,7 +107,7 @@ impl Protocol for Station {
     }
 }
 
-/// How a station is made.
+/// Behaviour of a station.
 #[derive(Clone, Default)]
 struct Manner {
     answers: bool,

@@ -24,13 +24,13 @@ use xk_core::reason::Class;
 use xk_core::shepherd::{Flow, Shepherds};
 use xk_core::{Kernel, Message, Pool, ProtocolRef, Reason, Time};
 
-/// How many arrivals one look at a wire of another kind takes.
+/// Arrivals that one look at a wire of another kind takes.
 const POLL_BUDGET: usize = 64;
-/// How many events pass between two looks whether everybody has finished.
+/// Events between two looks whether all have finished.
 const FINISHED_EVENTS: u64 = 16;
 /// After how long without an event that is looked at, too.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How often suspended shepherds get another turn when a host is taken down.
+/// Turns that suspended shepherds get when a host is taken down.
 const INTERRUPTS_MAX: usize = 1000;
 
 /// No shepherd could be had to carry the frame.
@@ -49,12 +49,12 @@ pub enum Ended {
     Events,
 }
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// The time.
     pub now: Time,
-    /// What happened so far.
+    /// Counters so far.
     pub stats: WorldStats,
     /// Frames in flight.
     pub in_flight: usize,
@@ -70,7 +70,7 @@ enum Work {
 
 type Inbox = Rc<RefCell<VecDeque<Work>>>;
 
-/// What every frame needs comes first, in one line of memory.
+/// A host. Fields that every frame needs come first, in one line of memory.
 #[repr(C, align(64))]
 struct Host {
     kernel: Rc<Kernel>,
@@ -82,12 +82,12 @@ struct Host {
     /// Nothing happens on it until it goes on.
     is_paused: bool,
     inbox: Inbox,
-    /// What the shepherds run.
+    /// Function that the shepherds run.
     body: Rc<dyn Fn() -> Flow>,
     /// The wires that must be looked at: all but those of this crate. Found at the first run.
     wires: Rc<RefCell<Option<Vec<ProtocolRef>>>>,
     name: Rc<str>,
-    /// How often it was built again.
+    /// Number of times that it was built again.
     reboots: u32,
     /// To other kernels of its host.
     cuts: Vec<Cut>,
@@ -147,8 +147,8 @@ impl World {
         &self.network
     }
 
-    /// What the next kernel of the host `name` is to be made of: the common pool, and a seed that
-    /// depends on the world's, the name and how often the host was built before.
+    /// Configuration of the next kernel of the host `name`: the common pool, and a seed that
+    /// depends on the world's, on the name and on how often the host was built before.
     pub fn host_config(&self, name: &str, shepherds: Shepherds, timers_max: usize) -> Config {
         // The next boot of a host has other chance, and another name to its peers, than the one
         // before.
@@ -249,7 +249,7 @@ impl World {
         self.hosts.iter().position(|h| &*h.name == name).map(|at| HostId(at as u32))
     }
 
-    /// How many hosts there are.
+    /// Number of hosts.
     pub fn len(&self) -> usize {
         self.hosts.len()
     }
@@ -264,7 +264,7 @@ impl World {
         self.now
     }
 
-    /// What happened so far.
+    /// Counters so far.
     pub fn stats(&self) -> WorldStats {
         self.stats
     }
@@ -285,7 +285,7 @@ impl World {
         self.turned = Some(Box::new(call));
     }
 
-    /// How far the run is.
+    /// Progress of the run.
     pub fn progress(&self) -> Progress {
         Progress {
             now: self.now,

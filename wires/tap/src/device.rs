@@ -22,18 +22,18 @@ const HEADER_OCTETS_MAX: usize = 18;
 /// `drivers/net/tun.c`).
 pub(crate) const MTU_MIN: usize = 68;
 pub(crate) const MTU_MAX: usize = 65_521;
-/// How many parts a frame is read into without an allocation, with the header in front and what
-/// shows that it is too long.
+/// Parts into which a frame is read without an allocation, with the header in front and the octet
+/// that shows that it is too long.
 const PARTS: usize = 16;
-/// How many frames too long for the caller are passed over in one call, so that a flood of them
-/// cannot hold it.
+/// Frames too long for the caller that are passed over in one call, so that a flood of them cannot
+/// hold it.
 const OVERSIZED_AT_ONCE: usize = 64;
 
-/// How long a device that this process has just closed may stay in use: where another thread starts
-/// a program meanwhile, its process has a copy of the descriptor until its `exec`.
+/// Time for which a device that this process has just closed may stay in use: where another thread
+/// starts a program meanwhile, its process has a copy of the descriptor until its `exec`.
 const FREED_WITHIN: Duration = Duration::from_millis(250);
 
-/// How a device is opened and set up.
+/// Options for opening and setting up a device.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     /// Make the device if there is none; otherwise that is an error.
@@ -66,7 +66,7 @@ impl Options {
     }
 }
 
-/// What became of a frame.
+/// Fate of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Transmitted {
@@ -174,7 +174,7 @@ impl TapDevice {
         [(first | 2) & !1, b, c, d, e, last ^ 1]
     }
 
-    /// How many frames were passed over because they were longer than the caller's buffer.
+    /// Number of frames that were passed over because they were longer than the caller's buffer.
     pub fn oversized(&self) -> u64 {
         self.oversized
     }

@@ -20,7 +20,7 @@ pub enum TapError {
          the wires `sim`, `loopback` and `host` need no device"
     )]
     NoDriver {
-        /// What opening the driver gave.
+        /// The system's error on opening the driver.
         source: io::Error,
     },
     /// This process may not do what was asked.
@@ -29,11 +29,11 @@ pub enum TapError {
          sudo setcap cap_net_admin+ep $(which xk); the wires `sim` and `loopback` need no privilege"
     )]
     NotPermitted {
-        /// What was asked, as `make the TAP device xk0`.
+        /// The request, as `make the TAP device xk0`.
         action: String,
         /// The command that does it, or makes it unneeded.
         remedy: String,
-        /// What the system gave.
+        /// The system's error.
         source: io::Error,
     },
     /// There is no such interface, and none is to be made.
@@ -54,7 +54,7 @@ pub enum TapError {
     NotTap {
         /// The interface.
         name: String,
-        /// What the system gave.
+        /// The system's error.
         source: io::Error,
     },
     /// Another program has the device open.
@@ -62,7 +62,7 @@ pub enum TapError {
     Busy {
         /// The interface.
         name: String,
-        /// What the system gave.
+        /// The system's error.
         source: io::Error,
     },
     /// A setting makes no sense.
@@ -70,7 +70,7 @@ pub enum TapError {
     Setting {
         /// The interface.
         name: String,
-        /// What is wrong, with the range allowed.
+        /// The fault, with the range allowed.
         what: String,
     },
     /// Anything else.
@@ -78,9 +78,9 @@ pub enum TapError {
     System {
         /// The interface.
         name: String,
-        /// What was asked.
+        /// The request.
         action: String,
-        /// What the system gave.
+        /// The system's error.
         source: io::Error,
     },
 }

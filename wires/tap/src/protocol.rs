@@ -22,13 +22,13 @@ use xk_kit::{Cidr, EthAddr};
 
 use crate::device::{MTU_MAX, MTU_MIN, Options, TapDevice, Transmitted};
 
-/// What `host_routes` is to be.
+/// Form of the parameter `host_routes`.
 pub(crate) const ROUTES: &str =
     "networks and what they lie behind, between commas, such as 10.1.0.0/16 via 10.9.0.2";
 /// Octets of a buffer for a run of segments, and how many there are for the longest one.
 const RUN_PIECE_OCTETS: usize = 16 << 10;
 const RUN_PIECES: usize = RUN_OCTETS_MAX.div_ceil(RUN_PIECE_OCTETS);
-/// How many slices of a message go to the device without another allocation.
+/// Slices of a message that go to the device without another allocation.
 const PARTS: usize = 16;
 
 /// Builds the wire from its place in a graph.
@@ -124,10 +124,10 @@ struct TapWire {
     device: TapDevice,
     /// Another process takes its arrivals until this one goes on.
     handed: Option<Rc<HandedDevices>>,
-    /// That for a usual frame.
+    /// Buffer for a usual frame.
     usual: Option<Message>,
-    /// Those behind it, for a run of segments, the last of them first. What a frame does not reach
-    /// serves the next.
+    /// Buffers behind it for a run of segments, the last of them first. Buffers that a frame does
+    /// not reach serve the next.
     others: Vec<Message>,
 }
 

@@ -34,7 +34,7 @@ const OF_REGISTER: u8 = 0x08;
 /// The immediate of a wide load is the descriptor of a map (section 5.4).
 const MAP_DESCRIPTOR: u8 = 1;
 
-/// What a program answers (`enum xdp_action`).
+/// Answers of a program (`enum xdp_action`): the frame is dropped.
 pub const DROP: i32 = 1;
 /// The frame goes on to the host's own stack.
 pub const PASS: i32 = 2;
@@ -52,7 +52,7 @@ pub const QUEUE: i16 = 16;
 /// behind the 512 octets of the stack.
 pub type Register = u8;
 
-/// How much a load or a store moves, as the bits of a code (RFC 9669, section 5).
+/// Width of a load or a store, as the bits of a code (RFC 9669, section 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Width {
     /// One octet.
@@ -115,7 +115,7 @@ pub enum Test {
 pub enum Operand {
     /// A number, with its sign.
     Number(i32),
-    /// What a register has.
+    /// Value of a register.
     Register(Register),
 }
 
@@ -209,12 +209,12 @@ impl Assembler {
         self.put(LOAD & !0x18 | width as u8, to, from, offset, 0);
     }
 
-    /// What lies at `to` + `offset` becomes what `from` has.
+    /// Stores the value of `from` at `to` + `offset`.
     pub fn store(&mut self, width: Width, to: Register, offset: i16, from: Register) {
         self.put(STORE & !0x18 | width as u8, to, from, offset, 0);
     }
 
-    /// What lies at `to` + `offset` becomes this number.
+    /// Stores this number at `to` + `offset`.
     pub fn store_number(&mut self, width: Width, to: Register, offset: i16, number: i32) {
         self.put(STORE_IMMEDIATE & !0x18 | width as u8, to, 0, offset, number);
     }

@@ -16,7 +16,7 @@ use crate::queue::{
     RING_MAX, Redirect, descriptor,
 };
 
-/// How frames pass between driver and socket.
+/// Mode in which frames pass between driver and socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
     /// The first of the following that the driver does. It is never given up for another once the
@@ -42,10 +42,10 @@ impl fmt::Display for Mode {
     }
 }
 
-/// How a bare socket is opened.
+/// Options for opening a bare socket.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How frames pass.
+    /// Mode in which frames pass.
     pub mode: Mode,
     /// The queue of the interface, from 0. Frames of other queues go to the host.
     pub queue: u32,
@@ -62,14 +62,15 @@ impl Default for Options {
     }
 }
 
-/// What becomes of an arrival that has been looked at.
+/// Fate of an arrival that has been looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Fate {
-    /// Its memory goes back to the system.
+    /// The memory goes back to the system.
     Done,
-    /// Its first so many octets are sent from where they lie, with the next [`XdpSocket::flush`].
-    /// If there is no room, or they are no frame, it is as if done, and counted.
+    /// This many of its first octets are sent from where they lie, with the next
+    /// [`XdpSocket::flush`]. If there is no room, or they are no frame, it is as if done, and
+    /// counted.
     Return(usize),
 }
 
@@ -84,7 +85,7 @@ pub struct Statistics {
     pub not_returned: u64,
     /// Descriptors of the system's that made no sense.
     pub inconsistent: u64,
-    /// What the system lost.
+    /// Losses of the system.
     pub losses: Losses,
 }
 
@@ -227,7 +228,7 @@ impl XdpSocket {
         })
     }
 
-    /// How frames pass, never [`Mode::Auto`]; `None` if another process has opened it.
+    /// Mode in which frames pass, never [`Mode::Auto`]; `None` if another process has opened it.
     pub fn mode(&self) -> Option<Mode> {
         self.mode
     }
@@ -311,7 +312,7 @@ impl XdpSocket {
         if self.queue.departures.has_room() { self.free.pop() } else { None }
     }
 
-    /// How many frames can be sent now.
+    /// Number of frames that can be sent now.
     pub fn room(&mut self) -> usize {
         if self.free.is_empty() {
             self.collect();
@@ -377,7 +378,7 @@ impl XdpSocket {
         redirect.would_take(frame)
     }
 
-    /// What was counted since the socket was opened.
+    /// Counts since the socket was opened.
     ///
     /// # Errors
     /// What the system gives; the socket is then unusable.
@@ -446,7 +447,7 @@ pub(crate) fn effective(mode: Mode, redirect: &Redirect) -> Mode {
     if redirect.is_native { mode } else { Mode::Generic }
 }
 
-/// How frames pass.
+/// Mode in which frames pass.
 pub(crate) fn working(queue: &Queue, redirect: &Redirect) -> Mode {
     match (redirect.is_native, queue.is_zero_copy) {
         (false, _) => Mode::Generic,

@@ -31,7 +31,7 @@ const LINK_DETACH: c_int = 34;
 const PROGRAM_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
 
-/// How a program is attached (`XDP_FLAGS_*` of `include/uapi/linux/if_link.h`).
+/// Modes of attaching a program (`XDP_FLAGS_*` of `include/uapi/linux/if_link.h`).
 const ATTACH_GENERIC: u32 = 1 << 1;
 const ATTACH_NATIVE: u32 = 1 << 2;
 
@@ -103,7 +103,7 @@ struct MapCreate {
 // SAFETY: laid out as the union's first part; without addresses.
 unsafe impl Attributes for MapCreate {}
 
-/// What a map is like.
+/// Kind of a map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MapKind {
     /// From octets to octets; memory is taken as values come.
@@ -118,7 +118,7 @@ pub enum MapKind {
 }
 
 impl MapKind {
-    /// Its number, and the flags (`BPF_F_NO_PREALLOC`).
+    /// Number of the kind, and the flags (`BPF_F_NO_PREALLOC`).
     fn number(self) -> (u32, u32) {
         match self {
             Self::Hash => (1, 1),
@@ -204,7 +204,7 @@ impl Map {
         self.entry(MAP_DELETE, key, 0)
     }
 
-    /// Its descriptor.
+    /// Descriptor of the map.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -442,9 +442,9 @@ unsafe impl Attributes for GetInfo {}
 /// An object that the system has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// Its number among those of its kind.
+    /// Number among objects of its kind.
     pub id: u32,
-    /// Its name: `xk_` and the process number for ours. Links have none.
+    /// Name: `xk_` and the process number for ours. Links have none.
     pub name: String,
     /// The program that a link attaches.
     pub program: Option<u32>,
@@ -477,7 +477,7 @@ pub fn objects(kind: Object) -> io::Result<Vec<Found>> {
     }
 }
 
-/// What the system tells of an object, as octets.
+/// Facts of the system about an object, as octets.
 fn info(object: &OwnedFd) -> io::Result<Vec<u8>> {
     let mut info = [0u64; 32];
     let mut attributes = GetInfo {

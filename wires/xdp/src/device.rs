@@ -56,7 +56,7 @@ const LOOKS_FOR_GROUPS: u32 = 128;
 /// The interface is gone for good.
 pub(crate) static DEVICE_GONE: Reason = Reason::new("device gone", Class::Exhausted);
 
-/// How the wire uses its interface.
+/// Settings of the wire on its interface.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) mode: Mode,
@@ -100,13 +100,13 @@ struct Lane {
     /// Buffers lent for arrivals, and how many there may be at present.
     lent: u32,
     lent_max: u32,
-    /// How many there may ever be.
+    /// Largest number of frames.
     frames: u32,
     /// Looks in a row that found few arrivals.
     calm: u32,
     /// Messages on their way out.
     leaving: u32,
-    /// What the system gave that was not its own.
+    /// Descriptors that the system gave and did not own.
     inconsistent: u64,
     /// The pieces so far of a frame in several chunks; `None` in it if one was lost.
     partial: Option<Option<Message>>,
@@ -362,7 +362,7 @@ impl XdpDevice {
         Ok(Some(all))
     }
 
-    /// What is looked after now and then while nothing arrives.
+    /// Does the work that is due now and then while nothing arrives.
     #[cold]
     fn look_around(
         &mut self,

@@ -17,9 +17,9 @@ pub enum XdpError {
     NotPermitted {
         /// The interface.
         name: String,
-        /// What was asked.
+        /// The request.
         action: &'static str,
-        /// What the system gave.
+        /// The system's error.
         source: io::Error,
     },
     /// There is no such interface, or it carries something else than Ethernet frames.
@@ -39,9 +39,9 @@ pub enum XdpError {
     Busy {
         /// The interface.
         name: String,
-        /// What is taken.
+        /// The thing in use.
         what: String,
-        /// What the system gave.
+        /// The system's error.
         source: io::Error,
     },
     /// The kernel was built without XDP sockets.
@@ -49,7 +49,7 @@ pub enum XdpError {
         "this kernel has no XDP sockets; take a kernel of 5.9 or later built with CONFIG_XDP_SOCKETS, or the wire `packet`"
     )]
     NoXdp {
-        /// What the system gave.
+        /// The system's error.
         source: io::Error,
     },
     /// The driver does not do what the mode asks for.
@@ -57,16 +57,16 @@ pub enum XdpError {
     Mode {
         /// The interface.
         name: String,
-        /// Its driver.
+        /// Driver of the interface.
         driver: String,
         /// The mode asked for.
         mode: Mode,
-        /// What may help.
+        /// Remedy that may help.
         remedy: String,
-        /// What the system gave.
+        /// The system's error.
         source: io::Error,
     },
-    /// Its frames are longer than a buffer of the system's choice for them.
+    /// The interface's frames are longer than a buffer of the system's choice for them.
     #[error(
         "{name}: an MTU of {mtu} octets exceeds the {mtu_max} that fit a buffer; lower it: sudo ip link set {name} mtu \
          {mtu_max}; or take the wire `packet`"
@@ -74,7 +74,7 @@ pub enum XdpError {
     Mtu {
         /// The interface.
         name: String,
-        /// Its MTU in octets.
+        /// MTU of the interface, in octets.
         mtu: usize,
         /// The greatest that fits, in octets.
         mtu_max: usize,
@@ -89,7 +89,7 @@ pub enum XdpError {
         name: String,
         /// The queue's number, from 0.
         queue: u32,
-        /// What the system gave.
+        /// The system's error.
         source: io::Error,
     },
     /// A number or list is outside what is possible.
@@ -97,9 +97,9 @@ pub enum XdpError {
     Setting {
         /// The interface.
         name: String,
-        /// What is wrong.
+        /// The fault.
         what: String,
-        /// What is possible.
+        /// The possible values.
         remedy: String,
     },
     /// The memory may not be pinned for the interface.
@@ -110,9 +110,9 @@ pub enum XdpError {
     Memory {
         /// The interface.
         name: String,
-        /// How much, in octets.
+        /// Memory in octets.
         octets: usize,
-        /// What the system gave.
+        /// The system's error.
         source: io::Error,
     },
     /// Anything else.
@@ -120,9 +120,9 @@ pub enum XdpError {
     System {
         /// The interface.
         name: String,
-        /// What was asked.
+        /// The request.
         action: &'static str,
-        /// What the system gave.
+        /// The system's error.
         source: io::Error,
     },
 }

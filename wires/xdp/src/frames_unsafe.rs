@@ -37,7 +37,7 @@ impl Frames {
         })
     }
 
-    /// What the system is told of it.
+    /// The region, as the system is told of it.
     pub(crate) fn region(&self) -> Region {
         Region {
             address: self.base.as_ptr().expose_provenance(),

@@ -44,13 +44,13 @@ pub(crate) fn probe(params: &Params, look: Look) -> Result<(), BuildError> {
 enum Sharing {
     /// All: the host's stack gets none.
     Nothing,
-    /// Those for our hardware address.
+    /// Frames for our hardware address.
     ByAddress,
-    /// Of those, these EtherTypes and hosts.
+    /// Frames among them of these EtherTypes and hosts.
     ByMatch(Vec<u16>, Vec<Ipv4Addr>),
 }
 
-/// What the graph asks for.
+/// Request of the graph.
 #[derive(Debug)]
 struct Wanted<'a> {
     name: &'a str,

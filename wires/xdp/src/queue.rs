@@ -36,7 +36,7 @@ pub(crate) const HEADER_OCTETS: usize = 14;
 /// Most entries of a ring.
 pub(crate) const RING_MAX: u32 = 1 << 14;
 
-/// How long opening waits for an earlier user of the interface, whose end the system works off in
+/// Time that opening waits for an earlier user of the interface, whose end the system works off in
 /// the background.
 const BUSY_MAX: Duration = Duration::from_secs(2);
 const BUSY_PAUSE_MIN: Duration = Duration::from_millis(1);
@@ -44,7 +44,7 @@ const BUSY_PAUSE_MAX: Duration = Duration::from_millis(64);
 /// Frames that one call sends in copy mode (`TX_BATCH_SIZE` of the system).
 const FRAMES_A_CALL: u32 = 32;
 
-/// What the system counted as lost on one queue since it was opened.
+/// Losses on one queue that the system has counted since it was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Losses {
     /// Arrivals for which there was no buffer, or that did not fit one.
@@ -72,7 +72,7 @@ pub(crate) struct Queue {
     pub(crate) is_zero_copy: bool,
 }
 
-/// How a descriptor of `octets` octets at `address` looks.
+/// Descriptor of `octets` octets at `address`.
 #[inline]
 pub(crate) fn descriptor(address: u64, octets: usize) -> XdpDesc {
     XdpDesc { addr: address, len: octets as u32, options: XdpDescOptions::empty() }
@@ -147,7 +147,7 @@ impl Queue {
         }
     }
 
-    /// What the system lost.
+    /// Losses of the system.
     pub(crate) fn losses(&self) -> io::Result<Losses> {
         let counted = sockopt::xdp_statistics(&self.socket)?;
         Ok(Losses {
@@ -220,7 +220,7 @@ pub(crate) fn bind(
     })
 }
 
-/// What a call to send answers; that it should be tried again shows in the ring.
+/// Judges the result of a call to send; the ring shows whether it should be tried again.
 fn taken_or_later<T>(sent: Result<T, Errno>) -> io::Result<()> {
     match sent {
         Ok(_) | Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::INTR) => Ok(()),

@@ -21,7 +21,7 @@ use rustix::net::xdp::{XdpDesc, XdpRingOffset};
 /// Flag of the fill and sending rings: the system waits to be woken.
 const NEED_WAKEUP: u32 = libc::XDP_RING_NEED_WAKEUP;
 
-/// What a ring carries: plain data in which any octets are valid.
+/// Entry of a ring: plain data in which any octets are valid.
 ///
 /// # Safety
 /// Holds of the type.
@@ -228,8 +228,8 @@ impl<T: Entry> Consumer<T> {
         Some(entry)
     }
 
-    /// How many entries are known to wait: those that were there when all before them had been
-    /// taken.
+    /// Number of entries that are known to wait: those that were there when all before them had
+    /// been taken.
     #[inline]
     pub(crate) fn known(&self) -> u32 {
         self.produced.wrapping_sub(self.next)

@@ -113,7 +113,7 @@ fn what_crosses_is_in_the_file() {
     assert!(text.contains("tap of one") && text.contains("above wire"));
 }
 
-/// What a file says of link types: the number of each interface, in order, and of each message.
+/// Link types in a file: the number of each interface, in order, and of each message.
 fn link_types(octets: &[u8]) -> (Vec<i32>, Vec<u32>) {
     let (mut left, mut interfaces, mut messages) = (octets, Vec::new(), Vec::new());
     while !left.is_empty() {

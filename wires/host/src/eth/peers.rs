@@ -7,12 +7,12 @@ use std::net::SocketAddr;
 use xk_core::{Kernel, Time};
 use xk_kit::Cache;
 
-/// How many peers there may be, configured and met.
+/// Largest number of peers, configured and met.
 pub(crate) const PEERS_MAX: usize = 256;
-/// How long a station is believed to live where it was last heard, and a stranger to be there (as
-/// bridges have it: IEEE 802.1Q, section 8.8.3).
+/// Time for which a station is believed to be where it was last heard, and a stranger to be there
+/// (as bridges have it: IEEE 802.1Q, section 8.8.3).
 const AGE_MAX: Duration = Duration::from_secs(300);
-/// How old an entry is before hearing the station again renews it.
+/// Age of an entry from which hearing the station again renews it.
 const AGE_RENEWED: Duration = Duration::from_secs(10);
 
 /// A station's hardware address.
@@ -43,7 +43,7 @@ pub(crate) enum Destination {
 /// The peers, and the stations behind them.
 pub(crate) struct Peers {
     peers: RefCell<Vec<Peer>>,
-    /// What sends becomes a peer.
+    /// True if a sender becomes a peer.
     learn: bool,
     /// Where peers are sent to: at this port whatever port they send from; `None` for the one they
     /// send from.
@@ -69,7 +69,7 @@ impl Peers {
         }
     }
 
-    /// How many peers there are, and how many stations are known behind them.
+    /// Number of peers, and of stations known behind them.
     pub(crate) fn counts(&self) -> (usize, usize) {
         (self.peers.borrow().len(), self.stations.len())
     }

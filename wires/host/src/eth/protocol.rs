@@ -28,7 +28,7 @@ use crate::socket::Socket;
 /// The frame is of another network than ours.
 pub(crate) static OTHER_NETWORK: Reason = Reason::new("other network", Class::NotMine);
 
-/// How often silent strangers are looked for.
+/// Interval at which silent strangers are looked for.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The wire.

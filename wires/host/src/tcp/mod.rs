@@ -62,7 +62,7 @@ use xk_core::Entry;
 use xk_core::control::question;
 use xk_core::graph::{Family, Guarantees, Service, Shape, flag, int, octets, text};
 
-/// What is added to what a wire of messages gives, and what a stream does not give.
+/// Guarantees of a wire of messages, with those of a stream added and message boundaries left out.
 const SERVICE: Service = Service {
     adds: Service::WIRE
         .adds

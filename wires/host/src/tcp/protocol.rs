@@ -31,11 +31,11 @@ use xk_kit::net::stream::StreamRoom;
 use super::session::Stream;
 use crate::error::environment;
 
-/// How many sockets one look learns of.
+/// Sockets that one look learns of.
 const EVENTS: usize = 64;
-/// How many ports may be enabled.
+/// Largest number of enabled ports.
 const OFFERS_MAX: usize = 4096;
-/// How soon it looks again at what had no room, in the pool or above.
+/// Time after which it looks again at sessions that had no room, in the pool or above.
 const AGAIN: Duration = Duration::from_millis(10);
 
 /// The bounds of each connection.
@@ -46,7 +46,7 @@ pub(crate) struct Limits {
     pub(crate) no_delay: bool,
 }
 
-/// What protocol and sessions share.
+/// Shared state of protocol and sessions.
 pub(crate) struct Shared {
     pub(crate) limits: Limits,
     host: Ipv4Addr,
@@ -56,9 +56,9 @@ pub(crate) struct Shared {
     next: Cell<u64>,
     pub(crate) streams: RefCell<BTreeMap<u64, SessionRef>>,
     listeners: RefCell<BTreeMap<u64, Rc<Listener>>>,
-    /// What has something to do, by number.
+    /// Sessions that have something to do, by number.
     ready: RefCell<VecDeque<u64>>,
-    /// What had no room, and when it is looked at again.
+    /// Sessions that had no room, and the time when they are looked at again.
     again: RefCell<Vec<u64>>,
     again_at: Cell<Option<Time>>,
 }

@@ -47,7 +47,7 @@ pub(crate) struct Stream {
     is_open: Cell<bool>,
     may_read: Cell<bool>,
     may_write: Cell<bool>,
-    /// What the system had no room for.
+    /// Messages for which the system had no room.
     waiting: RefCell<VecDeque<Message>>,
     waiting_octets: Cell<usize>,
     /// Space was asked for and there was too little.
@@ -115,7 +115,7 @@ impl Stream {
         }
     }
 
-    /// What the system says of the socket.
+    /// Notes the system's events of the socket.
     pub(crate) fn learn(&self, events: EventFlags) {
         let broken = EventFlags::ERR | EventFlags::HUP;
         if events.intersects(EventFlags::IN | EventFlags::RDHUP | broken) {

@@ -21,7 +21,7 @@ use crate::socket::{Setup, Socket};
 /// With no more sockets than this each is asked at every look; with more, first which have
 /// something.
 const ASKED_EACH: usize = 4;
-/// How many of many sockets one look serves.
+/// Sockets that one look serves, of many.
 const READY_MAX: usize = 16;
 
 /// One local port.
@@ -32,9 +32,9 @@ pub(crate) struct Port {
     outbox: RefCell<Outbox>,
     /// Sessions and enables on it.
     users: Cell<usize>,
-    /// It is among those to be flushed.
+    /// True if it is among the ports to be flushed.
     waits: Cell<bool>,
-    /// Its socket took no more at the last flush.
+    /// True if its socket took no more at the last flush.
     blocked: Cell<bool>,
     /// `epoll` knows its socket.
     is_watched: Cell<bool>,
@@ -90,7 +90,7 @@ impl Ports {
         &self.epoll
     }
 
-    /// How many there are.
+    /// Number of ports.
     pub(crate) fn len(&self) -> usize {
         self.list.borrow().len()
     }

@@ -196,7 +196,7 @@ fn step(octets_max: usize) -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the ring of one direction must do.
+/// Model of the ring of one direction.
 #[derive(Default)]
 struct Model {
     queue: VecDeque<Vec<u8>>,

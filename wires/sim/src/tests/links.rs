@@ -1,4 +1,4 @@
-//! What links do to frames.
+//! Effects of links on frames.
 
 use super::*;
 use xk_kit::EthAddr;
@@ -184,8 +184,8 @@ fn a_partition_cuts_and_heals() {
     assert_eq!(["h2", "h3"].map(|host| link_partition("h2").side(host)), [1, 0]);
 }
 
-/// What a program changes while the world runs: two hosts are cut off from each other, and a link
-/// loses everything for a while and is slower from then on.
+/// Changes while the world runs: two hosts are cut off from each other, and a link loses everything
+/// for a while and is slower from then on.
 #[test]
 fn links_change_while_a_world_runs() {
     let mut net = Net::of(1, link(LinkKind::Hub), 3, &Manner::default());

@@ -1,8 +1,8 @@
-//! What the world does with hosts and time.
+//! Hosts and time of a world.
 
 use super::*;
 
-/// What one station saw.
+/// Frames that one station saw.
 type Seen = Vec<(u64, Vec<u8>)>;
 
 /// Everything seen in a busy, faulty network.

@@ -7,7 +7,7 @@ use std::rc::Rc;
 /// A cut to another kernel of the host.
 pub(super) struct Cut {
     other: HostId,
-    /// That one is below.
+    /// True if the other domain is below.
     is_down: bool,
     /// Ends this side of what carries frames across.
     end: Rc<dyn Fn()>,

@@ -57,7 +57,7 @@ impl<'a> Fixture<'a> {
         self.wire.wire().unwrap().flush(&self.cx, &self.wire);
     }
 
-    /// What has come to the far end.
+    /// Frames that have come to the far end.
     fn far(&self, count: usize) -> Vec<Vec<u8>> {
         let begun = Instant::now();
         let mut came = Vec::new();
