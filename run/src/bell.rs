@@ -1,5 +1,5 @@
-//! How other threads wake a kernel's loop: by a flag while it is awake, by an eventfd while it
-//! sleeps.
+//! The bell by which other threads wake a kernel's loop: by a flag while it is awake, by an eventfd
+//! while it sleeps.
 
 use rustix::event::EventfdFlags;
 use std::any::Any;
@@ -7,8 +7,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a queue that other threads fill tells the loop, which polls it as a wire: a [`Wire`] whose
-/// methods call those of the bell that bear their names.
+/// Bell of a queue that other threads fill. The loop polls the queue as a [`Wire`], whose methods
+/// call those of the bell with the same names.
 ///
 /// The loop says before it sleeps; only then a [`ring`](Bell::ring) is a system call.
 ///
@@ -73,7 +73,7 @@ impl Bell {
         self.leaving.load(Ordering::SeqCst)
     }
 
-    /// What the loop sleeps on.
+    /// Shows the descriptor on which the loop sleeps.
     pub fn descriptor(&self, see: &mut dyn FnMut(&dyn Any)) {
         see(&self.event);
     }

@@ -21,7 +21,7 @@ impl HostClock {
         Self { start: Instant::now() }
     }
 
-    /// What it shows.
+    /// The present time.
     #[inline]
     pub fn now(&self) -> Time {
         Time::from_ns(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))

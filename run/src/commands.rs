@@ -15,7 +15,7 @@ use std::time::Instant;
 use xk_core::wire::{Sleeper, Wire};
 use xk_core::{Kernel, ProtocolRef};
 
-/// How many calls wait to be let in at most; further ones wait in turn.
+/// Calls that wait to be let in at most; further callers wait in turn.
 pub const CALLS_QUEUED_MAX: usize = 4096;
 
 /// A lock whose holder may have panicked: what it guards is whole between any two statements.
@@ -31,17 +31,17 @@ pub struct CommandQueue<C> {
 }
 
 struct Queue<C> {
-    /// What is done at once. Each belongs to something that the program holds, such as a handle, or
-    /// a thread that waits for the answer.
+    /// Commands that are executed at once. Each belongs to something that the program holds, such
+    /// as a handle, or a thread that waits for the answer.
     commands: VecDeque<C>,
     calls: VecDeque<C>,
     ended: bool,
 }
 
-/// What became of a call that wanted in.
+/// Result of posting a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Posted {
-    /// It is in the queue.
+    /// The call is in the queue.
     Taken,
     /// As many wait as may.
     Full,
@@ -60,7 +60,7 @@ impl<C> CommandQueue<C> {
         Ok(Self { queue, room: Condvar::new(), bell: Bell::new()? })
     }
 
-    /// What wakes the loop.
+    /// The bell that wakes the loop.
     pub fn bell(&self) -> &Bell {
         &self.bell
     }
@@ -157,12 +157,12 @@ impl<C> CommandQueue<C> {
     }
 }
 
-/// What executes the commands of a queue, on the thread that turns the loop.
+/// Executes the commands of a queue, on the thread that turns the loop.
 pub trait Executor {
-    /// What the other threads send.
+    /// A command of another thread.
     type Command;
 
-    /// How many more calls may come in.
+    /// Number of further calls that may come in.
     fn room(&self, cx: &Kernel) -> usize {
         let _ = cx;
         0
@@ -184,7 +184,7 @@ impl<E: Executor> CommandWire<E> {
         Self { queue, executor }
     }
 
-    /// What executes the commands.
+    /// The executor of the commands.
     pub fn executor(&self) -> &Rc<E> {
         &self.executor
     }

@@ -13,13 +13,13 @@ use std::time::Duration;
 /// A set of descriptors to sleep on.
 pub(crate) struct Epoll {
     set: OwnedFd,
-    /// What ends the next sleep besides.
+    /// Further descriptors that end the next sleep.
     pub(crate) polled: RefCell<Vec<Rc<OwnedFd>>>,
 }
 
-/// How many descriptors are polled one by one, usually.
+/// Descriptors that are polled one by one, usually.
 const POLLED_USUAL: usize = 4;
-/// How many descriptors one wake-up reports at most; the rest come with the next.
+/// Descriptors that one wake-up reports at most; the rest come with the next.
 const REPORTS_MAX: usize = 16;
 
 impl Epoll {

@@ -1,4 +1,4 @@
-//! What runs a kernel on a host: everything the core asks for from outside.
+//! Runs a kernel on a host: supplies everything that the core asks for from outside.
 //!
 //! - [`switch`]: stacks for shepherds
 //! - [`Runner`]: the poll loop of a real host, which spins for a bounded time and then sleeps

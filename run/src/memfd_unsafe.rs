@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 use xk_core::message::Arena;
 
-/// What other processes may do with the memory.
+/// Access of other processes to the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peers {
     /// Read it. What lies in the arena is changed by this process alone.

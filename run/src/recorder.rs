@@ -20,7 +20,7 @@ pub struct Span {
     pub session: SessionId,
     /// The message's length at that point, in octets.
     pub octets: usize,
-    /// How many operations it lies within.
+    /// Number of operations within which it lies.
     pub depth: u32,
     /// When it began, in nanoseconds since the recorder was made.
     pub start_ns: u64,
@@ -37,7 +37,7 @@ pub struct Dropped {
     pub protocol: ProtocolId,
     /// Why.
     pub reason: &'static Reason,
-    /// How many.
+    /// Number of drops.
     pub count: u64,
 }
 
@@ -49,7 +49,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// What it has dropped since the last look.
+    /// Tells the drops since the last look.
     fn look(&self, mut tell: impl FnMut(&'static Reason, u64)) {
         let drops = self.protocol.head().drops();
         let total = drops.total();
@@ -72,7 +72,7 @@ impl Watched {
 /// them.
 pub struct Recorder {
     start: Instant,
-    /// That moment by the system's clock that all processes share.
+    /// Begin of the record by the system's clock, which all processes share.
     begun: Timespec,
     spans_max: usize,
     spans: RefCell<Vec<Span>>,
@@ -115,18 +115,18 @@ impl Recorder {
         seconds * 1_000_000_000 + u64::try_from(self.begun.tv_nsec).unwrap_or(0)
     }
 
-    /// What was recorded, in the order in which the operations began.
+    /// The recorded operations, in the order in which they began.
     pub fn spans(&self) -> Vec<Span> {
         self.spans.borrow().clone()
     }
 
-    /// What was dropped in them, in its order. What happens beside all operations, as by a timer,
-    /// is in none.
+    /// Drops within the recorded operations, in order. A drop outside of all operations, as by a
+    /// timer, is not among them.
     pub fn dropped(&self) -> Vec<Dropped> {
         self.dropped.borrow().clone()
     }
 
-    /// How many operations came after the bound was reached.
+    /// Number of operations that came after the bound was reached.
     pub fn missed(&self) -> u64 {
         self.missed.get()
     }

@@ -26,7 +26,7 @@ use xk_core::shepherd::{Flow, Limits, RunError, Shepherds};
 use xk_core::wire::Sleeper;
 use xk_core::{Kernel, Pool, ProtocolRef, Time};
 
-/// What to do when no message comes.
+/// Behaviour of the loop when no message comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idle {
     /// Spin for at most this long since the last message, adapting below it, then sleep.
@@ -46,7 +46,7 @@ impl Default for Idle {
     }
 }
 
-/// What a runner has done.
+/// Counters of a runner.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunnerStats {
     /// Turns of the loop.
@@ -66,9 +66,9 @@ const BUDGET: usize = 64;
 /// Looks at the wires between two looks at the clock, while nothing comes: reading the clock takes
 /// as long as several looks.
 const LOOKS: usize = 8;
-/// How long one sleep lasts at most, so that a missed wake-up cannot hang the loop.
+/// Longest sleep, so that a missed wake-up cannot hang the loop.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
-/// How often shepherds that wait at the end are interrupted: one that waits even then is left
+/// Times that shepherds which wait at the end are interrupted: one that waits even then is left
 /// alone.
 const INTERRUPTS_MAX: usize = 16;
 /// Number of the descriptors that wires bring and take away; their events all mean "look again".
@@ -93,7 +93,7 @@ struct Inner {
     spin: Spin,
     busy_last: Cell<Time>,
     slept: Cell<bool>,
-    /// How often the next turn looks at the wires if nothing comes.
+    /// Looks of the next turn at the wires if nothing comes.
     looks: Cell<usize>,
     stats: Cell<RunnerStats>,
     stop_at: Cell<Time>,
@@ -206,7 +206,7 @@ impl Runner {
         self.inner.clock
     }
 
-    /// What it has done.
+    /// Counters of the runner.
     pub fn stats(&self) -> RunnerStats {
         self.inner.stats.get()
     }

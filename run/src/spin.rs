@@ -1,4 +1,4 @@
-//! How long a loop looks in vain before it sleeps.
+//! Spinning: the time for which a loop looks without result before it sleeps.
 //!
 //! A sleep that ended soon would better have been spent looking. What others on the path take to
 //! wake up is part of that sleep, and goes away once they look, too: so "soon" is twice as long as
@@ -12,26 +12,26 @@ use std::cell::Cell;
 use std::time::Duration;
 use xk_core::Time;
 
-/// How many times as long as the looking a sleep is that counts as short.
+/// Ratio to the time of looking below which a sleep counts as short.
 const SHORT: u32 = 2;
 /// The part of its bound that the looking shrinks to.
 const LEAST: u32 = 32;
-/// How long the loop looks before it yields: several times what an answer by a loop on another
+/// Time that the loop looks before it yields: several times what an answer by a loop on another
 /// processor takes.
 const ALONE_FOR: Duration = Duration::from_micros(4);
 /// A yield that takes longer has let something else compute.
 const YIELD_MAX: Duration = Duration::from_micros(100);
-/// How long the loop sleeps at once after such a yield; twice as long each time that the next one
-/// comes sooner after that than the last was long.
+/// Time that the loop sleeps at once after such a yield. It doubles each time that the next such
+/// yield comes sooner after the sleep than that was long.
 const CROWDED_LEAST: Duration = Duration::from_millis(2);
 const CROWDED_MOST: Duration = Duration::from_millis(128);
 
-/// How long a loop looks in vain at present.
+/// State of a loop's spinning.
 pub(crate) struct Spin {
     max: Duration,
     present: Cell<Duration>,
     crowded_until: Cell<Time>,
-    /// How long it slept at once last.
+    /// Length of the last sleep at once.
     crowded_for: Cell<Duration>,
 }
 

@@ -14,7 +14,7 @@ use xk_core::shepherd::{Semaphore, WaitError};
 use xk_core::{Kernel, Protocol, ProtocolRef};
 use xk_run::{Idle, Runner, real_kernel};
 
-/// What a test protocol does when its timer with this token goes off.
+/// Function of a test protocol when its timer with this token goes off.
 type OnTimer = Box<dyn Fn(&Kernel, u64)>;
 
 struct Timers {
@@ -195,8 +195,7 @@ fn a_watched_descriptor_wakes_the_loop_and_can_be_left_alone() {
     assert_eq!(calls.get(), 1);
 }
 
-/// How often another thread has its turn on the one processor on which a loop spins with nothing to
-/// take.
+/// Turns of another thread on the one processor on which a loop spins with nothing to take.
 fn turns_beside(idle: Idle) -> u64 {
     let on_one_processor = move || {
         let all = sched_getaffinity(None).expect("processors");

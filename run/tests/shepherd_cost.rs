@@ -1,5 +1,5 @@
-//! What shepherds cost. Prints, and asserts nothing:
-//! `cargo test --release -p xk-run --test shepherd_cost -- --ignored --nocapture`
+//! Costs of shepherds. Prints, and asserts nothing: `cargo test --release -p xk-run --test
+//! shepherd_cost -- --ignored --nocapture`
 
 use std::cell::Cell;
 use std::hint::black_box;

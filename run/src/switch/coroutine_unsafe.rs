@@ -29,7 +29,7 @@ pub struct CoroutineSwitch {
     page_octets: usize,
 }
 
-/// What belongs to one slot; its coroutines, one after the other, share it.
+/// State of one slot, shared by its coroutines, one after the other.
 struct Seat {
     state: Cell<State>,
     /// Lowest address of the stack, and its length. The length is not 0 only
@@ -59,7 +59,7 @@ enum State {
     Vacant,
     /// Created or suspended: may be resumed.
     Resting,
-    /// It runs, or is suspended in a resume of another one.
+    /// The coroutine runs, or is suspended in a resume of another one.
     Running,
 }
 

@@ -156,7 +156,7 @@ impl Switch for ThreadSwitch {
     }
 }
 
-/// What a shepherd's thread carries over from the one that creates it.
+/// Closure that a shepherd's thread takes over from the thread that creates it.
 struct Carried(Box<dyn FnOnce()>);
 
 // SAFETY: the closure and all it shares are used by one thread at a time: a

@@ -32,7 +32,7 @@ impl Scale {
 pub struct Axis {
     /// The parameter, such as `lan.loss`.
     pub name: String,
-    /// Its values, in the order of the table.
+    /// Values of the axis, in the order of the table.
     pub values: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! How many shepherds there may be, and what happens beyond.
+//! The bound of shepherds, and what happens beyond it.
 
 use xk_core::shepherd::{RunError, WaitError};
 

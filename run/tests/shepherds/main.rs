@@ -1,4 +1,4 @@
-//! What holds for shepherds on every switch: one suite, run over each.
+//! Laws of shepherds on every switch: one suite, run over each.
 
 mod bounds;
 mod endings;

@@ -1,4 +1,4 @@
-//! How waits end.
+//! Ends of waits.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use xk_net::{Here, Setup, Stack, TcpListener, TcpStream};
 
-/// How long the stack is looked after between two looks at the children.
+/// Time for which the stack is looked after between two looks at the children.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Accepts at `at`, and gives each connection to what `child` starts, by its standard input; until

@@ -26,7 +26,7 @@ pub(crate) fn serve(setup: &Setup, at: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// What a server at `to` answers to a text.
+/// Sends a text to the server at `to`, and returns its answer.
 pub(crate) fn ask(setup: &Setup, to: &str, text: &str) -> io::Result<String> {
     let stack = setup.here()?;
     let mut stream = TcpStream::connect(&stack, to)?;

@@ -1,4 +1,4 @@
-//! What the layers say, in the numbers that a Linux programmer expects.
+//! Errors of the layers, as the numbers that a Linux programmer expects.
 
 use rustix::io::Errno;
 use std::io;
@@ -52,7 +52,7 @@ pub(crate) fn of_push(error: PushError) -> Errno {
     }
 }
 
-/// What the network reports, in the number that Linux has for each of ICMP's.
+/// Error that the network reports, as the number that Linux has for each of ICMP's.
 pub(crate) fn of_network(kind: NetworkErrorKind) -> Errno {
     match kind {
         NetworkErrorKind::NetUnreachable

@@ -1,4 +1,4 @@
-//! What all handles of sockets have in common: waiting, and the options that are the handle's own.
+//! Shared parts of all handles of sockets: waiting, and the options that are the handle's own.
 
 use crate::driver::{Driver, Setting};
 use crate::error::invalid;
@@ -137,7 +137,7 @@ impl<D: Driver> Handle<D> {
     }
 }
 
-/// What every socket does by its handle.
+/// Methods of every socket's handle.
 macro_rules! any_socket {
     ($name:ident) => {
         impl<D: Driver> $name<D> {
@@ -182,7 +182,7 @@ macro_rules! any_socket {
     };
 }
 
-/// What a socket does that octets go through, both ways.
+/// Methods of a socket that carries octets both ways.
 macro_rules! two_way_socket {
     ($name:ident) => {
         impl<D: Driver> $name<D> {
@@ -203,7 +203,8 @@ macro_rules! two_way_socket {
                 Ok(self.0.driver.shutdown(&self.0.socket, how)?)
             }
 
-            /// How long a call waits for what arrives at most; then it fails with `WouldBlock`.
+            /// Sets the longest time that a call waits for arrivals; then it fails with
+            /// `WouldBlock`.
             ///
             /// # Errors
             /// `InvalidInput` for no time.
@@ -211,7 +212,7 @@ macro_rules! two_way_socket {
                 self.0.read_timeout.set_timeout(timeout)
             }
 
-            /// How long a call waits for room at most; then it fails with `WouldBlock`.
+            /// Sets the longest time that a call waits for room; then it fails with `WouldBlock`.
             ///
             /// # Errors
             /// `InvalidInput` for no time.
@@ -219,12 +220,12 @@ macro_rules! two_way_socket {
                 self.0.write_timeout.set_timeout(timeout)
             }
 
-            /// What [`set_read_timeout`](Self::set_read_timeout) has set.
+            /// Value of [`set_read_timeout`](Self::set_read_timeout).
             pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
                 Ok(self.0.read_timeout.get())
             }
 
-            /// What [`set_write_timeout`](Self::set_write_timeout) has set.
+            /// Value of [`set_write_timeout`](Self::set_write_timeout).
             pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
                 Ok(self.0.write_timeout.get())
             }

@@ -23,12 +23,13 @@ pub enum Mode {
     Once,
 }
 
-/// What a wait has found.
+/// A socket that is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The key that the socket was registered with.
     pub key: usize,
-    /// What it is ready for, of what was asked for; closed ends and errors are always told.
+    /// Operations for which it is ready, of those asked for; closed ends and errors are always
+    /// told.
     pub ready: Ready,
 }
 
@@ -67,7 +68,7 @@ struct Entry {
     off: bool,
 }
 
-/// What is told of one entry.
+/// Watch of one entry.
 struct Teller {
     set: Weak<Set>,
     key: usize,

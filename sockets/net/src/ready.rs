@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 pub(crate) use xk_run::lock;
 
-/// What can be done with a socket without waiting: a set of the constants below.
+/// Operations that a socket can do without waiting: a set of the constants below.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ready(u32);
 
@@ -83,11 +83,11 @@ impl Not for Ready {
     }
 }
 
-/// What is told that a socket has become ready. It is told again whenever more of the same
-/// comes, so an edge is not missed; it may be told for nothing. It is called from the middle of the
-/// stack and must not use a socket itself.
+/// Is notified when a socket becomes ready. A notice comes again whenever more of the same comes,
+/// so an edge is not missed; a notice may be spurious. It is called from within the stack and must
+/// not use a socket itself.
 pub trait Watch: Send + Sync {
-    /// What the socket is ready for now.
+    /// Tells the operations for which the socket is ready now.
     fn notify(&self, now: Ready);
 }
 
@@ -197,7 +197,7 @@ impl Status {
     }
 }
 
-/// That something is ready for any of some things.
+/// Condition that a status has any of the wanted operations.
 #[derive(Clone)]
 pub(crate) struct Becomes {
     pub(crate) status: Arc<Status>,

@@ -16,7 +16,7 @@ use xk_lang::HostInstance;
 use xk_registry::Program;
 use xk_run::{Idle, Runner};
 
-/// What a stack is made of: a graph, the protocols that it may name, one of its hosts, and how its
+/// Description of a stack: a graph, the protocols that it may name, one of its hosts, and how its
 /// loop idles.
 #[derive(Clone)]
 pub struct Setup {
@@ -116,7 +116,7 @@ impl Setup {
         self
     }
 
-    /// What the stack does when nothing comes.
+    /// Sets the behaviour of the stack when nothing comes.
     #[must_use]
     pub fn idle(mut self, idle: Idle) -> Self {
         self.host.idle = idle;
@@ -130,16 +130,16 @@ impl Setup {
         self
     }
 
-    /// How many sockets there may be.
+    /// Sets the largest number of sockets.
     #[must_use]
     pub fn sockets_max(mut self, count: u32) -> Self {
         self.limits.sockets_max = count;
         self
     }
 
-    /// What the stack's thread does once its devices are open and before its loop turns, such as to
-    /// give up what it took to open them, or to watch the loop of this host; if that fails, there
-    /// is no stack.
+    /// Sets work for the stack's thread once its devices are open and before its loop turns, such
+    /// as giving up the rights that it took to open them, or watching the loop of this host. If the
+    /// work fails, there is no stack.
     #[must_use]
     pub fn once_open<F>(mut self, work: F) -> Self
     where

@@ -73,7 +73,7 @@ pub trait Source {
     #[doc(hidden)]
     fn status(&self) -> &Shown;
 
-    /// What the socket is ready for now.
+    /// Operations for which the socket is ready now.
     fn ready(&self) -> Ready {
         self.status().0.now()
     }

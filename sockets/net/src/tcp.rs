@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use xk_kit::net::stream::{StreamInfo, StreamSetting};
 
-/// How many peers may wait to be accepted, as the standard library has it.
+/// Number of peers that may wait to be accepted, as the standard library has it.
 const BACKLOG: usize = 128;
 
 /// One end of a stream: as `std::net::TcpStream`.
@@ -101,20 +101,21 @@ impl<D: Driver> TcpStream<D> {
         Ok(())
     }
 
-    /// What [`set_nodelay`](Self::set_nodelay) has set.
+    /// Value of [`set_nodelay`](Self::set_nodelay).
     pub fn nodelay(&self) -> io::Result<bool> {
         Ok(self.0.nodelay.load(Ordering::Relaxed))
     }
 
-    /// What becomes of octets not yet sent when the last handle is dropped: no time throws them
-    /// away and resets the connection; anything else sends them in the background, as without it.
+    /// Sets the fate of octets not yet sent when the last handle is dropped. A time of zero throws
+    /// them away and resets the connection; anything else sends them in the background, as by
+    /// default.
     pub fn set_linger(&self, time: Option<Duration>) -> io::Result<()> {
         self.0.set(Setting::Linger(time))?;
         self.0.linger.set(time);
         Ok(())
     }
 
-    /// What [`set_linger`](Self::set_linger) has set.
+    /// Value of [`set_linger`](Self::set_linger).
     pub fn linger(&self) -> io::Result<Option<Duration>> {
         Ok(self.0.linger.get())
     }
@@ -142,7 +143,7 @@ impl<D: Driver> TcpStream<D> {
         }
     }
 
-    /// How the stream stands, as `TCP_INFO` tells it.
+    /// State of the stream, as `TCP_INFO` tells it.
     ///
     /// # Errors
     /// `ENOPROTOOPT` if the layer below does not know.

@@ -168,13 +168,13 @@ impl<D: Driver> UdpSocket<D> {
         Ok(())
     }
 
-    /// What [`set_broadcast`](Self::set_broadcast) has set.
+    /// Value of [`set_broadcast`](Self::set_broadcast).
     pub fn broadcast(&self) -> io::Result<bool> {
         Ok(self.0.broadcast.load(Ordering::Relaxed))
     }
 
-    /// How many octets of datagrams may wait to be read (`SO_RCVBUF`); each counts 256 more than it
-    /// has.
+    /// Sets the octets of datagrams that may wait to be read (`SO_RCVBUF`); each datagram counts
+    /// 256 more than it has.
     pub fn set_receive_buffer(&self, octets: u32) -> io::Result<()> {
         self.0.set(Setting::ReceiveBuffer(octets))
     }

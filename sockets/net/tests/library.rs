@@ -124,7 +124,7 @@ impl<D: Driver> Rig<D> {
         came.expect("it came").0
     }
 
-    /// What `test` says of a stream that the program has opened, and of one that the peer has.
+    /// Runs `test` on a stream that the program has opened, and on one that the peer has.
     fn both(&self, test: impl Fn(&Stack<D>, TcpStream<D>, TcpStream<Thread>)) {
         for (port, opens) in [(80, true), (81, false)] {
             let (ours, theirs) = self.pair(opens, port);

@@ -18,7 +18,7 @@ const DATAGRAM_MAX: usize = 65_507;
 pub struct Datagrams<D: Driver = Thread> {
     socket: UdpSocket<D>,
     room: BytesMut,
-    /// What had no room when it was given.
+    /// The datagram that found no room when it was given.
     waits: Option<(Bytes, SocketAddr)>,
 }
 

@@ -103,7 +103,7 @@ impl Frames {
         Ok(Self { shared, end })
     }
 
-    /// What the parameter `end` of `task` or `task-top` is to be. No other in this process has it.
+    /// Value for the parameter `end` of `task` or `task-top`. No other in this process has it.
     pub fn end(&self) -> u64 {
         self.end
     }
@@ -325,7 +325,7 @@ impl GraphEnd {
     }
 }
 
-/// What a graph file calls `task`: tasks of this process as a wire.
+/// The kind `task` of a graph file: tasks of this process as a wire.
 #[rustfmt::skip]
 pub static BELOW: Entry = Entry::wire("task", "# Synopsis\n`task end=N`: a wire whose other end \
     tasks of this process have, as `xk_tokio::Frames`.\n", build_below)
@@ -413,7 +413,7 @@ impl Wire for TaskWire {
     }
 }
 
-/// What a graph file calls `task-top`: tasks of this process as one end of a conversation.
+/// The kind `task-top` of a graph file: tasks of this process as one end of a conversation.
 #[rustfmt::skip]
 pub static ABOVE: Entry = Entry::top("task-top", "# Synopsis\n`task-top LOWER end=N to=PEER` or \
     `local=END`: tasks of this process have, as `xk_tokio::Frames`, what a session carries.\n",

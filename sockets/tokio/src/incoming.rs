@@ -1,4 +1,4 @@
-//! What tonic's server asks of streams and listeners.
+//! Traits that tonic's server needs of streams and listeners.
 
 use crate::task::Way;
 use crate::{TcpListener, TcpStream};

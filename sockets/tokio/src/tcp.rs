@@ -76,7 +76,7 @@ impl<D: Driver> TcpStream<D> {
         self.0.wait(Way::Read, |socket| socket.peek(buffer)).await
     }
 
-    /// What the stream is ready for now.
+    /// Operations for which the stream is ready now.
     pub fn ready(&self) -> Ready {
         self.get_ref().ready()
     }

@@ -73,7 +73,7 @@ pub(crate) enum For {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Woken {
     Told,
-    /// Its time was over before.
+    /// The thread's time was over before.
     Late,
     /// The world is over: threads run freely.
     Free,

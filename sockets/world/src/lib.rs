@@ -109,7 +109,7 @@ pub use xk_net::{Crashed, JoinHandle, Mode, Ready, Sim};
 pub use xk_sim::LinkConfig;
 pub use xk_sweep::Job;
 
-/// What programs and tests answer.
+/// Result of programs and tests.
 pub type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// The sockets of one host, for its programs.

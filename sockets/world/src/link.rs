@@ -74,7 +74,7 @@ impl Link {
         self.share("corrupt", share)
     }
 
-    /// Its parameters in a graph file.
+    /// Parameters of the link in a graph file.
     pub(crate) fn text(&self) -> &str {
         &self.0
     }

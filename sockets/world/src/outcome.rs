@@ -1,4 +1,4 @@
-//! What came of a run, and what it is compared by.
+//! The outcome of a run, and the digest by which runs are compared.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -8,7 +8,7 @@ use xk_compose::{CaptureError, Captures};
 use xk_core::Time;
 use xk_sim::{Digest, Network, Sighting, Tap};
 
-/// What came of a run: two runs of one seed have equal ones.
+/// Outcome of a run: two runs of one seed have equal ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// When it ended.

@@ -23,7 +23,7 @@ pub(crate) struct Runtime {
     tokio: Option<tokio::runtime::Runtime>,
     /// When it was made, from which tokio counts its milliseconds.
     begun: Time,
-    /// What asks whether all tasks wait.
+    /// Waker of the future that asks whether all tasks wait.
     asks: Asks,
 }
 

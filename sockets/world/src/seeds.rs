@@ -69,7 +69,8 @@ pub(crate) fn only_seed() -> Option<u64> {
 
 /// Identifies a call of [`seeds`] or of [`sweep`](crate::sweep()).
 pub(crate) struct Call {
-    /// Its place in the source, and which of the calls of this thread from there.
+    /// Name of the call: its place in the source, and its number among the calls of this thread
+    /// from there.
     pub(crate) name: String,
     /// The test.
     pub(crate) test: Option<String>,

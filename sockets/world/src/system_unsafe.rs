@@ -26,7 +26,7 @@ thread_local! {
     pub(crate) static CHANCE: Cell<u64> = const { Cell::new(0) };
     /// The host whose program runs on this thread, if that is known.
     pub(crate) static HOST: Cell<Option<usize>> = const { Cell::new(None) };
-    /// How long a program has last wanted to wait for events.
+    /// Time that a program has last wanted to wait for events.
     static WAIT: Cell<Option<Option<u64>>> = const { Cell::new(None) };
 }
 
@@ -97,8 +97,8 @@ pub(crate) fn set_errno(number: c_int) {
     unsafe { *libc::__errno_location() = number };
 }
 
-/// How long the program wanted to wait for events since this was last asked, in milliseconds, where
-/// the inner `None` is without an end; `None` if it did not.
+/// Takes the time that the program wanted to wait for events, in milliseconds, where the inner
+/// `None` means without end; `None` if it has not waited since the last call.
 pub(crate) fn take_wait() -> Option<Option<u64>> {
     WAIT.take()
 }
@@ -265,7 +265,7 @@ struct Answer {
     address: sockaddr_in,
 }
 
-/// What tells our answers from those of the C library: where the name would be.
+/// Name that tells our answers from those of the C library.
 static OURS: c_char = 0;
 
 /// The next function of this name behind the program's own.

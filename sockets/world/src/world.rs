@@ -26,17 +26,17 @@ use xk_sim::{Digest, HostId, Tap};
 /// Octets of stack of a blocking program: reserved, and taken as far as they are touched.
 const STACK_OCTETS: usize = 1 << 20;
 
-/// How many hosts [`World::lan`] has addresses for.
+/// Hosts for which [`World::lan`] has addresses.
 const LAN_HOSTS_MAX: usize = 65_534;
 
-/// What a program is called by, once for each start of its host.
+/// Function that starts a program, called once for each start of its host.
 #[derive(Clone)]
 enum Make {
     Async(Rc<dyn Fn(Stack) -> Task>),
     Blocking(Rc<dyn Fn(Stack) -> Result>),
 }
 
-/// How a program has ended.
+/// End of a program.
 pub(crate) enum End {
     Returned(Result),
     Panicked(Box<dyn Any + Send>),
@@ -303,7 +303,7 @@ impl World {
         self.world.now()
     }
 
-    /// What came of it so far.
+    /// Outcome so far.
     pub fn outcome(&self) -> Outcome {
         Outcome::of(&self.digest, self.now(), self.with_octets)
     }
@@ -586,7 +586,8 @@ impl End {
     }
 }
 
-/// What a program answers, or what it has panicked with. It is not called again.
+/// Runs a program, and returns its result or its panic. A program that has panicked is not called
+/// again.
 fn catch<T>(run: impl FnOnce() -> T) -> std::result::Result<T, Box<dyn Any + Send>> {
     catch_unwind(AssertUnwindSafe(run))
 }

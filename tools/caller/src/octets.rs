@@ -1,4 +1,4 @@
-//! What the procedures are sent, and what they must reply.
+//! Requests to the procedures, and the replies that they must give.
 
 use core::time::Duration;
 use xk_core::{Kernel, Message};
@@ -7,7 +7,7 @@ use xk_kit::asks::{self, HEADROOM, pattern};
 /// Octets of an XDR number, and what the octets of an `opaque<>` are filled up to a multiple of
 /// (RFC 4506, sections 3 and 4.2).
 const UNIT: usize = 4;
-/// What a procedure of `procedures` does, as far as requests and replies show it.
+/// Kind of a procedure of `procedures`, as far as requests and replies show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Neither takes nor replies anything.

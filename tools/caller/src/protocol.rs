@@ -17,18 +17,18 @@ use xk_kit::rpc::call::{CallOptions, PROCEDURE};
 /// Not what the procedure replies.
 pub(crate) static WRONG: Reason = Reason::new("wrong reply", Class::Bad);
 
-/// What the timers are told apart by: the next call, one every interval.
+/// Token of the timer for the next call, one every interval.
 const NEXT: u64 = 0;
 /// The turn of a shepherd that makes one call after the other.
 const TURN: u64 = 1;
 /// From a call that failed to the next one of the same shepherd.
 const PAUSE: Duration = Duration::from_millis(1);
-/// How many calls a shepherd makes before others have their turn, should none of them block.
+/// Calls that a shepherd makes before others have their turn, should none of them block.
 const CALLS_PER_TURN: usize = 64;
 const PARTICIPANT: &str = "a participant, such as procedure1@10.0.0.2";
 
 xk_core::settings! {
-    /// What it is to do.
+    /// Parameters of the graph.
     #[derive(Clone, Debug)]
     pub struct Settings {
         count: u64 = int(0..=i64::MAX, 5, "how many calls; 0 for no end"),

@@ -1,4 +1,4 @@
-//! What is counted, and the report of it.
+//! Counts of calls, and their report.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -9,7 +9,7 @@ use xk_core::control::Report;
 use xk_core::object::{CallError, OpenError};
 use xk_kit::times::{Figures, Times};
 
-/// How many kinds of errors are told apart; the others count together.
+/// Kinds of errors that are told apart; the others count together.
 const KINDS_MAX: usize = 32;
 
 /// Why a call brought no reply.
@@ -19,7 +19,7 @@ pub(crate) enum Failure {
     Open(OpenError),
     /// There was no buffer for the request.
     NoBuffers,
-    /// What the layers below say.
+    /// Error of the layers below.
     Call(CallError),
 }
 

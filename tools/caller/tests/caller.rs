@@ -1,4 +1,4 @@
-//! What is called, what the replies must be, what is counted.
+//! Tests of the calls, the replies and the counts.
 
 use core::time::Duration;
 use std::rc::Rc;

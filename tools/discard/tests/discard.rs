@@ -1,4 +1,4 @@
-//! What arrives is counted and gone.
+//! Tests that arrivals are counted and dropped.
 
 use xk_core::control::Report;
 use xk_core::{Part, Participant};

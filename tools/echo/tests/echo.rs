@@ -1,4 +1,4 @@
-//! What arrives goes back, counted, unless it would go to many or go round.
+//! Tests that arrivals go back and are counted, unless they would go to many or in a circle.
 
 use xk_core::control::Report;
 use xk_core::object::PushError;

@@ -21,7 +21,7 @@ const TYPE_IP: u16 = 0x0800;
 /// Number of ARP on an Ethernet (RFC 826).
 const TYPE_ARP: u16 = 0x0806;
 
-/// What is sent.
+/// Kind of frames that are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// ARP requests, replies, announcements and conflicts from forged hosts.
@@ -50,15 +50,16 @@ pub enum Kind {
     /// Connections to the port, each from a new peer that completes the handshake and says nothing
     /// more.
     Connects,
-    /// What others on the link have sent to the target, each time in the name of another host.
+    /// Frames that others on the link have sent to the target, each time in the name of another
+    /// host.
     Replays,
-    /// What attacks a node of AppleTalk: AARP, and datagrams of all protocols from ever new nodes.
+    /// Attacks on a node of AppleTalk: AARP, and datagrams of all protocols from ever new nodes.
     AppleTalk,
     /// Any of these but the last four.
     Mixed,
 }
 
-/// How many of [`Kind::ALL`] are mixed.
+/// Number of kinds of [`Kind::ALL`] that are mixed.
 const MIXED: usize = 10;
 
 impl Kind {
@@ -115,7 +116,7 @@ pub struct Target {
     pub ether: EthAddr,
     /// The host.
     pub host: Ipv4Addr,
-    /// Its node, if it has AppleTalk.
+    /// The target's node, if it has AppleTalk.
     pub node: Node,
     /// A port that may be bound.
     pub port: u16,
@@ -128,12 +129,12 @@ pub struct Generator {
     target: Target,
     kind: Kind,
     random: Random,
-    /// How many frames there were.
+    /// Number of frames so far.
     count: u64,
     /// A fragment to send next that overlaps or repeats the last one: identification, source,
     /// protocol.
     second: Option<(u16, Ipv4Addr, u8)>,
-    /// What others have sent to the target, one of each kind.
+    /// Frames that others have sent to the target, one of each kind.
     heard: Vec<(replay::Sort, Vec<u8>)>,
 }
 

@@ -25,7 +25,7 @@ pub struct Noise {
     session: RefCell<Option<SessionRef>>,
     generator: RefCell<Generator>,
     target: Target,
-    /// How many frames in all; 0 for no end.
+    /// Number of frames in all; 0 for no end.
     count: u64,
     rate: u64,
     start: Duration,
@@ -84,7 +84,7 @@ fn add(count: &Cell<u64>) {
 }
 
 impl Noise {
-    /// How many frames one group has.
+    /// Number of frames of one group.
     fn group(&self) -> u64 {
         self.rate.div_ceil(GROUPS_PER_SECOND)
     }

@@ -1,4 +1,4 @@
-//! What a job's octets are.
+//! Octets of a job.
 
 use xk_appletalk::ddp::Sum;
 
@@ -8,8 +8,8 @@ pub(crate) fn octet(number: u64, at: usize) -> u8 {
         as u8
 }
 
-/// What a job of PostScript begins with and ends with (Document Structuring Conventions, version
-/// 3): spoolers print what says of itself what it is.
+/// Beginning and end of a job of PostScript (Document Structuring Conventions, version 3): spoolers
+/// print only a job that says what it is.
 const HEAD: &[u8] = b"%!PS-Adobe-3.0\n%%Title: xk\n%%EndComments\n";
 const TAIL: &[u8] = b"showpage\n%%Trailer\n%%EOF\n";
 /// A line between these: a comment with its number.
@@ -41,7 +41,7 @@ pub(crate) fn postscript_octet(size: usize, at: usize) -> u8 {
     }
 }
 
-/// How many octets there were, and their sum.
+/// Number of octets, and their sum.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Tally {
     pub(crate) octets: u64,

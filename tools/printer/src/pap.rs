@@ -12,7 +12,7 @@ use xk_kit::asks::HEADROOM;
 use xk_kit::net::appletalk::DdpEnds;
 use xk_kit::rpc::call::{BAD_ARGUMENTS, Transaction};
 
-/// What a request asks of the layer below.
+/// Options of a request to the layer below.
 pub(crate) fn want(user: User, packets: u8, tries: u8) -> Want {
     Want {
         once: Some(ReleaseTimer::HalfMinute),
@@ -40,7 +40,7 @@ pub(crate) fn call(
     Ok((user, reply.octets().collect()))
 }
 
-/// What a request that came up is about.
+/// Reads a request that came up.
 pub(crate) fn asked(
     this: &ProtocolRef,
     request: Message,

@@ -62,7 +62,7 @@ use xk_kit::rpc::call::BAD_ARGUMENTS;
 const PAUSE: Duration = Duration::from_secs(2);
 
 xk_core::settings! {
-    /// What it is to do.
+    /// Parameters of the graph.
     #[derive(Clone, Debug)]
     pub(crate) struct Settings {
         socket: u8 = int(1..=254, 140, "its socket"),
@@ -75,7 +75,7 @@ xk_core::settings! {
         ..
         /// The printer's name.
         name: String = String::new(),
-        /// Its socket.
+        /// Socket of the printer.
         to: Option<Participant> = None,
     }
     [
@@ -90,7 +90,7 @@ pub struct Print {
     nbp: Option<ProtocolRef>,
     settings: Settings,
     connection: Cell<u8>,
-    /// How many octets of the job have been given.
+    /// Octets of the job that have been given.
     given: Cell<usize>,
     tally: Cell<Tally>,
     printed: Cell<u64>,

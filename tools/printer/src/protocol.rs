@@ -21,23 +21,23 @@ use xk_kit::net::appletalk::{SOCKET, socket};
 use xk_kit::net::names::NbpRegister;
 use xk_kit::rpc::call::{BAD_ARGUMENTS, BUSY as SERVER_BUSY};
 
-/// What the timers are told apart by.
+/// Tokens of the timers.
 const NAME: u64 = 0;
 const JOB: u64 = 1;
 /// From one attempt to be given the name to the next.
 const NAMED_AGAIN: Duration = Duration::from_secs(5);
-/// How long a workstation waits for the end of its job.
+/// Time that a workstation waits for the end of its job.
 const JOB_WAIT_MAX: Duration = Duration::from_secs(120);
 
 xk_core::settings! {
-    /// What it is to do.
+    /// Parameters of the graph.
     #[derive(Clone, Debug)]
     pub(crate) struct Settings {
         socket: u8 = int(1..=254, 130, "its socket"),
         quantum: u8 = int(1..=8, 8, "how many packets it asks for at once"),
         tries: u8 = int(1..=255, 15, "how often it asks a workstation that does not answer"),
         ..
-        /// Its name.
+        /// Name of the printer.
         name: String = String::new(),
     }
     [crate::name("printer:LaserWriter@*", "its name, where `nbp` is below")]

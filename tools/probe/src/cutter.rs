@@ -3,10 +3,10 @@
 use alloc::collections::VecDeque;
 use xk_core::Message;
 
-/// How many messages are awaited at most; what comes of later ones stays uncut.
+/// Largest number of awaited messages; octets of later ones stay uncut.
 const SIZES_MAX: usize = 1 << 20;
 
-/// What a stream has brought, and the sizes of the messages that it is to bring.
+/// Octets that a stream has brought, and the sizes of the messages that it is to bring.
 #[derive(Default)]
 pub(crate) struct Cutter {
     sizes: VecDeque<usize>,

@@ -28,13 +28,13 @@ pub(crate) static LATE: Reason = Reason::new("late", Class::Bad);
 const NUMBER: usize = 8;
 /// Octets of sequence number and time of sending.
 const MARKER: usize = 16;
-/// What the times of sending and expiry are told apart by.
+/// Tokens of the timers for sending and expiry.
 const SEND: u64 = 0;
 const EXPIRE: u64 = 1;
 const PARTICIPANT: &str = "a participant, such as port7@10.0.0.2";
 
 xk_core::settings! {
-    /// What it is to do.
+    /// Parameters of the graph.
     #[derive(Clone, Debug)]
     pub struct Settings {
         count: u64 = int(0..=i64::MAX, 5, "how many messages; 0 for no end"),
@@ -245,7 +245,7 @@ impl Probe {
         Ok(())
     }
 
-    /// What an arrival is; its reason if it is not the answer.
+    /// Judges an arrival; returns a reason if it is not the answer.
     fn judge(&self, now: Time, message: &Message) -> Option<&'static Reason> {
         let tally = &mut *self.tally.borrow_mut();
         let octets = message.len();

@@ -1,4 +1,4 @@
-//! What is counted, and the report of it.
+//! Counts of messages, and their report.
 
 use crate::window::Window;
 use alloc::string::{String, ToString};
@@ -43,11 +43,12 @@ pub struct Results {
     pub late: u64,
     /// Messages that could not be sent, and what the network reported.
     pub errors: u64,
-    /// How long answers took; `None` if none that can be timed has come.
+    /// Round-trip times; `None` if no answer that can be timed has come.
     pub round_trips: Option<RoundTrips>,
-    /// It has done all that it was asked to do.
+    /// True if it has done all that it was asked to do.
     pub finished: bool,
-    /// It has finished, and nothing came back, or something did changed; or its stream broke.
+    /// True if it has finished, and nothing came back, or something came back changed; or if its
+    /// stream broke.
     pub failed: bool,
 }
 
@@ -77,7 +78,7 @@ pub(crate) struct Tally {
     pub(crate) corrupt: u64,
     pub(crate) duplicates: u64,
     pub(crate) late: u64,
-    /// What went wrong otherwise, in the order of first occurrence; one entry per kind.
+    /// Other errors, in the order of first occurrence; one entry per kind.
     errors: Vec<(&'static str, u64)>,
     pub(crate) open_error: Option<OpenError>,
     /// The stream broke: nothing more goes or comes.
@@ -124,7 +125,7 @@ impl Tally {
         });
     }
 
-    /// What it comes to; `count` messages were to be sent, 0 for no end.
+    /// Results so far; `count` messages were to be sent, 0 for no end.
     pub(crate) fn results(&self, count: u64) -> Results {
         let sent = self.window.next();
         let all_sent = count > 0 && sent >= count;

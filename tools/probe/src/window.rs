@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use core::time::Duration;
 use xk_core::Time;
 
-/// How many messages are awaited at most.
+/// Largest number of awaited messages.
 pub(crate) const WINDOW_MAX: usize = 65_536;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -22,14 +22,14 @@ struct Slot {
     state: State,
 }
 
-/// What an arrival turns out to be.
+/// Kind of an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
     /// The answer, after this time.
     Answer(Duration),
-    /// It was answered before.
+    /// The message was answered before.
     Duplicate,
-    /// It was given up before.
+    /// The message was given up before.
     Late,
     /// Nothing of the kind was sent.
     Foreign,
@@ -51,12 +51,12 @@ impl Window {
         self.first + self.slots.len() as u64
     }
 
-    /// How many messages are awaited.
+    /// Number of awaited messages.
     pub(crate) fn awaited(&self) -> usize {
         self.awaited
     }
 
-    /// How many were given up.
+    /// Number of messages that were given up.
     pub(crate) fn lost(&self) -> u64 {
         self.lost
     }
@@ -85,7 +85,7 @@ impl Window {
         self.slots.get_mut(usize::try_from(at).ok()?)
     }
 
-    /// What the message with this number and size is that has just arrived; `sent` is the time that
+    /// Judges the message with this number and size that has just arrived; `sent` is the time that
     /// it carries.
     pub(crate) fn arrive(
         &mut self,

@@ -1,4 +1,4 @@
-//! What is sent, and what becomes of what comes back or does not.
+//! Tests of the messages that are sent, and of those that come back or do not.
 
 use core::time::Duration;
 use xk_core::control::Report;

@@ -21,7 +21,7 @@ const NAMES: [&str; 6] = ["null", "echo", "sink", "source", "relay", "sleep"];
 const PARTICIPANT: &str = "a participant, such as procedure1@10.0.0.2";
 
 xk_core::settings! {
-    /// What it is to do.
+    /// Parameters of the graph.
     #[derive(Clone, Debug)]
     pub struct Settings {
         procedure: u32 = int(0..=u32::MAX as i64, 1,

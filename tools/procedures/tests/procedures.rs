@@ -1,4 +1,4 @@
-//! What each procedure does, what is refused, and how many are executed at a time.
+//! Tests of each procedure, of refusals, and of the number of executions at a time.
 
 use core::time::Duration;
 use xk_core::control::Report;

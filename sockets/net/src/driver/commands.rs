@@ -1,4 +1,4 @@
-//! What other threads have done in a stack.
+//! Commands of other threads to a stack.
 
 use super::port::Port;
 use super::pump::Reactor;
@@ -11,7 +11,7 @@ use xk_run::Executor;
 
 type Job = Box<dyn FnOnce(&Kernel, &Reactor) + Send>;
 
-/// What the stack's thread is to do.
+/// A command to the stack's thread.
 pub(super) enum Command {
     /// This.
     Run(Job),
@@ -19,7 +19,7 @@ pub(super) enum Command {
     Tend(Arc<Port>),
 }
 
-/// How it is told.
+/// Queue of commands to the stack's thread.
 pub(super) type CommandQueue = xk_run::CommandQueue<Command>;
 
 /// Has `job` done in the stack, and answers what it answers.

@@ -13,7 +13,7 @@ use xk_compose::OpenHost;
 use xk_core::Kernel;
 use xk_run::{Runner, interrupt_unsafe};
 
-/// How long the last handle of a stack waits for what was closed before.
+/// Time that the last handle of a stack waits for sockets that were closed before.
 pub(super) const FAREWELL: Duration = Duration::from_secs(1);
 
 /// From one look whether all has ended to the next.

@@ -15,7 +15,7 @@ use xk_kit::net::stream::{StreamInfo, StreamSetting};
 
 /// A driver whose handles are used where the stack is.
 pub trait Inside: Wait {
-    /// What a handle has of its socket; it is closed when that is dropped.
+    /// A handle's part of its socket; the socket is closed when it is dropped.
     type Held: 'static;
 
     /// Does something in the stack.
@@ -190,7 +190,7 @@ impl<D: Inside> Drive for D {
     }
 }
 
-/// How a stream stands.
+/// State of a stream.
 pub(super) fn info_within(cx: &Kernel, socket: &Socket) -> Result<StreamInfo, Errno> {
     match &socket.body {
         Body::Stream(stream) => stream.info(cx),

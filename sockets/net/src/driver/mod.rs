@@ -1,4 +1,4 @@
-//! How a handle reaches its stack.
+//! Drivers: the ways in which a handle reaches its stack.
 
 #![allow(
     private_bounds,
@@ -22,11 +22,12 @@ pub use thread::Thread;
 
 pub(crate) use drive::{Drive, Setting};
 
-/// What drives a stack: [`Here`], [`Thread`] or [`Sim`].
+/// The driver of a stack: [`Here`], [`Thread`] or [`Sim`].
 pub trait Driver: Drive {}
 
 mod drive {
-    //! What a driver does for a handle: no call waits, but for [`Wait::wait`] and [`Wait::drain`].
+    //! Operations of a driver for a handle: no call waits, but for [`Wait::wait`] and
+    //! [`Wait::drain`].
 
     use crate::address::Endpoint;
     use crate::layer::{Received, Sharing, To};
@@ -38,20 +39,20 @@ mod drive {
     use std::time::{Duration, Instant};
     use xk_kit::net::stream::{StreamInfo, StreamSetting};
 
-    /// What can be set on a socket.
+    /// A setting of a socket.
     #[derive(Clone, Copy, Debug)]
     pub enum Setting {
-        /// Of the stream below.
+        /// A setting of the stream below.
         Stream(StreamSetting),
         /// Ends a record behind what was written so far.
         EndRecord,
-        /// What a close does with what is not sent.
+        /// Fate of unsent octets at a close (`SO_LINGER`).
         Linger(Option<Duration>),
         /// Datagrams may go to everybody.
         Broadcast(bool),
         /// Octets of datagrams that wait for their reader.
         ReceiveBuffer(u32),
-        /// How many peers may wait to be accepted; `None` to listen no longer.
+        /// Number of peers that may wait to be accepted; `None` to stop listening.
         Backlog(Option<usize>),
         /// With which others it has its port.
         Share(Sharing),
@@ -59,7 +60,7 @@ mod drive {
         TellArrivals,
     }
 
-    /// How a driver lets time pass.
+    /// Time, as a driver lets it pass.
     pub trait Wait: Clone + 'static {
         /// The time that timeouts are counted in.
         fn now(&self) -> Instant {
@@ -73,7 +74,7 @@ mod drive {
         fn drain(&self, limit: Duration) -> io::Result<bool>;
     }
 
-    /// What a driver does with sockets.
+    /// Operations of a driver on sockets.
     pub trait Drive: Wait {
         /// One socket; it is closed when it is dropped.
         type Socket: 'static;

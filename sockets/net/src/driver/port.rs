@@ -19,10 +19,10 @@ pub(super) const STREAM_OCTETS_MAX: usize = 256 << 10;
 const KEPT_OCTETS_MAX: usize = 16 << 10;
 /// Octets of datagrams that wait here at most, in each direction, each counted with its overhead.
 pub(super) const DATAGRAMS_OCTETS_MAX: usize = 212_992;
-/// What a datagram that waits counts besides its octets.
+/// Octets that a waiting datagram counts besides its own.
 const OVERHEAD_OCTETS: usize = 256;
 
-/// What a port is of.
+/// Kind of a port's socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Stream,
@@ -36,12 +36,12 @@ pub(super) struct Port {
     pub(super) status: Arc<Status>,
     /// The stack is going to look after it.
     pub(super) queued: AtomicBool,
-    /// Its place in the stack's table, once it has one.
+    /// Place of the socket in the stack's table, once it has one.
     pub(super) place: OnceLock<u32>,
     pub(super) state: Mutex<State>,
 }
 
-/// What has passed and what waits.
+/// Octets that have passed and that wait, and the settings in force.
 #[derive(Default)]
 pub(super) struct State {
     pub(super) addresses: Option<(Endpoint, Option<Endpoint>)>,
@@ -71,7 +71,7 @@ pub(super) struct State {
     pub(super) write_shut_told: bool,
     /// No handle is left.
     pub(super) closing: bool,
-    /// What is not sent yet is not to be sent any more once it is closed.
+    /// True if octets that are not sent yet are dropped once it is closed.
     pub(super) abandoned: bool,
     /// The stack has more than there was room for.
     pub(super) more: bool,

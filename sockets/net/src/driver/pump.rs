@@ -27,7 +27,7 @@ struct Held {
     again: Rc<Cell<bool>>,
 }
 
-/// What the stack's thread knows of the ports.
+/// State of the stack's thread: the layer, the commands and the ports.
 pub(super) struct Reactor {
     pub(super) layer: Rc<Layer>,
     commands: Arc<CommandQueue>,

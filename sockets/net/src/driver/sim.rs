@@ -43,9 +43,9 @@ pub struct SimHost {
 pub(super) struct Inner {
     kernel: Rc<Kernel>,
     layer: Rc<Layer>,
-    /// What time zero of the kernel is to programs.
+    /// Time zero of the kernel, as programs see it.
     origin: Instant,
-    /// What each shepherd waits for, by its place.
+    /// Semaphores on which shepherds wait, by place.
     bells: RefCell<BTreeMap<u32, Rc<Semaphore>>>,
     /// Called whenever a program goes on that has waited.
     resumed: RefCell<Option<Rc<dyn Fn()>>>,

@@ -23,19 +23,19 @@ use xk_kit::net::attribute::{Arrived, LinkCast, Sending};
 
 /// The largest datagram's payload, in octets (RFC 768 on RFC 791).
 pub(crate) const DATAGRAM_OCTETS_MAX: usize = 65_507;
-/// What a datagram that waits counts besides its octets.
+/// Octets that a waiting datagram counts besides its own.
 const OVERHEAD_OCTETS: usize = 256;
-/// How often a free port is looked for that no socket of ours has for another host.
+/// Times that a free port is looked for which no socket of ours has for another host.
 const TRIES: usize = 16;
 
-/// What was received.
+/// Result of receiving.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Received {
     /// Octets that were passed on.
     pub(crate) octets: usize,
     /// Octets of the whole datagram.
     pub(crate) length: usize,
-    /// Its sender.
+    /// Sender of the datagram.
     pub(crate) from: Endpoint,
     /// The fields of its header, if they are told.
     pub(crate) arrived: Option<Arrived>,

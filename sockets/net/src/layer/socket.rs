@@ -12,7 +12,7 @@ use std::sync::Arc;
 use xk_core::message::NoBuffers;
 use xk_core::{Kernel, Message, SessionRef};
 
-/// What a socket is.
+/// Kind of a socket, with its state.
 pub(crate) enum Body {
     Stream(Stream),
     Listener(Listener),
@@ -21,10 +21,10 @@ pub(crate) enum Body {
 
 /// One socket within the stack.
 pub(crate) struct Socket {
-    /// Its place in the table.
+    /// Place in the table.
     pub(crate) place: u32,
     pub(crate) status: Arc<Status>,
-    /// What went wrong and has not been told yet (`SO_ERROR`).
+    /// Error that has not been told yet (`SO_ERROR`).
     pub(crate) error: Cell<Option<Errno>>,
     pub(crate) body: Body,
 }
@@ -34,7 +34,7 @@ impl Socket {
         Self { place, status: Arc::default(), error: Cell::new(None), body }
     }
 
-    /// What the receiver keeps on the sessions of this socket.
+    /// Tag of the sessions of this socket.
     pub(crate) fn tag(&self) -> u32 {
         self.place + 1
     }

@@ -27,16 +27,16 @@ use xk_kit::net::stream::{
 /// Octets of one message at most: what the pool's third class holds.
 const CHUNK_OCTETS: usize = 16 << 10;
 
-/// What the octets of a stream that goes elsewhere begin with; the last letter counts on when they
-/// change.
+/// First octets of the state of a stream that moves; the last letter counts on when the format
+/// changes.
 const MAGIC: [u8; 4] = *b"xkSa";
 
-/// How far a stream is.
+/// Phase of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Connecting,
     Open,
-    /// It has broken or ended; true if it once stood.
+    /// The stream has broken or ended; true if it once stood.
     Over(bool),
 }
 
@@ -46,14 +46,14 @@ pub(crate) struct Stream {
     phase: Cell<Phase>,
     local: Cell<Endpoint>,
     peer: Cell<Endpoint>,
-    /// What has arrived and has not been read.
+    /// Messages that have arrived and have not been read.
     arrived: RefCell<VecDeque<Message>>,
     arrived_octets: Cell<usize>,
     /// The peer sends no more.
     ended: Cell<bool>,
     read_shut: Cell<bool>,
     write_shut: Cell<bool>,
-    /// What a close does with what is not sent (`SO_LINGER`).
+    /// Fate of unsent octets at a close (`SO_LINGER`).
     linger: Cell<Option<Duration>>,
     /// Octets of the receive buffer that was set.
     receive_buffer: Cell<u32>,
@@ -153,7 +153,8 @@ impl Stream {
         }
     }
 
-    /// What it stands on has gone, if it has not ended before: reads and writes fail with `why`.
+    /// Ends the stream, whose session is gone, if it has not ended before: reads and writes fail
+    /// with `why`.
     pub(super) fn end(&self, socket: &Socket, why: Errno) {
         let phase = self.phase.get();
         if matches!(phase, Phase::Over(_)) || self.session().is_none() {
@@ -311,7 +312,7 @@ impl Stream {
         }
     }
 
-    /// What reading answers when nothing has arrived.
+    /// Result of a read when nothing has arrived.
     fn read_nothing(&self, socket: &Socket) -> Result<usize, Errno> {
         if let Some(error) = socket.take_error() {
             return Err(error);
@@ -480,19 +481,19 @@ impl Stream {
         self.receive_buffer.get() as usize
     }
 
-    /// What a close does with what is not sent.
+    /// Sets the fate of unsent octets at a close.
     pub(crate) fn set_linger(&self, linger: Option<Duration>) {
         self.linger.set(linger);
     }
 
-    /// How the stream stands.
+    /// State of the stream.
     pub(crate) fn info(&self, cx: &Kernel) -> Result<StreamInfo, Errno> {
         let session = self.session().ok_or(Errno::NOTCONN)?;
         session.ask(cx, StreamInfo::default()).ok_or(Errno::NOPROTOOPT)
     }
 }
 
-/// How many octets the stream takes at present.
+/// Number of octets that the stream takes at present.
 fn space(cx: &Kernel, session: &SessionRef) -> usize {
     session.ask(cx, StreamSpace::default()).map_or(CHUNK_OCTETS, |q| q.octets as usize)
 }

@@ -22,12 +22,12 @@ use xk_share::Known;
 pub(crate) const ENTRIES: &[&Entry] = xk_catalog::PROTOCOLS;
 /// The host with the registry.
 pub(crate) const HERE: &str = "10.0.0.1";
-/// Its peer.
+/// Address of the peer.
 pub(crate) const THERE: &str = "10.0.0.2";
 
 const FREELY: Rate = Rate { octets_per_second: 1 << 40, burst_octets: 1 << 40 };
 
-/// What the thread of registry and module shows.
+/// Figures of the thread of registry and module.
 #[derive(Default)]
 struct Seen {
     stop: AtomicBool,
@@ -165,15 +165,15 @@ impl Trusted {
         Setup::from_text(graph, ENTRIES).idle(Idle::Sleep).thread().expect("the peer runs")
     }
 
-    /// How many connections the registry's own transport has, besides those that only wait for late
-    /// segments, and how many rights the programs have.
+    /// Number of connections of the registry's own transport, without those that only wait for late
+    /// segments, and number of rights of the programs.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let seen = self.seen();
         let at = |count: &AtomicUsize| count.load(Ordering::Relaxed);
         (at(&seen.connections), at(&seen.rights))
     }
 
-    /// How many datagrams have gone by the registry's own transport, either way.
+    /// Number of datagrams that have gone by the registry's own transport, either way.
     pub(crate) fn datagrams(&self) -> usize {
         self.seen().datagrams.load(Ordering::Relaxed)
     }

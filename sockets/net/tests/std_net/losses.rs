@@ -12,7 +12,7 @@ use crate::domain::Domain;
 use crate::trusted::Trusted;
 use crate::{A_MOMENT, PATIENCE};
 
-/// What a program waits for, on its stack.
+/// A wait of a program on its stack.
 type Wait<D> = fn(&Stack<D>) -> std::io::Result<()>;
 
 fn accepts<D: Driver>(stack: &Stack<D>) -> std::io::Result<()> {

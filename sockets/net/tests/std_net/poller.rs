@@ -158,7 +158,8 @@ fn one_poller_serves_many<D: Driver>(stack: &Stack<D>) {
     assert!(seen.into_iter().eq(0..pairs.len()));
 }
 
-/// What poll(2) and epoll(7) say of a descriptor beside another, which is ready from time to time.
+/// Results of poll(2) and epoll(7) for a descriptor beside another, which is ready from time to
+/// time.
 struct Beside<'p> {
     poller: BorrowedFd<'p>,
     other: OwnedFd,

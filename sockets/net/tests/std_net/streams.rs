@@ -253,7 +253,7 @@ fn behind_the_end_there_is_no_writing<D: Driver>(stack: &Stack<D>) {
     assert_eq!(errno(one.write(b"x")), Some(32));
 }
 
-/// What a read says once the peer has reset.
+/// Checks the result of a read once the peer has reset.
 fn reset<D: Driver>(one: &mut TcpStream<D>) {
     let begun = Instant::now();
     loop {

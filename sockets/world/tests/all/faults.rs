@@ -237,7 +237,7 @@ fn a_link_changes_while_programs_run() {
     });
 }
 
-/// What a program answers ends the run, with the seed, the time and the host.
+/// An error of a program ends the run, with the seed, the time and the host.
 #[test]
 fn errors_and_panics_of_programs_end_the_run() {
     let fails = || -> Result {

@@ -1,4 +1,4 @@
-//! What the standard library and tokio ask of the system: time, chance and names.
+//! Answers of the system to the standard library and tokio: time, chance and names.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -10,7 +10,7 @@ use xk_world::{Mode, Outcome, Ready, Result, UdpSocket, World, blocking};
 const HOSTS: [&str; 2] = ["server", "client"];
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What a program finds, sent where a digest sees it.
+/// Runs a program that sends what `find` returns, so that the digest has it.
 fn sends(seed: u64, find: impl AsyncFn() -> Result<Vec<u8>> + Copy + 'static) -> Result<Outcome> {
     let mut world = World::lan(seed, &HOSTS, "")?;
     world.client("client", move |stack| async move {

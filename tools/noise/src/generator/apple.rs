@@ -1,4 +1,4 @@
-//! What attacks a node of AppleTalk: AARP, datagrams of all protocols on DDP, and what others have
+//! Attacks on a node of AppleTalk: AARP, datagrams of all protocols on DDP, and what others have
 //! sent to it under other names. A forged host is the node of its last three octets.
 
 use super::octets::Octets;

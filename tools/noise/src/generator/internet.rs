@@ -1,4 +1,4 @@
-//! What attacks a host: IPv4 and what it carries.
+//! Attacks on a host: IPv4 and what it carries.
 
 use super::octets::Octets;
 use super::{Generator, TYPE_IP};
@@ -17,20 +17,20 @@ pub(super) const UDP: u8 = 17;
 /// More fragments follow (RFC 791, section 3.1).
 const MORE: u16 = 0x2000;
 
-/// What is wrong with a datagram.
+/// Fault of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fault {
     None,
     /// The peer wants no reply.
     PortZero,
     Length,
-    /// It has no checksum, which is allowed.
+    /// The datagram has no checksum, which is allowed.
     NoChecksum,
     Checksum,
     Truncated,
 }
 
-/// What varies in a header that is right.
+/// Fields that vary in a correct header.
 pub(super) struct Packet {
     pub(super) from: Ipv4Addr,
     protocol: u8,
@@ -83,7 +83,7 @@ impl Generator {
         out.seal(start, start + 6, &pseudo, fault == Fault::Checksum);
     }
 
-    /// What a checksum covers besides the segment of `length` octets.
+    /// Pseudo-header that a checksum covers besides the segment of `length` octets.
     pub(super) fn pseudo(&self, from: Ipv4Addr, protocol: u8, length: usize) -> [u8; 12] {
         let mut pseudo = [0; 12];
         pseudo[..4].copy_from_slice(&from.octets());

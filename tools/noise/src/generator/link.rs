@@ -1,4 +1,4 @@
-//! What attacks a station and its ARP.
+//! Attacks on a station and its ARP.
 
 use super::octets::{FRAME_OCTETS_MAX, Octets};
 use super::{Generator, TYPE_ARP, TYPE_IP};

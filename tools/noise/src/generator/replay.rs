@@ -6,7 +6,7 @@ use super::octets::Octets;
 use super::{FRAME_OCTETS_MAX, Generator, Kind, TYPE_IP};
 use core::net::Ipv4Addr;
 
-/// How many sorts of packets are remembered.
+/// Sorts of packets that are remembered.
 const HEARD_MAX: usize = 32;
 /// Flags of an answer to a SYN, and of what completes the handshake (RFC 9293, section 3.5).
 const SYN_ACK: u8 = 0x12;

@@ -1,4 +1,4 @@
-//! What attacks TCP (RFC 9293): floods of SYNs that are all right, and segments that are not.
+//! Attacks on TCP (RFC 9293): floods of correct SYNs, and incorrect segments.
 
 use super::Generator;
 use super::internet::{IP_HEADERS, TCP};
@@ -10,8 +10,8 @@ const SYN: u8 = 2;
 /// Where a header has its data offset.
 const OFFSET_AT: usize = 12;
 
-/// What every sender of today offers on a SYN: segments of 1460 octets, SACK, timestamps, windows
-/// in units of 128 octets.
+/// Options that every sender of today offers on a SYN: segments of 1460 octets, SACK, timestamps,
+/// windows in units of 128 octets.
 const OFFER: [u8; 20] = [2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7];
 
 impl Generator {
