@@ -1,4 +1,4 @@
-//! What a session does to a message: two empty pairs in front of requests, one in front of replies.
+//! The headers of a session: two empty pairs in front of requests, one in front of replies.
 
 use crate::wire::{EMPTY, HEADER_OCTETS};
 use xk_core::message::NoBuffers;

@@ -25,7 +25,7 @@ use xk_kit::rpc::onc::{
 };
 
 xk_core::settings! {
-    /// How long a shorthand is good, and bounds.
+    /// Lifetime of a shorthand, and bounds.
     #[derive(Clone, Copy, Debug)]
     pub struct Settings {
         lifetime: Duration = duration(Duration::from_secs(3600), "how long a shorthand is good"),
@@ -39,14 +39,14 @@ xk_core::settings! {
 pub struct AuthShort {
     select: ProtocolRef,
     lifetime: Duration,
-    /// What shorthands are sealed with.
+    /// Key with which shorthands are sealed.
     seals: Secret,
-    /// What was enabled below for each enable: beside, and upon.
+    /// Enables below for each enable: beside the layer of whole credentials, and upon it.
     enabled: RefCell<BTreeMap<u64, (Enable, Enable)>>,
     enables_made: Cell<u64>,
 }
 
-/// What a session that calls keeps.
+/// State of a session that calls.
 #[derive(Default)]
 pub struct Calls {
     /// Sends what this layer puts in front, as the session below sends whole credentials.
@@ -55,7 +55,7 @@ pub struct Calls {
     shorthand: RefCell<Vec<u8>>,
 }
 
-/// What a session that serves keeps.
+/// State of a session that serves.
 pub struct Serves {
     /// Requests come with shorthands, not through the layer of whole credentials.
     is_short: bool,
@@ -162,7 +162,7 @@ impl CallLayer for AuthShort {
     type Calls = Calls;
     type Serves = Serves;
 
-    /// What the layer of whole credentials says of sizes holds: a shorthand is no longer than they.
+    /// No octets more than the layer of whole credentials says: a shorthand is not longer.
     fn request_octets(&self, _: Option<&Calls>) -> usize {
         0
     }

@@ -22,8 +22,8 @@ const HEAD: AuthHead = AuthHead { flavor: AUTH_SHORT, len: SEALED_OCTETS };
 /// Octets in front of a request with one of this server's shorthands, its empty verifier included.
 pub const HEADER_OCTETS: usize = 2 * AUTH_HEAD_OCTETS + SEALED_OCTETS;
 
-/// What a client sends back of the body of a verifier: what is in the credential, if the body is
-/// just one; else all of it.
+/// Octets that a client sends back of the body of a verifier: the credential's, if the body is just
+/// one; else all of it.
 #[must_use]
 pub fn returned(body: &[u8]) -> &[u8] {
     let Some((head, inner)) = body.split_first_chunk() else {
@@ -53,7 +53,7 @@ pub struct Shorthand {
 }
 
 impl Shorthand {
-    /// What cannot be said without knowing the secret of this boot.
+    /// The seal, which nothing can make without the secret of this boot.
     fn seal(self, secret: &Secret, peer: Option<HostAddr>) -> u64 {
         let Self { user, group, given_ms } = self;
         let [a, b, c] = peer.map_or([u64::MAX; 3], |host| host.words());

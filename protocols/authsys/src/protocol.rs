@@ -21,7 +21,7 @@ xk_core::settings! {
         ..
         /// The name of the caller's machine, cut to 255 octets.
         machine: String = "xk".into(),
-        /// Those of the other groups; only 16 count.
+        /// Numbers of the other groups; only 16 count.
         groups: Vec<u32> = Vec::new(),
         /// Whom a server takes; everybody if there is none.
         accept: Option<Accept> = None,

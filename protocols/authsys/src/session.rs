@@ -1,5 +1,5 @@
-//! What a session does to a message: a Unix user's credential in front of requests, and what a
-//! server thinks of it.
+//! The headers of a session: a Unix user's credential in front of requests, and the server's
+//! verdict on it.
 
 use crate::accept::Accept;
 use crate::wire::Credential;

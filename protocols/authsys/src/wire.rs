@@ -8,7 +8,7 @@ use xk_kit::rpc::onc::{AUTH_HEAD_OCTETS, AUTH_SYS, AuthHead, BODY_MAX, EMPTY_AUT
 pub const HEADER_OCTETS: usize = 2 * AUTH_HEAD_OCTETS + 20;
 /// Octets of a machine's name, at most.
 pub const MACHINE_MAX: usize = 255;
-/// How many other groups there are, at most.
+/// Largest number of other groups.
 pub const GROUPS_MAX: usize = 16;
 
 /// The caller.
@@ -22,7 +22,7 @@ pub struct Credential<'a> {
     pub user: u32,
     /// The first group.
     pub group: u32,
-    /// How many other groups follow.
+    /// Number of other groups that follow.
     pub group_count: usize,
     /// The other groups; those from `group_count` on do not count.
     pub groups: [u32; GROUPS_MAX],
@@ -31,7 +31,7 @@ pub struct Credential<'a> {
 /// Why octets are no credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
-    /// They end too early.
+    /// The octets end too early.
     #[error("the credential ends too early")]
     Truncated,
     /// The name is longer than [`MACHINE_MAX`].

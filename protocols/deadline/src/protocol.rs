@@ -33,7 +33,7 @@ pub struct Tally {
     pub calls: u64,
     /// Calls that timed out; requests that were executed until after their deadline.
     pub late: u64,
-    /// Those that the server did not begin.
+    /// Calls that the server did not begin.
     pub not_begun: u64,
 }
 

@@ -8,7 +8,7 @@ pub const HEADER_OCTETS: usize = 4;
 /// In a request: the client waits as long as it takes.
 const FOREVER: u32 = u32::MAX;
 
-/// What a request says: how long its client still waits; `None` as long as it takes.
+/// Header of a request: the time that its client still waits; `None` as long as it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left(pub Option<Duration>);
 
@@ -32,12 +32,12 @@ impl Left {
     }
 }
 
-/// What a reply says.
+/// Header of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// The procedure was executed; its reply follows.
     Executed,
-    /// It was not begun: too little time was left.
+    /// The procedure was not begun: too little time was left.
     TooLate,
 }
 

@@ -1,5 +1,5 @@
-//! What is this layer's own: the octets of requests and replies, the deadline at either end, what
-//! is not begun.
+//! Tests of what is this layer's own: the octets of requests and replies, the deadline at either
+//! end, calls that are not begun.
 
 use core::cell::RefCell;
 use core::time::Duration;
@@ -13,11 +13,11 @@ use xk_deadline::{ENTRY, TOO_LATE, Tally};
 use xk_kit::rpc::call::{CallOptions, CancelCall};
 use xk_testkit::kernel::{CallBottom, CallEnd, Lower, Task, TestKernel, Top, octets};
 
-/// How long the procedure takes here.
+/// Time that the procedure takes here.
 const WORK: Duration = Duration::from_millis(20);
-/// What a request must have left to be begun.
+/// Time that a request must have left to be begun.
 const TIME_MIN: Duration = Duration::from_millis(5);
-/// How long a call waits at most.
+/// Longest time that a call waits.
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
 fn ms(count: u64) -> Duration {

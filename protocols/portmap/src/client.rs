@@ -13,7 +13,7 @@ use xk_kit::rpc::call::{
 };
 use xk_xdr::Xdr;
 
-/// How a port mapper is asked.
+/// Client of a port mapper.
 pub(crate) struct Client {
     /// The layer that carries the calls.
     pub(crate) lower: ProtocolRef,
@@ -36,7 +36,7 @@ pub(crate) fn procedure_at(
         .with(Part::Number(PROCEDURE_LABEL, procedure.into()))
 }
 
-/// What an `open` that failed is to the caller.
+/// Error of an `open` that failed, as the caller sees it.
 fn unopened(error: OpenError) -> CallError {
     match error {
         OpenError::NoRoute => PushError::NoRoute,

@@ -17,7 +17,7 @@ use xk_xdr::{Decoder, Xdr};
 
 /// Octets in front of the arguments: program, version, procedure, length.
 const FRONT_OCTETS: usize = 16;
-/// Of a result, so many octets hold all that lies in front: a length, an address of 255 octets with
+/// Octets of a result that hold everything in front: a length, an address of 255 octets with
 /// padding, and one more length.
 const LOOK_OCTETS: usize = 4 + 256 + 4;
 

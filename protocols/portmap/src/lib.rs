@@ -96,7 +96,7 @@ pub use xk_kit::rpc::onc::TOO_WEAK as NOT_FROM_HERE;
 /// and 3.2).
 pub static SILENT: Reason = Reason::new("indirect call failed", Class::NotMine);
 
-/// What `register` is.
+/// Form of the parameter `register`.
 pub(crate) const REGISTER_EXPECTED: &str = "a host, such as 10.0.0.1, or port1111@10.0.0.1";
 
 const NUMBER: ParamKind = ParamKind::integer(0..=4_294_967_295);

@@ -29,7 +29,7 @@ use xk_kit::rpc::call::{PROGRAM as PROGRAM_LABEL, VERSION};
 use xk_kit::rpc::onc::{Offered, ProcedureName};
 
 xk_core::settings! {
-    /// What a graph says of it.
+    /// Parameters of the graph.
     #[derive(Clone, Debug)]
     pub struct Settings {
         serve: bool = flag(true, "whether it serves the program 100000"),
@@ -84,7 +84,7 @@ impl Settings {
     }
 }
 
-/// What protocol and sessions share.
+/// Shared state of protocol and sessions.
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) table: Table,
@@ -139,9 +139,9 @@ impl Shared {
 pub struct Mappings {
     /// All of them.
     pub mappings: Vec<Mapped>,
-    /// How often another port mapper accepted what it was told.
+    /// Times that another port mapper accepted a mapping.
     pub accepted: u64,
-    /// How often it refused.
+    /// Times that it refused one.
     pub refused: u64,
 }
 

@@ -22,7 +22,7 @@ struct Act {
     is_set: bool,
 }
 
-/// What is still to be told, and what came of the rest.
+/// Registrations that are still to be told, and the results of the others.
 pub(crate) struct Registrar {
     host: Participant,
     acts: RefCell<Vec<Act>>,

@@ -24,7 +24,7 @@ pub(crate) struct Resolver {
     pub(crate) name: ProcedureName,
     /// Our end, with what the layer below is to see of it.
     pub(crate) local: Participant,
-    /// What lies below the peer's port.
+    /// The participant below the peer's port.
     pub(crate) host: Participant,
     /// The session to the port, once it is known.
     pub(crate) lower: RefCell<Option<SessionRef>>,

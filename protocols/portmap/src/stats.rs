@@ -1,4 +1,4 @@
-//! What was asked, for `GETSTAT` (RFC 1833, section 2.2.2).
+//! Counts of requests, for `GETSTAT` (RFC 1833, section 2.2.2).
 
 use crate::universal::Netid;
 use crate::wire::{AddressCount, CallCount, Statistics, VERSIONS};
@@ -6,8 +6,7 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use xk_kit::rpc::onc::ProcedureName;
 
-/// How many programs or procedures are counted apart in each list; those that come later are not in
-/// it.
+/// Programs or procedures that are counted apart in each list; those that come later are not in it.
 const COUNTED_MAX: usize = 64;
 
 /// The figures of all versions.
@@ -18,7 +17,7 @@ pub(crate) struct Stats(RefCell<[Statistics; VERSIONS.len()]>);
 pub(crate) type Asked = (u32, u32, Netid);
 
 impl Stats {
-    /// Those of a version.
+    /// Runs `see` on the figures of a version.
     fn of<T>(&self, version: u32, see: impl FnOnce(&mut Statistics) -> T) -> Option<T> {
         let at = VERSIONS.iter().position(|v| *v == version)?;
         self.0.borrow_mut().get_mut(at).map(see)

@@ -50,7 +50,7 @@ impl Owner {
 pub struct Mapped {
     /// The program.
     pub program: u32,
-    /// Its version.
+    /// The program's version.
     pub version: u32,
     /// The transport.
     pub netid: Netid,
@@ -67,7 +67,7 @@ impl Mapped {
         (self.program, self.version, self.netid) == (program, version, netid)
     }
 
-    /// Its address as text; of any host of ours as the transport's family writes that.
+    /// The address as text; for any host of ours as the transport's family writes that.
     #[must_use]
     pub fn text(&self) -> alloc::string::String {
         let text = self.at.emit();
@@ -77,7 +77,7 @@ impl Mapped {
         }
     }
 
-    /// Its address for a client that has reached the server at `here`.
+    /// The address for a client that has reached the server at `here`.
     #[must_use]
     pub fn seen_from(&self, here: HostAddr) -> Universal {
         if self.at.host.is_unspecified() { Universal { host: here, ..self.at } } else { self.at }

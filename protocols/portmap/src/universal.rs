@@ -35,7 +35,7 @@ fields!(
 pub const NETIDS: [Netid; 4] = [Netid::Udp, Netid::Tcp, Netid::Udp6, Netid::Tcp6];
 
 impl Netid {
-    /// Its network identifier (RFC 5665, section 5.1).
+    /// The network identifier (RFC 5665, section 5.1).
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -46,7 +46,8 @@ impl Netid {
         }
     }
 
-    /// Its number among the protocols on IP, as version 2 names it (RFC 1833, section 3.1).
+    /// The transport's number among the protocols on IP, as version 2 names it (RFC 1833, section
+    /// 3.1).
     #[must_use]
     pub fn protocol(self) -> u32 {
         if self.is_stream() { 6 } else { 17 }

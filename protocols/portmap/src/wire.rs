@@ -4,7 +4,7 @@ use xk_xdr::{DecodeError, Decoder, EncodeError, List, Opaque, Sink, Text, Xdr};
 
 /// The program (section 2.1).
 pub const PROGRAM: u32 = 100_000;
-/// Its port on UDP and TCP (section 3.1).
+/// Port of the port mapper on UDP and TCP (section 3.1).
 pub const PORT: u16 = 111;
 /// The version whose mappings are ports.
 pub const VERSION_PMAP: u32 = 2;
@@ -43,11 +43,11 @@ pub mod procedure {
     pub const INDIRECT: u32 = 10;
     /// Where a program is on every transport.
     pub const GETADDRLIST: u32 = 11;
-    /// What was asked so far.
+    /// Counts of requests so far.
     pub const GETSTAT: u32 = 12;
 }
 
-/// How many procedures the statistics have room for (section 2.1, `RPCBSTAT_HIGHPROC`).
+/// Procedures for which the statistics have room (section 2.1, `RPCBSTAT_HIGHPROC`).
 pub const PROCEDURES: usize = 13;
 
 /// Octets of an identifier, an address or an owner at most. The standard has no limit; longer ones
@@ -86,7 +86,7 @@ structure! {
     Mapping {
         /// The program.
         program: u32,
-        /// Its version.
+        /// The program's version.
         version: u32,
         /// The number of the transport's protocol: 6 for TCP, 17 for UDP.
         protocol: u32,
@@ -96,22 +96,22 @@ structure! {
 }
 
 structure! {
-    /// What version 2 calls (section 3.1, `call_args`), and the others (section 2.1,
+    /// Arguments of a call in version 2 (section 3.1, `call_args`) and in the others (section 2.1,
     /// `rpcb_rmtcallargs`).
     CallArguments {
         /// The program.
         program: u32,
-        /// Its version.
+        /// The program's version.
         version: u32,
         /// The procedure.
         procedure: u32,
-        /// Its arguments.
+        /// The procedure's arguments.
         arguments: Opaque,
     }
 }
 
 structure! {
-    /// What came of a call in version 2 (section 3.1, `call_result`).
+    /// Result of a call in version 2 (section 3.1, `call_result`).
     CallResult {
         /// The program's port.
         port: u32,
@@ -121,7 +121,7 @@ structure! {
 }
 
 structure! {
-    /// What came of a call in the other versions (section 2.1, `rpcb_rmtcallres`).
+    /// Result of a call in the other versions (section 2.1, `rpcb_rmtcallres`).
     RemoteCallResult {
         /// The program's universal address.
         address: Name,
@@ -135,13 +135,13 @@ structure! {
     Binding {
         /// The program.
         program: u32,
-        /// Its version.
+        /// The program's version.
         version: u32,
         /// The transport.
         netid: Name,
         /// The universal address.
         address: Name,
-        /// Its maker.
+        /// Owner of the mapping.
         owner: Name,
     }
 }
@@ -167,21 +167,21 @@ structure! {
     NetBuf {
         /// Octets that it may have.
         octets_max: u32,
-        /// Its octets.
+        /// Octets of the address.
         octets: Opaque<256>,
     }
 }
 
 structure! {
-    /// How often an address was asked for (section 2.1, `rpcbs_addrlist`).
+    /// Counts of requests for an address (section 2.1, `rpcbs_addrlist`).
     AddressCount {
         /// The program.
         program: u32,
-        /// Its version.
+        /// The program's version.
         version: u32,
-        /// How often it was found.
+        /// Times that it was found.
         successes: u32,
-        /// How often it was not.
+        /// Times that it was not found.
         failures: u32,
         /// The transport.
         netid: Name,
@@ -189,17 +189,17 @@ structure! {
 }
 
 structure! {
-    /// How often a procedure was called (section 2.1, `rpcbs_rmtcalllist`).
+    /// Counts of calls of a procedure (section 2.1, `rpcbs_rmtcalllist`).
     CallCount {
         /// The program.
         program: u32,
-        /// Its version.
+        /// The program's version.
         version: u32,
         /// The procedure.
         procedure: u32,
-        /// How often with success.
+        /// Calls with success.
         successes: u32,
-        /// How often without.
+        /// Calls without success.
         failures: u32,
         /// 1 if by `INDIRECT`, 0 if by `CALLIT`.
         indirect: u32,
@@ -209,7 +209,7 @@ structure! {
 }
 
 structure! {
-    /// What was asked in one version (section 2.1, `rpcb_stat`).
+    /// Counts of requests in one version (section 2.1, `rpcb_stat`).
     Statistics {
         /// Requests of each procedure.
         requests: [u32; PROCEDURES],

@@ -7,18 +7,18 @@ use xk_core::object::SessionId;
 use xk_core::shepherd::Semaphore;
 use xk_core::{Kernel, Message};
 
-/// What has become of a call.
+/// State of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// The place is free.
     Free,
-    /// Its reply is awaited.
+    /// The reply is awaited.
     Waiting,
-    /// Its reply is there.
+    /// The reply is there.
     Answered,
     /// The caller took it back.
     Cancelled,
-    /// Its session was closed.
+    /// The session was closed.
     Closed,
     /// No protocol of the peer takes it.
     Refused,
@@ -79,7 +79,7 @@ impl Call {
     }
 }
 
-/// How many places there are at first; as many again whenever half of them are taken.
+/// Number of places at first; as many again whenever half of them are taken.
 const PLACES_MIN: usize = 64;
 
 /// All calls of one protocol.
@@ -105,7 +105,7 @@ impl Calls {
         }
     }
 
-    /// How many wait.
+    /// Number of waiting calls.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.get()
     }

@@ -11,8 +11,8 @@ use xk_core::map::Map;
 use xk_core::{HostAddr, Kernel, Message};
 use xk_kit::rpc::retransmit::SavedMessage;
 
-/// How many octets of a request count, besides its length. They hold program, version, procedure
-/// and the beginning of the credential.
+/// Octets of a request that count, besides its length. They hold program, version, procedure and
+/// the beginning of the credential.
 const LOOK_OCTETS: usize = 128;
 
 /// The sender of a request, its number, and a hash of what it says.
@@ -20,14 +20,14 @@ pub(crate) type Key = (Source, u32, u64);
 /// The sender: a host and its port, or none and the number of a session below.
 pub(crate) type Source = (HostAddr, u64);
 
-/// What is known of a request.
+/// State of a request.
 pub(crate) enum Known {
     /// Nothing: execute it, and tell by this place what came of it. `None` if there is no place for
     /// it.
     New(Option<u32>),
-    /// It is being executed.
+    /// The request is being executed.
     InProgress,
-    /// It was executed, with this reply; `None` if there is no buffer to send it.
+    /// The request was executed, with this reply; `None` if there is no buffer to send it.
     Done(Option<Message>),
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct DupCache {
     oldest: Cell<usize>,
 }
 
-/// What a request says, in few octets.
+/// Digest of a request.
 fn digest(secret: &Secret, request: &Message) -> u64 {
     let mut octets = [0; LOOK_OCTETS];
     request.copy_to(0, &mut octets);

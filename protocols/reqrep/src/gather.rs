@@ -26,9 +26,9 @@ pub static REPEATED_REPLY: Reason = Reason::new("repeated reply", Class::NotMine
 /// As many hosts have replied as may.
 pub static TOO_MANY_REPLIES: Reason = Reason::new("too many replies", Class::Exhausted);
 
-/// How many gatherings there may be at once.
+/// Largest number of gatherings at once.
 const GATHERINGS_MAX: usize = 64;
-/// How long after the deadline what has come in time may be asked for.
+/// Time after the deadline for which replies that came in time may be asked for.
 const KEPT: Duration = Duration::from_secs(10);
 
 /// One request to many, and its replies.
@@ -45,7 +45,7 @@ pub(crate) struct Gathering {
     request: RefCell<SavedMessage>,
     /// The hosts that have replied.
     hosts: RefCell<Vec<HostAddr>>,
-    /// Those replies that were not asked for yet.
+    /// Replies that were not asked for yet.
     replies: RefCell<VecDeque<Message>>,
     /// Signalled for each reply; closed at the end.
     changed: Semaphore,
@@ -84,7 +84,7 @@ impl Gathering {
         }
     }
 
-    /// How long until the timer is needed.
+    /// Time until the timer is needed.
     fn pause(&self, now: Time) -> Duration {
         self.wait.get().min(self.until.since(now))
     }
@@ -95,7 +95,7 @@ impl Gathering {
 pub(crate) struct Gatherings(RefCell<Vec<Rc<Gathering>>>);
 
 impl Gatherings {
-    /// How many there are.
+    /// Number of gatherings.
     pub(crate) fn len(&self) -> usize {
         self.0.borrow().len()
     }

@@ -4,7 +4,7 @@
 /// Octets of the header.
 pub const HEADER_OCTETS: usize = 8;
 
-/// What a message is: `msg_type`.
+/// Kind of a message: `msg_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// CALL.
@@ -18,7 +18,7 @@ pub enum Kind {
 pub struct Header {
     /// The client's number for the call: compared, never computed with.
     pub xid: u32,
-    /// What the message is.
+    /// Kind of the message.
     pub kind: Kind,
 }
 

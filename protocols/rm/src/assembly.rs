@@ -88,10 +88,10 @@ pub(crate) enum Broken {
     NoBuffers,
 }
 
-/// What has come of a stream and is no record yet.
+/// Octets of a stream that have come and are no record yet.
 #[derive(Default)]
 pub(crate) struct Assembly {
-    /// What follows, not looked at yet.
+    /// Octets that follow, not looked at yet.
     rest: Option<Message>,
     mark: [u8; MARK_OCTETS],
     mark_len: usize,

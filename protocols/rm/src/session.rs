@@ -66,7 +66,7 @@ pub(crate) struct Pipe {
     /// Another one would have meanwhile.
     flushes_again: Cell<bool>,
     assembly: RefCell<Assembly>,
-    /// What has arrived while nothing is taken: it stays in the peer's window.
+    /// Octets that have arrived while nothing is taken: they stay in the peer's window.
     held: RefCell<Gather>,
     queue: RefCell<VecDeque<Message>>,
     /// Octets in the queue.
@@ -185,7 +185,7 @@ impl Pipe {
         (self.counted.get(), self.since.get())
     }
 
-    /// It holds as much as others or more, and there is too much.
+    /// Breaks the connection off: it holds as much as others or more, and there is too much.
     pub(crate) fn holds_most(&self, cx: &Kernel, this: &SessionRef) {
         count(cx, this, &HELD_MOST);
         self.break_off(cx, this);
@@ -283,7 +283,7 @@ impl Pipe {
         }
     }
 
-    /// What came while the peer did not read.
+    /// Takes the octets that came while the peer did not read.
     fn take_held(&self, cx: &Kernel, this: &SessionRef) {
         let held = self.held.borrow_mut().take();
         let Some(held) = held else { return };

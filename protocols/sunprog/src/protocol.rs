@@ -35,14 +35,14 @@ xk_core::settings! {
 
 /// One instance of the layer.
 pub struct SunProg {
-    /// Those that it serves on; it calls through the first.
+    /// Lowers on which it serves; it calls through the first.
     lowers: Vec<(ProtocolRef, Offers)>,
     table: Table,
     /// The participants below of each offer.
     enabled: RefCell<BTreeMap<u64, Participant>>,
 }
 
-/// What a session that serves keeps.
+/// State of a session that serves.
 pub struct Serves {
     served: Rc<Served>,
     name: ProcedureName,
@@ -85,7 +85,7 @@ fn answer(cx: &Kernel, refused: Refused, accepted: Accepted) -> Result<Message, 
     reply_to_refused(cx, refused, octets.get(..count).unwrap_or(&octets))
 }
 
-/// What an accepted reply that is not all zeros in front says.
+/// Reads an accepted reply that does not begin with zeros.
 #[cold]
 fn failed(cx: &Kernel, this: &SessionRef, reply: Message) -> CallError {
     let mut octets = [0; FAILED_OCTETS_MAX];
@@ -102,7 +102,7 @@ fn failed(cx: &Kernel, this: &SessionRef, reply: Message) -> CallError {
 }
 
 impl SunProg {
-    /// What a refusal of the server is to the client.
+    /// Status of an accepted reply for a refusal of the server.
     fn accepted(&self, name: ProcedureName, reason: &Reason) -> Accepted {
         if *reason != NO_VERSION {
             return Accepted::of(reason);

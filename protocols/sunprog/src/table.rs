@@ -29,7 +29,7 @@ pub(crate) enum Found {
     NoProcedure,
 }
 
-/// What is served.
+/// Table of the served procedures.
 pub(crate) struct Table {
     list: RefCell<Vec<Rc<Served>>>,
     made: Cell<u64>,

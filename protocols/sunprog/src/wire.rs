@@ -8,7 +8,7 @@ pub const STAT_OCTETS: usize = 4;
 /// The longest reply to a call that did not succeed, in octets.
 pub const FAILED_OCTETS_MAX: usize = 12;
 
-/// How an accepted call went: `accept_stat` and what belongs to it.
+/// Result of an accepted call: `accept_stat` and its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accepted {
     /// SUCCESS: the results follow.
@@ -67,7 +67,7 @@ impl Accepted {
         })
     }
 
-    /// What a refusal for this reason is to the client.
+    /// Result of a call that was refused for this reason.
     #[must_use]
     pub fn of(reason: &Reason) -> Self {
         let known = [

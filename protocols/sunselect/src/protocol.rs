@@ -70,7 +70,7 @@ pub struct SunSelect {
     servers: OfferingServers,
 }
 
-/// What a session that calls keeps.
+/// State of a session that calls.
 pub struct Calls {
     /// The header of every call, and empty credentials behind it.
     template: [u8; FULL_OCTETS],
@@ -84,7 +84,7 @@ impl Default for Calls {
     }
 }
 
-/// What a session that serves keeps.
+/// State of a session that serves.
 pub struct Serves {
     /// Whether the upper reads and writes credentials.
     carries: bool,
@@ -120,7 +120,7 @@ fn deny(cx: &Kernel, refused: Refused, denied: Denied) -> Result<Message, Refuse
     reply_to_refused(cx, refused, octets.get(..count).unwrap_or(&octets))
 }
 
-/// What becomes of a request that was refused: denied, if the reason is one of authentication.
+/// Answers a request that was refused: denies it, if the reason is one of authentication.
 #[cold]
 fn refused(cx: &Kernel, refused: Refused) -> Result<Message, Refused> {
     match auth_stat(refused.reason) {

@@ -56,7 +56,7 @@ pub fn emit(name: ProcedureName) -> [u8; CALL_OCTETS] {
     octets
 }
 
-/// What a denied reply says.
+/// Contents of a denied reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denied {
     /// The server speaks other versions of ONC RPC.

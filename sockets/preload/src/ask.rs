@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 use xk_request::{Reply, Request, TEXT_OCTETS_MAX, Ticket, VARIABLE, read, write};
 
-/// How often an asker that was not let in in time tries again.
+/// Times that an asker which was not let in in time tries again.
 const TRIES: usize = 3;
 
 static TICKET: OnceLock<Option<Ticket>> = OnceLock::new();

@@ -15,8 +15,8 @@ use crate::zerocopy_unsafe;
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, sockaddr, socklen_t, ssize_t, timespec};
 use xk_request::{Kind, Name};
 
-/// What a program is told of the end of a stream, or of an error, which the system cannot know in
-/// full.
+/// Revises the result that a program gets at the end of a stream, or for an error, which the system
+/// cannot know in full.
 fn revised(fd: c_int, result: ssize_t) -> ssize_t {
     if result > 0 {
         return result;

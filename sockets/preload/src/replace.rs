@@ -18,18 +18,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use xk_request::{Family, Kind, LOOPBACK_6, Manner, Name, Reply, Request, Setting, is_of_linux};
 
-/// What came of a call that may be Linux's.
+/// Result of a call that may be Linux's.
 pub(crate) enum Done {
     /// Linux is to be asked.
     Outside,
-    /// It is done.
+    /// The call is done.
     Ok,
-    /// It failed with this number.
+    /// The call failed with this number.
     Errno(i32),
 }
 
 impl Done {
-    /// What an answer says that brings no socket along.
+    /// Result of an answer that brings no socket along.
     pub(crate) fn of(reply: Reply) -> Self {
         match reply {
             Reply::Errno(0) => Self::Ok,
@@ -188,8 +188,8 @@ pub(crate) fn unpacked(fd: i32, flags: i32) -> bool {
     unpack().is_ok()
 }
 
-/// What is bound in the graph for any host becomes Linux's again when it turns to an address of
-/// Linux.
+/// Makes a socket that is bound in the graph for any host Linux's again when it turns to an address
+/// of Linux.
 fn outside(fd: BorrowedFd<'_>, bound: Option<&Name>) -> io::Result<Done> {
     let Some(name) = bound else {
         return Ok(Done::Outside);

@@ -24,8 +24,8 @@ use xk_request::{Family, Kind, Manner, Name};
 /// The largest datagram's payload, in octets (RFC 768 on RFC 791).
 const DATAGRAM_OCTETS_MAX: usize = 65_507;
 
-/// What a program is told that can write no more, or of whose datagrams the network has reported
-/// something.
+/// Revises the result that a program gets which can write no more, or of whose datagrams the
+/// network has reported an error.
 fn revised(fd: c_int, result: ssize_t) -> ssize_t {
     if result >= 0 {
         return result;

@@ -199,8 +199,8 @@ fn name(fd: c_int, end: End) -> Option<Name> {
     name_of(&address, length as usize)
 }
 
-/// What is known of a socket of ours. Its own name says whether it is one, for the relay or the
-/// program itself has given it; only then is the other end the relay's, whose name tells more.
+/// Name of a socket of ours. Its own name says whether it is one, for the relay or the program
+/// itself has given it; only then is the other end the relay's, whose name tells more.
 pub(crate) fn ours(fd: c_int) -> Option<Name> {
     crate::ask::ticket()?;
     let own = name(fd, End::Own)?;
@@ -323,7 +323,7 @@ pub(crate) fn option_octets(fd: c_int, level: c_int, option: c_int) -> Option<Ve
     (result == 0).then(|| value.get(..length as usize).map(<[u8]>::to_vec))?
 }
 
-/// What the system says about an option that is a number.
+/// Value of an option that is a number.
 pub(crate) fn option(fd: c_int, level: c_int, option: c_int) -> Option<c_int> {
     let octets = option_octets(fd, level, option)?;
     octets.get(..4)?.try_into().ok().map(c_int::from_ne_bytes)

@@ -39,7 +39,7 @@ pub(crate) fn answer(number: c_int) -> c_int {
     -1
 }
 
-/// What a system call has answered; `errno` is set already.
+/// Result of a system call; `errno` is set already.
 pub(crate) fn plain(result: libc::c_long) -> c_int {
     result as c_int
 }

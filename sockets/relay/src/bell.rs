@@ -34,7 +34,7 @@ impl Bell {
         })
     }
 
-    /// What tells of the socket `id`.
+    /// Watch that rings the bell for the socket `id`.
     pub(crate) fn teller(self: &Arc<Self>, id: u64) -> Arc<Teller> {
         let teller = Arc::new(Teller {
             id,

@@ -24,19 +24,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use xk_net::{Arrived, Sharing, Source, Stack, Thread, UdpSocket, WatchId};
 use xk_request::{Kind, LOOPBACK_6, Manner, Name, Setting, is_of_linux, stand_in};
 
-/// How many peers a socket has at once; the one that was silent longest makes room.
+/// Peers of a socket at once; the one that was silent longest makes room.
 const STAND_INS_MAX: usize = 256;
 
 /// One peer.
 struct StandIn {
     unix: OwnedFd,
-    /// Its number in the relay.
+    /// Number of the peer in the relay.
     number: u64,
     name: String,
     /// Where the program finds it.
     file: String,
     used: u64,
-    /// It is a peer of Linux's.
+    /// True if it is a peer of Linux's.
     is_outside: bool,
     folder: Arc<Folder>,
 }
@@ -50,7 +50,7 @@ impl Drop for StandIn {
 /// A peer, and how what is for it goes.
 pub(crate) type Aim = (SocketAddrV4, Manner);
 
-/// How a stand-in gets a number in the relay, where it is watched.
+/// Function by which a stand-in gets a number in the relay, where it is watched.
 pub(crate) type Watch<'w> = &'w mut dyn FnMut(&OwnedFd, Aim) -> io::Result<u64>;
 
 /// Bounds the different control messages that are kept.
@@ -68,9 +68,9 @@ pub(crate) struct Datagrams {
     only: Option<SocketAddrV4>,
     peers: HashMap<Aim, StandIn>,
     uses: u64,
-    /// What was taken from the stack and not yet given to the program.
+    /// Datagram that was taken from the stack and not yet given to the program.
     down: Option<(Arrival, Vec<u8>)>,
-    /// What was taken from the program and not yet given to the stack.
+    /// Datagram that was taken from the program and not yet given to the stack.
     up: Option<(Aim, Vec<u8>)>,
     /// Control messages, each in a file that comes along with what they are about.
     notes: HashMap<Vec<u8>, OwnedFd>,
@@ -193,7 +193,7 @@ impl Datagrams {
         self.name.local.port()
     }
 
-    /// What the network has reported, told once.
+    /// Takes the error that the network has reported.
     pub(crate) fn take_error(&mut self) -> Option<Errno> {
         self.error.take()
     }

@@ -18,18 +18,18 @@ use xk_request::{DOOR, FOLDER_OCTETS_MAX, Name, in_directory, own_descriptor};
 /// Where those of root lie. Others can neither write nor list it.
 const OF_ROOT: &str = "/run/xk";
 
-/// What the directories' names begin with.
+/// Prefix of the directories' names.
 const PREFIX: &str = "xk-";
 /// Random octets behind that.
 const KEY_OCTETS: usize = 16;
-/// How old a directory is that its maker must have locked by now.
+/// Age of a directory that its maker must have locked by now.
 const SETTLED: Duration = Duration::from_secs(60);
 
 /// A directory for the sockets of one stack. It goes with this, in the process that made it.
 pub struct Folder {
     path: PathBuf,
     directory: OwnedFd,
-    /// Its maker: the user of the programs.
+    /// Owner of the directory: the user of the programs.
     user: Uid,
     maker: u32,
 }

@@ -56,13 +56,13 @@ impl Relay {
         Ok(Self { ticket: text, bell, lost, thread: Some(thread) })
     }
 
-    /// What programs are to have in their environment under [`xk_request::VARIABLE`].
+    /// Ticket that programs need in their environment under [`xk_request::VARIABLE`].
     pub fn ticket(&self) -> &str {
         &self.ticket
     }
 
-    /// How many datagrams were lost between the stack and programs: those that could not be sent,
-    /// and those for programs that had gone, or for which no descriptor was left.
+    /// Number of datagrams that were lost between the stack and programs: those that could not be
+    /// sent, and those for programs that had gone, or for which no descriptor was left.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }

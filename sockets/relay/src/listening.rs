@@ -30,7 +30,7 @@ pub(crate) struct Listening {
     waiting_outside: Option<(TcpStreamOutside, SocketAddr)>,
     /// The peer that could not be handed over yet.
     pub(crate) waiting: Option<(TcpStream<Thread>, SocketAddr)>,
-    /// Those of the streams to come.
+    /// Options of the streams to come.
     pub(crate) options: Options,
     /// Bounds the peers that wait in the stack, and those with the program's socket.
     rooms: (u32, i32),
@@ -38,18 +38,18 @@ pub(crate) struct Listening {
     handed: i32,
 }
 
-/// What a bound socket is.
+/// State of a bound socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// Only bound: it may listen or connect.
     Bound,
-    /// It listens.
+    /// The socket listens.
     Listens,
-    /// It was shut down: the system's socket cannot listen again, another in its place can.
+    /// The socket was shut down: the system's socket cannot listen again, another in its place can.
     Shut,
 }
 
-/// What became of handing over.
+/// Result of handing over a stream.
 pub(crate) enum Handed {
     /// A stream, joined to a socket of the system, and its number.
     Over(TcpStream<Thread>, OwnedFd),

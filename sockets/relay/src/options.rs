@@ -17,7 +17,7 @@ const CONGESTION: [(&str, &str); 3] = [("cubic", "cubic"), ("reno", "newreno"), 
 /// Octets of `TCP_CA_NAME_MAX`.
 const CONGESTION_NAME_OCTETS: usize = 16;
 
-/// What is set on one socket.
+/// Options that are set on one socket.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     /// The kind of socket whose options of Linux's these are.
@@ -122,7 +122,7 @@ fn is_missed((level, option): (i32, i32), value: &[u8]) -> bool {
     is_of_groups || is_missed && is_on
 }
 
-/// What the error of a layer below is called.
+/// The number of an error of a layer below.
 pub(crate) fn errno(error: &io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::INVAL)
 }
@@ -201,7 +201,7 @@ impl Options {
         set.or_else(|| usual().filter(|_| option.0 != libc::SOL_SOCKET)).unwrap_or(0)
     }
 
-    /// What the stack is told of an option, if it has the like.
+    /// Setting of the stack for an option, if it has one.
     fn of_stream(&self, option: (i32, i32)) -> Option<StreamSetting> {
         let number = self.number(option);
         let seconds = |option| Duration::from_secs(self.tcp(option).into());
@@ -353,7 +353,7 @@ impl Options {
         if matches!(option, RECEIVE_BUFFER | SEND_BUFFER | WINDOW_CLAMP) { Ok(()) } else { applied }
     }
 
-    /// What the first segment of a stream announces.
+    /// Settings that the first segment of a stream announces.
     pub(crate) fn before(&self) -> Vec<StreamSetting> {
         let is_set = |option: &(i32, i32)| self.set.contains_key(option);
         let announced = [SEGMENT_MAX, RECEIVE_BUFFER, WINDOW_CLAMP, FAST_OPEN, HOPS, CLASS];
@@ -484,7 +484,7 @@ fn apply(
     stream.map_or(Ok(()), set).map_err(|error| errno(&error))
 }
 
-/// How large a buffer is that was set to so many octets: Linux doubles the number for its own
+/// Size of a buffer that was set to this many octets: Linux doubles the number for its own
 /// bookkeeping (socket(7)).
 pub(crate) fn doubled(octets: i32) -> u32 {
     u32::try_from(octets).unwrap_or(0).saturating_mul(2)

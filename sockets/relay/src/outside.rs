@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use xk_net::Sharing;
 use xk_request::{Family, LOOPBACK_6, is_of_linux};
 
-/// How many peers wait at one of Linux's listeners before Linux lets them try again.
+/// Peers that wait at one of Linux's listeners before Linux has them try again.
 const BACKLOG: i32 = 128;
 
 /// The loopback addresses that a program of this family expects to serve.
@@ -56,12 +56,12 @@ pub(crate) fn listeners(family: Family, port: u16, sharing: Sharing) -> Vec<TcpL
 pub(crate) struct Outside {
     sockets: Vec<UdpSocket>,
     family: Family,
-    /// It is bound for any host of Linux's, and not for its loopback alone.
+    /// True if it is bound for any host of Linux's, and not for its loopback alone.
     is_wide: bool,
 }
 
 impl Outside {
-    /// Those at the loopback addresses, or one for any host.
+    /// Binds sockets at the loopback addresses, or one for any host.
     ///
     /// # Errors
     /// If another process has the port there.
@@ -130,7 +130,7 @@ impl Outside {
         }
     }
 
-    /// What has arrived next.
+    /// Receives the next datagram.
     ///
     /// # Errors
     /// `EAGAIN` if there is nothing; Linux's.

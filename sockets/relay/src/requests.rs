@@ -1,4 +1,4 @@
-//! What programs ask, and what they are answered.
+//! Requests of programs, and the answers.
 
 use crate::datagrams::{Aim, Datagrams};
 use crate::listening::{Listening, State};
@@ -22,7 +22,7 @@ use xk_request::{
     write,
 };
 
-/// What is answered, with the descriptor that comes along.
+/// Answer, with the descriptor that comes along.
 type Answer = (Reply, Option<OwnedFd>);
 
 impl Inner {
@@ -329,7 +329,7 @@ impl Inner {
         }
     }
 
-    /// What a further connect of a stream is answered, as Linux does: once that it stands.
+    /// Answer to a further connect of a stream, as Linux gives it: once that it stands.
     fn again(&mut self, id: u64) -> i32 {
         match self.things.get_mut(&id) {
             Some(Thing::Splice(splice)) if !splice.connected => Errno::ALREADY.raw_os_error(),

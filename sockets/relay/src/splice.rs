@@ -22,22 +22,22 @@ const PIECE_MIN: usize = 1024;
 /// Octets that a stream is stuffed with at most while it is being connected.
 const STUFFING_MAX: usize = 1 << 20;
 
-/// How the program is to find a stream that is being connected.
+/// Form in which the program finds a stream that is being connected.
 pub(crate) enum Connecting {
-    /// It waits to hear what becomes of it.
+    /// The program waits to hear the result.
     Awaited(OwnedFd),
     /// Not ready to be written, for there are so many octets in front, which are not for the peer.
     Stuffed(usize),
 }
 
-/// What is to become of it.
+/// Next step of a splice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// It waits to be told.
+    /// The splice waits for a notice.
     Wait,
-    /// It has more to do at once.
+    /// The splice has more to do at once.
     Again,
-    /// It is over; with a number if it broke.
+    /// The splice is over; with an error number if it broke.
     Over(Option<i32>),
 }
 
@@ -48,13 +48,13 @@ pub(crate) struct Splice {
     watch: WatchId,
     /// The stream stands.
     pub(crate) connected: bool,
-    /// How many octets in front are not for the peer.
+    /// Octets in front that are not for the peer.
     stuffing: usize,
     to_program: Half,
     to_peer: Half,
     /// The program has closed its end altogether.
     pub(crate) gone: bool,
-    /// What waits to hear whether it stands.
+    /// Asker that waits to hear whether it stands.
     pub(crate) waiting: Option<OwnedFd>,
     /// The program has heard by a call of its own that it stands.
     pub(crate) confirmed: bool,
@@ -64,7 +64,7 @@ pub(crate) struct Splice {
 /// One direction.
 #[derive(Default)]
 struct Half {
-    /// What was taken and not yet given.
+    /// Octets that were taken and not yet given.
     rest: Vec<u8>,
     ended: bool,
     told: bool,

@@ -1,5 +1,5 @@
-//! What signals do to requests. A process of its own: one that starts others meanwhile lends them
-//! the sockets that it is just about to hand over, until they are the other program.
+//! Effects of signals on requests. A process of its own: one that starts others meanwhile lends
+//! them the sockets that it is just about to hand over, until they are the other program.
 
 mod common;
 

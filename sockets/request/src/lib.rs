@@ -1,4 +1,4 @@
-//! What an unmodified program under `xk exec` says to the stack.
+//! Requests of an unmodified program under `xk exec` to the stack.
 //!
 //! The stack runs in a process of `xk exec`. Every process of the program speaks to it over a
 //! sequenced-packet socket (unix(7)) in a directory that strangers cannot search: one connection
@@ -27,10 +27,9 @@ pub const VALUE_OCTETS_MAX: usize = 512;
 /// The longest path of a stack's directory, in octets: the longest name in it still fits `sun_path`
 /// (unix(7)).
 pub const FOLDER_OCTETS_MAX: usize = 64;
-/// How many peers may wait to be accepted at most, whatever a program says (Linux's `somaxconn`).
+/// Largest number of peers that wait to be accepted, whatever a program says (Linux's `somaxconn`).
 const BACKLOG_MAX: u32 = 4096;
-/// What the relay's names begin with, followed by the number of a descriptor of its own and a
-/// slash.
+/// Prefix of the relay's names, followed by the number of a descriptor of its own and a slash.
 const OWN_DESCRIPTORS: &str = "/proc/self/fd/";
 
 /// The host `::1` where all addresses are of version 4: its last four octets. No host has it as an
@@ -42,8 +41,8 @@ pub fn is_of_linux(host: Ipv4Addr) -> bool {
     host.is_loopback() || host == LOOPBACK_6
 }
 
-/// What a program needs to speak to a stack. Its environment has it, which the system shows to its
-/// own user alone.
+/// Everything that a program needs to speak to a stack. The program's environment has it, which the
+/// system shows to its own user alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ticket {
     /// Which stack; part of all names.
@@ -92,7 +91,7 @@ pub struct Manner {
     pub from: Ipv4Addr,
     /// The hops that it may go; zero for as many as the socket says.
     pub hops: u8,
-    /// Its class of traffic, if not the socket's.
+    /// Class of traffic, if not the socket's.
     pub class: Option<u8>,
 }
 
@@ -116,7 +115,7 @@ pub fn stand_in(id: u64, peer: SocketAddrV4, manner: Manner) -> String {
     }
 }
 
-/// What a socket carries.
+/// Kind of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// A stream of octets (`SOCK_STREAM`).
@@ -141,9 +140,9 @@ pub struct Name {
     pub token: String,
     /// The socket's number in it.
     pub id: u64,
-    /// What it carries.
+    /// Kind of the socket.
     pub kind: Kind,
-    /// What the program takes addresses for.
+    /// Family of the addresses that the program sees.
     pub family: Family,
     /// Our end.
     pub local: SocketAddrV4,
@@ -162,7 +161,7 @@ pub struct Setting {
     pub value: Vec<u8>,
 }
 
-/// What is asked.
+/// A request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
     /// Take a local address, and pass on what comes there, with others as `SO_REUSEADDR` and
@@ -177,11 +176,11 @@ pub enum Request {
     /// [`Reply::Made`] if another socket is to take the place of one that listened before, or
     /// [`Reply::Errno`].
     Listen(u64, Option<i32>),
-    /// How a stream stands: [`Reply::Errno`], zero if it is connected and `EINPROGRESS` if it is in
-    /// the making; told once. Of one for datagrams: what the network has reported.
+    /// Asks for the state of a stream: [`Reply::Errno`], zero if it is connected and `EINPROGRESS`
+    /// if it is in the making; told once. Of one for datagrams: what the network has reported.
     Status(u64),
-    /// What a further connect of a stream is answered ([`Reply::Errno`]); `ENOTCONN` if it is over
-    /// and was said to be.
+    /// Asks for the answer to a further connect of a stream ([`Reply::Errno`]); `ENOTCONN` if it is
+    /// over and was said to be.
     Again(u64),
     /// Stand for a peer of a socket for datagrams that go in this manner; if true, from now on for
     /// no other ([`Reply::Errno`]).
@@ -205,14 +204,14 @@ pub enum Request {
     Unacknowledged(u64),
 }
 
-/// What is answered.
+/// A reply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
     /// The address is none of this stack's: Linux is to be asked.
     Outside,
-    /// It failed with this number; zero is success.
+    /// The request failed with this number; zero is success.
     Errno(i32),
-    /// It is done; this is the socket's number, and the descriptor comes along.
+    /// The request is done; this is the socket's number, and the descriptor comes along.
     Made(u64),
     /// The octets of an option's value.
     Value(Vec<u8>),
@@ -229,7 +228,7 @@ pub fn write(what: &impl Serialize) -> String {
     serde_json::to_string(what).unwrap_or_default()
 }
 
-/// What was sent.
+/// Decodes a message.
 ///
 /// # Errors
 /// [`NoSense`] if it is none.

@@ -17,7 +17,7 @@ use xk_xdr::Xdr;
 /// Names calls and targets, in all stacks of the process.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// What a client calls.
+/// Target of a client's calls.
 pub(crate) struct Target {
     pub(crate) id: u64,
     pub(crate) peer: Participant,
@@ -60,11 +60,11 @@ impl fmt::Debug for Client {
     }
 }
 
-/// How much later than its deadline a call ends at most, whatever the stack's thread does.
+/// Longest time after its deadline at which a call ends, whatever the stack's thread does.
 const GRACE: Duration = Duration::from_millis(500);
 
 impl Client {
-    /// How long a call takes at most, unless it is told otherwise.
+    /// Longest time of a call, unless set otherwise.
     pub const DEADLINE: Duration = Duration::from_secs(10);
 
     pub(crate) fn new(stack: &Stack, peer: Participant) -> Self {
@@ -219,14 +219,14 @@ impl Client {
     }
 }
 
-/// How a call is named within its stack, and when it ends.
+/// A call's name within its stack, and the time when it ends.
 #[derive(Clone, Copy)]
 pub(crate) struct Begun {
     pub(crate) tag: u64,
     pub(crate) due: Option<Instant>,
 }
 
-/// What a call has come to.
+/// State of a call.
 #[derive(Default)]
 pub(crate) struct State {
     result: Mutex<Outcome>,
@@ -324,7 +324,7 @@ impl Pending {
         self.canceller.state.is_done()
     }
 
-    /// What takes the call back, for another thread.
+    /// Handle by which another thread takes the call back.
     pub fn canceller(&self) -> Canceller {
         self.canceller.clone()
     }

@@ -4,18 +4,18 @@ use xk_core::object::{CallCause, OpenError, PushError};
 use xk_run::CALLS_QUEUED_MAX;
 use xk_xdr::{DecodeError, EncodeError};
 
-/// What went wrong, and which layer says so: as text, the layer's name in front, `channel: timed
-/// out after 8 tries`.
+/// An error, and the layer that reports it: as text, the layer's name in front, `channel: timed out
+/// after 8 tries`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{kind}", .layer.as_ref().map(|layer| format!("{layer}: ")).unwrap_or_default())]
 pub struct Error {
-    /// What went wrong.
+    /// Kind of the error.
     pub kind: ErrorKind,
     /// The node of the graph that gave up, if a layer did.
     pub layer: Option<String>,
 }
 
-/// What went wrong.
+/// Kind of an error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ErrorKind {
     /// The call brought no reply.

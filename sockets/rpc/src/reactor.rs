@@ -1,4 +1,4 @@
-//! What this crate is within a stack: the protocol above the calls, its sessions, and the shepherds
+//! This crate's part within a stack: the protocol above the calls, its sessions, and the shepherds
 //! that wait.
 
 use crate::client::Target;
@@ -24,15 +24,15 @@ use xk_run::{CommandWire, Executor};
 
 /// Room for the headers of the layers below, in octets.
 pub(crate) const HEADROOM: usize = 128;
-/// How many sessions are kept for the next call of one procedure.
+/// Sessions that are kept for the next call of one procedure.
 const IDLE_MAX: usize = 64;
-/// How long a call waits before it tries a peer again that was not there; doubled each time, up to
+/// Time that a call waits before it tries a peer again that was not there; doubled each time, up to
 /// the second.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 /// See [`PAUSE_MIN`].
 const PAUSE_MAX: Duration = Duration::from_millis(64);
 
-/// How the layer below names a procedure.
+/// Way in which the layer below names a procedure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Naming {
     /// By its number alone.
@@ -52,7 +52,7 @@ enum Running {
     Pausing(Rc<Semaphore>),
 }
 
-/// What is called, and until when.
+/// A request: the target, and until when.
 pub(crate) struct Request<'a> {
     pub(crate) target: &'a Target,
     pub(crate) procedure: u32,
@@ -62,7 +62,7 @@ pub(crate) struct Request<'a> {
     pub(crate) tag: u64,
     /// Which reply is wanted, of a call to many hosts.
     pub(crate) gather: Option<Gather>,
-    /// It has been taken back.
+    /// True once it has been taken back.
     pub(crate) cancelled: &'a AtomicBool,
 }
 
@@ -105,9 +105,9 @@ pub(crate) struct Reactor {
     spare: RefCell<Vec<(ProtocolRef, ServiceCell)>>,
 }
 
-/// What other threads have done in the stack.
+/// Job of another thread in the stack.
 pub(crate) type Job = Box<dyn FnOnce(&Kernel, &Rc<Reactor>) + Send>;
-/// How they have it done.
+/// Queue of the jobs.
 pub(crate) type CommandQueue = xk_run::CommandQueue<Job>;
 
 impl Executor for Reactor {
@@ -161,7 +161,8 @@ impl Reactor {
         below.ok_or_else(|| ErrorKind::Ended.into())
     }
 
-    /// What the layer below calls a peer's procedure, or the procedures offered to any.
+    /// Participant by which the layer below knows a peer's procedure, or the procedures offered to
+    /// any.
     pub(crate) fn participant(
         &self,
         base: &Participant,

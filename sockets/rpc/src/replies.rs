@@ -9,7 +9,7 @@ use xk_kit::net::attribute::Peer;
 use xk_kit::rpc::call::Gather;
 use xk_xdr::Xdr;
 
-/// What one of many hosts has replied.
+/// Reply of one of many hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostReply {
     /// The host.
@@ -53,7 +53,7 @@ impl Replies {
         Self { client, procedure, arguments, begun, next: Gather::First, refused: 0, over: false }
     }
 
-    /// How many hosts answered that they refuse the call, or what is no reply.
+    /// Number of hosts that refused the call, or answered with something that is no reply.
     pub fn refused(&self) -> u64 {
         self.refused
     }

@@ -51,7 +51,7 @@ pub struct Program<F> {
     pub program: u32,
     /// The version.
     pub version: u32,
-    /// What executes calls.
+    /// Function that executes calls.
     pub execute: F,
 }
 
@@ -73,7 +73,7 @@ pub enum Refusal {
     NoProcedure,
     /// The arguments are not those of the procedure.
     BadArguments,
-    /// It failed for reasons of the server's own.
+    /// The call failed for reasons of the server's own.
     SystemError,
     /// As many calls are executed as may be.
     Busy,
@@ -105,7 +105,7 @@ impl From<EncodeError> for Refusal {
     }
 }
 
-/// What another server did not do: this one fails in its turn.
+/// Failure of another server, on which this one fails in its turn.
 impl From<Error> for Refusal {
     fn from(_: Error) -> Self {
         Self::SystemError
@@ -158,7 +158,7 @@ impl Call<'_> {
         self.caller
     }
 
-    /// How long the caller still waits, where a layer such as `deadline` says so: what to give the
+    /// Time that the caller still waits, where a layer such as `deadline` tells it. Pass it to the
     /// calls that this one makes.
     pub fn left(&self) -> Option<Duration> {
         let deadline = self.request.attribute::<CallOptions>()?.deadline;
@@ -260,7 +260,7 @@ impl<T> Drop for Later<'_, T> {
     }
 }
 
-/// What is wrong with a second service where procedures have numbers and nothing else.
+/// Error of a second service where procedures have numbers and nothing else.
 const ONE_SERVICE: &str = "a service is offered here already, and procedures are known by their numbers alone: serve several \
                            programs or versions on a stack with `sunprog`";
 

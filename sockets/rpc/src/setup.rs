@@ -14,8 +14,8 @@ use xk_core::{Entry, Kernel};
 use xk_lang::{HostInstance, Node};
 use xk_run::Idle;
 
-/// What a stack is made of: a graph, the protocols that it may name, one of its hosts, the node
-/// that is called, and how its loop idles.
+/// Description of a stack: a graph, the protocols that it may name, one of its hosts, the node that
+/// is called, and how its loop idles.
 #[derive(Clone)]
 pub struct Setup {
     host: HostSetup,
@@ -59,7 +59,7 @@ impl Setup {
         self
     }
 
-    /// What the stack does when nothing comes.
+    /// Sets the behaviour of the stack when nothing comes.
     #[must_use]
     pub fn idle(mut self, idle: Idle) -> Self {
         self.host.idle = idle;
@@ -127,7 +127,8 @@ impl Setup {
     }
 }
 
-/// How this node names procedures; one that passes addresses through, as the node below it does.
+/// Way in which this node names procedures; a node that passes addresses through names them as the
+/// node below it does.
 fn naming(nodes: &[Node], name: &str, catalog: &Catalog) -> Option<Naming> {
     let mut name = name;
     // As many steps as there are nodes: an end in any circle.

@@ -17,7 +17,7 @@ use xk_compose::OpenHost;
 use xk_core::{Entry, Kernel, Participant};
 use xk_run::Runner;
 
-/// What all handles of a stack share.
+/// Shared state of all handles of a stack.
 pub(crate) struct Shared {
     pub(crate) commands: Arc<CommandQueue>,
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 use xk_rpc::{Call, Refusal, Reply, Stack};
 
-/// What this process has used of the processor so far.
+/// Processor time that this process has used so far.
 fn processor_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("a process");
     let behind = stat.rsplit(')').next().expect("fields");

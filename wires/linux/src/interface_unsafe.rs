@@ -37,7 +37,7 @@ pub enum InterfaceError {
         /// The interfaces there are.
         existing: Vec<String>,
     },
-    /// It carries something else.
+    /// The interface carries something else.
     #[error(
         "{name} carries no Ethernet frames (hardware type {hardware_type}); take another interface, or the wire `host`"
     )]

@@ -8,8 +8,8 @@ use xk_testkit::vectors::onc_rpc;
 const CALL_HEAD: usize = 40;
 const REPLY_HEAD: usize = 24;
 
-/// What stands behind the header in rpcbind's own message is this value, both ways, and no less of
-/// it is.
+/// Checks that the octets behind the header in rpcbind's own message are this value, both ways, and
+/// that no shorter ones are.
 fn is<T: Xdr + PartialEq + Debug>(name: &str, kind: &str, value: &T) {
     let head = if kind == "call" { CALL_HEAD } else { REPLY_HEAD };
     let octets = onc_rpc(name, kind);

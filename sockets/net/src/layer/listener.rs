@@ -56,8 +56,8 @@ impl Listener {
         drop(self.waiting.take());
     }
 
-    /// How many peers wait for a program that has its own place for them: what takes one from
-    /// there says so here.
+    /// Number of peers that wait for a program which has its own place for them; taking one from
+    /// there lowers it.
     pub(crate) fn unaccepted(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.unaccepted)
     }
@@ -74,7 +74,7 @@ impl Listener {
         self.fast_open_max.set(Some(peers));
     }
 
-    /// What peers came by has gone: none comes any more.
+    /// Ends the listener, whose way to peers is gone.
     pub(super) fn end(&self, socket: &Socket) {
         self.is_over.set(true);
         socket.fail(Errno::NETDOWN);

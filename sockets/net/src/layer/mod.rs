@@ -39,7 +39,7 @@ use xk_kit::net::stream::{StreamInfo, StreamNotice, StreamRoom, StreamState};
 /// Room for the headers of the layers below, in octets.
 pub(crate) const HEADROOM: usize = 128;
 
-/// How many sockets there may be, and what each may hold.
+/// Bounds of sockets: their number, and what each may hold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) sockets_max: u32,
@@ -53,26 +53,27 @@ impl Default for Limits {
     }
 }
 
-/// What the sockets stand on.
+/// Protocols below the sockets.
 #[derive(Default)]
 pub(crate) struct Places {
     pub(crate) tcp: Option<ProtocolRef>,
     pub(crate) udp: Option<ProtocolRef>,
 }
 
-/// What has gone of that which the sockets stand on, where that lies in other processes.
+/// Loss of what lies below the sockets in other processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Loss {
     #[default]
     None,
-    /// What begins conversations: those that have begun go on.
+    /// The part that begins conversations is lost: those that have begun go on.
     #[cfg(feature = "attach")]
     Beginning,
     /// All of it.
     All,
 }
 
-/// How many conversations of a program that ends are not where they end yet.
+/// Function that moves the conversations of a program that ends, and returns how many have not
+/// moved yet.
 type Leaving = dyn Fn(&Kernel) -> usize;
 
 /// The sockets of one stack.
@@ -98,7 +99,7 @@ pub(crate) struct Layer {
 /// The protocol object.
 pub(crate) struct Sockets {
     layer: Rc<Layer>,
-    /// What programs of other threads have done.
+    /// Queue of the commands of other threads.
     commands: Option<Box<dyn Wire>>,
 }
 
@@ -107,8 +108,8 @@ impl Sockets {
         Self { layer: Rc::new(Layer { limits, ..Layer::default() }), commands: None }
     }
 
-    /// Those of a stack to which other threads send commands, by a queue that the loop polls like
-    /// any wire.
+    /// Makes the sockets of a stack to which other threads send commands, by a queue that the loop
+    /// polls like any wire.
     pub(crate) fn with_commands(
         limits: Limits,
         commands: impl FnOnce(Rc<Layer>) -> Box<dyn Wire>,
@@ -134,13 +135,13 @@ impl Layer {
         self.this.borrow().clone().ok_or(Errno::NETDOWN)
     }
 
-    /// What has gone is what `losses` says from now on.
+    /// Asks `losses` from now on what has been lost.
     #[cfg(feature = "attach")]
     pub(crate) fn watch_losses(&self, losses: impl Fn() -> Loss + 'static) {
         *self.losses.borrow_mut() = Some(Box::new(losses));
     }
 
-    /// What is closed and has not ended when the stack ends goes elsewhere as `leaving` says.
+    /// Sets how conversations leave that are closed and have not ended when the stack ends.
     #[cfg(feature = "attach")]
     pub(crate) fn leave_by(&self, leaving: impl Fn(&Kernel) -> usize + 'static) {
         *self.leaving.borrow_mut() = Some(Box::new(leaving));
@@ -156,7 +157,7 @@ impl Layer {
         self.losses.borrow().is_some()
     }
 
-    /// What has gone by now, of which sockets that it ends are told.
+    /// Returns the loss by now, and ends the sockets that it concerns.
     pub(crate) fn loss(&self) -> Loss {
         let now = self.losses.borrow().as_ref().map_or(Loss::None, |losses| losses());
         if now > self.lost.replace(now) {

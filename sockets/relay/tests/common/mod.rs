@@ -47,7 +47,7 @@ pub(crate) fn start_as(relay: &Relay, user: u32, program: &str, arguments: &[&st
     command.uid(user).gid(user).spawn().unwrap()
 }
 
-/// What a program prints, if it ends well.
+/// Runs a program, and returns what it prints if it ends well.
 pub(crate) fn run(relay: &Relay, program: &str, arguments: &[&str]) -> String {
     let child = start(relay, program, arguments);
     let pid = child.id();

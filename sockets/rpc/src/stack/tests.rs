@@ -1,4 +1,4 @@
-//! What is left in a stack of services that have ended.
+//! Tests of what services that have ended leave in a stack.
 
 use crate::{Call, Program, Refusal, Reply, Service, Setup};
 

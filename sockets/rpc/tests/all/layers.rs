@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use xk_rpc::{Call, CallCause, Client, Error, Refusal, Reply, Stack};
 use xk_rpcgen::{Options, compile, to_rust};
 
-/// What takes so long is not over when a deadline is, on a busy machine as well; a channel takes
-/// its next call behind that.
+/// Time of a procedure that is not over when a deadline is, on a busy machine as well; a channel
+/// takes its next call behind it.
 const LONG_MS: u32 = 2_000;
 
 /// 1 echoes, 2 sleeps elsewhere, 3 says for how many milliseconds the caller waits, if it knows.
@@ -23,7 +23,7 @@ fn execute(call: &Call<'_>) -> Result<Reply, Refusal> {
     }
 }
 
-/// What goes well and what does not; `layer` waits for replies, `top` names procedures.
+/// Makes calls that succeed and calls that fail; `layer` waits for replies, `top` names procedures.
 fn exercise(client: &Client, layer: &str, top: &str) {
     for len in [0, 1, 4, 1000] {
         let octets = vec![0x5a; len];

@@ -11,7 +11,7 @@ const GRAPH: &str = r#"host alone {
     fragment ip; channel fragment; select channel
 }"#;
 
-/// How many calls all threads make together, and how many threads; `XK_CALLS` asks for more.
+/// Number of calls of all threads together, and number of threads; `XK_CALLS` asks for more calls.
 const CALLS: u32 = 8_000;
 const THREADS: u32 = 8;
 

@@ -32,14 +32,14 @@ use crate::error::environment;
 use crate::inbox::{self, Take};
 use crate::socket::{Complaint, Setup, Socket, meaning, way_to};
 
-/// How many enables and unconnected sessions there may be.
+/// Largest number of enables and unconnected sessions.
 const OFFERS_MAX: usize = 16_384;
 /// The MTU that is taken for granted until the way is known: Ethernet's.
 const MTU: usize = 1500;
 /// The port of a host that it is asked about, where any will do: that of discard (RFC 863).
 const PORT_ASKED: u16 = 9;
 
-/// What a message is demultiplexed by: our host and port, the peer's.
+/// Key by which a message is demultiplexed: our host and port, the peer's.
 pub(crate) type Key = u128;
 
 pub(crate) fn key(port: u16, local: Ipv4Addr, peer: SocketAddrV4) -> Key {
@@ -48,10 +48,10 @@ pub(crate) fn key(port: u16, local: Ipv4Addr, peer: SocketAddrV4) -> Key {
     u128::from(hosts) << 32 | u128::from(ports)
 }
 
-/// What protocol and sessions share.
+/// Shared state of protocol and sessions.
 pub(crate) struct Table {
     pub(crate) sessions: SessionTable<Key>,
-    /// What takes messages from new peers, by [`ports::offer`], and the socket that it has.
+    /// Receivers of messages from new peers, by [`ports::offer`], each with its socket.
     pub(crate) offers: Map<u64, (Receiver, Rc<Port>)>,
     pub(crate) ports: Ports,
     /// Whether the system may fragment.

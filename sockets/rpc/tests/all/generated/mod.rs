@@ -1,5 +1,5 @@
-//! What the compiler makes of its own test file compiles, says the same as its run-time model, and
-//! carries calls.
+//! The Rust that the compiler makes of its own test file compiles, agrees with its run-time model,
+//! and carries calls.
 
 // Not `kinds.rs`: it is generated, so it may be long.
 // It stands as the compiler prints it, which rustfmt would break elsewhere.
