@@ -23,7 +23,7 @@ use core::any::{Any, TypeId};
 use core::cell::{Cell, OnceCell, RefCell};
 use core::time::Duration;
 
-/// What a kernel is made of.
+/// Configuration of a kernel.
 pub struct Config {
     /// All secrets and all chance come from this: from the operating system's random source in a
     /// real kernel, from the seed in a simulation.
@@ -32,7 +32,7 @@ pub struct Config {
     pub pool: Pool,
     /// The shepherds that carry messages.
     pub shepherds: Shepherds,
-    /// How many timers may be pending.
+    /// Largest number of pending timers.
     pub timers_max: usize,
 }
 
@@ -43,7 +43,7 @@ const DRAWS: u64 = 1;
 /// Bounds how many timers one [`Kernel::run_due`] fires beyond those that were pending when it
 /// began.
 const CHAIN_MAX: usize = 1024;
-/// How long protocols are left alone that were told of an exhausted pool.
+/// Interval between two notices to protocols of an exhausted pool.
 const RELIEF_APART: Duration = Duration::from_millis(10);
 
 /// Whether all protocols have started, or the one that could not, and why.
@@ -53,7 +53,7 @@ pub type Started = Result<(), (ProtocolRef, OpenError)>;
 enum Alarm {
     Session(SessionRef, u64),
     Protocol(ProtocolRef, u64),
-    /// Of the shepherd in this place.
+    /// Timer of the shepherd in this place.
     Wait(u32),
 }
 
@@ -61,14 +61,14 @@ enum Alarm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timer(event::Handle);
 
-/// What cancelling a timer found.
+/// Result of cancelling a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancel {
-    /// It was pending and will not go off.
+    /// The timer was pending and will not go off.
     Cancelled,
-    /// It is going off right now.
+    /// The timer is going off right now.
     Running,
-    /// It has gone off, or was cancelled before.
+    /// The timer has gone off, or was cancelled before.
     Finished,
 }
 
@@ -86,7 +86,8 @@ pub struct Kernel {
     /// No timer is due before this; [`Time::ZERO`] if that is not known. Saves the way into the
     /// wheel, which a message alone never needs.
     quiet_until: Cell<Time>,
-    /// How many refusals of the pool the protocols were told of, and from when on they are again.
+    /// Refusals of the pool that the protocols were told of, and the time from which they are told
+    /// again.
     relief: Cell<(u64, Time)>,
     pool: Pool,
     shepherds: Shepherds,
@@ -444,8 +445,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// What [`start`](Self::start) has answered; an error if it waits and nothing is left that
-    /// could end that.
+    /// Result of [`start`](Self::start); an error if it waits and nothing is left that could end
+    /// the wait.
     ///
     /// # Errors
     /// As of [`start`](Self::start).
@@ -551,7 +552,7 @@ impl Kernel {
         self.shepherds.current().is_some() && !self.shepherds.on_loop()
     }
 
-    /// How many timers are pending.
+    /// Number of pending timers.
     pub fn timers(&self) -> usize {
         if self.waits.has_left() {
             self.take_left();
@@ -583,7 +584,7 @@ impl Kernel {
         opening
     }
 
-    /// What is known of a session of which the protocol above is being told.
+    /// Record of a session of which the protocol above is being told.
     pub(crate) fn opening(&self, session: SessionId) -> Option<Rc<Opening>> {
         let openings = self.openings.borrow();
         openings.iter().find(|(id, _)| *id == session).map(|(_, opening)| Rc::clone(opening))

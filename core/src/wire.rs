@@ -9,7 +9,7 @@ use crate::time::Time;
 use core::any::Any;
 use core::time::Duration;
 
-/// What an executor sleeps on, for wires whose descriptors come and go.
+/// Sleeper of an executor, for wires whose descriptors come and go.
 ///
 /// A descriptor goes by reference to what owns it, so that it is open for as long as it is looked
 /// at. This crate knows no operating system: on Unix, `fd` is a `std::os::fd::OwnedFd`, and

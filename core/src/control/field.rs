@@ -23,13 +23,13 @@ pub const LIST_MAX: usize = 1024;
 /// The most octets of a text or a message; those behind them are left out.
 pub const TEXT_MAX: usize = 8192;
 
-/// What crosses by name: objects and reasons are known on both sides by numbers.
+/// Names of objects and reasons that cross: both sides know them by numbers.
 pub trait Handles {
     /// The number of a session for the other side; `None` if it may not know it.
     fn number(&self, session: &SessionRef) -> Option<u64>;
     /// The session that the other side calls by this number.
     fn session(&self, number: u64) -> Option<SessionRef>;
-    /// What the other side may know of a session that is only listed; `None` if nothing.
+    /// Entry of a session that is only listed, as the other side may see it; `None` if it may not.
     fn info(&self, session: &SessionRef) -> Option<SessionInfo> {
         let _ = session;
         None
@@ -78,7 +78,7 @@ impl<'a> Writer<'a> {
         self.octets.extend_from_slice(octets);
     }
 
-    /// What was written so far; `None` if something could not be expressed for the other side.
+    /// Octets written so far; `None` if something could not be expressed for the other side.
     pub fn octets(&self) -> Option<&[u8]> {
         self.is_whole.then_some(&*self.octets)
     }
@@ -111,13 +111,13 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Of these octets.
+    /// Reads these octets.
     pub fn new(octets: &'a [u8], handles: &'a dyn Handles) -> Self {
         Self { octets, handles, now: None }
     }
 
-    /// Of these octets, in which points in time are written by how far they lie from `now`. What
-    /// would lie before the clock's beginning is taken for that.
+    /// Reads these octets, in which points in time are written as distances from `now`. A point
+    /// before the clock's beginning is taken for that beginning.
     pub fn at(octets: &'a [u8], handles: &'a dyn Handles, now: Time) -> Self {
         Self { now: Some(now), ..Self::new(octets, handles) }
     }
@@ -155,7 +155,7 @@ impl<'a> Reader<'a> {
         self.octets.is_empty()
     }
 
-    /// What has not been read.
+    /// Octets that have not been read.
     pub fn rest(&self) -> &'a [u8] {
         self.octets
     }
@@ -384,7 +384,7 @@ impl Field for &'static Reason {
 }
 
 impl Field for Message {
-    /// Its octets, as far as they go, without attributes.
+    /// Writes the message's octets, as far as they go, without attributes.
     fn put(&self, out: &mut Writer<'_>) {
         let len = self.len().min(TEXT_MAX);
         (len as u16).put(out);
@@ -450,14 +450,13 @@ macro_rules! fields {
     };
 }
 
-/// What is known of one kind of question: how it is called, crosses, and is put again on the other
-/// side.
+/// One kind of question: its name, how it crosses, and how it is put again on the other side.
 pub struct QuestionType {
-    /// Its name ([`Question::NAME`]).
+    /// The name ([`Question::NAME`]).
     pub name: &'static str,
-    /// Its name as a number ([`Question::KEY`]).
+    /// The name as a number ([`Question::KEY`]).
     pub key: u32,
-    /// How it crosses.
+    /// Way in which it crosses.
     pub kind: Kind,
     /// True if layers ask it of those above them.
     pub is_upward: bool,
@@ -470,20 +469,20 @@ pub struct QuestionType {
     take: fn(&mut Reader<'_>, &mut Put<'_>),
 }
 
-/// What is done with a question that was read.
+/// Function that puts a question that was read.
 type Put<'a> = dyn FnMut(&mut dyn Any) + 'a;
 
-/// How a question crosses to another address space.
+/// Way in which a question crosses to another address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Its answer does not change while the object lives: told once, and known on both sides.
+    /// The answer does not change while the object lives: told once, and known on both sides.
     Fact,
-    /// It is answered: the asker waits.
+    /// The question is answered: the asker waits.
     Ask,
-    /// It is answered, and what the answer brings is no longer where it came from: the asker waits
-    /// for as long as that lives.
+    /// The question is answered, and the answer moves something away from where it was: the asker
+    /// waits for as long as the other side lives.
     Transfer,
-    /// It has no answer: the asker does not wait.
+    /// The question has no answer: the asker does not wait.
     Tell,
 }
 
@@ -494,7 +493,7 @@ impl fmt::Debug for QuestionType {
 }
 
 impl QuestionType {
-    /// That of `Q`.
+    /// The type of `Q`.
     pub const fn of<Q: Question>() -> Self {
         Self {
             name: Q::NAME,
@@ -526,9 +525,9 @@ impl QuestionType {
         }
     }
 
-    /// What `put` says of a question of this kind that came as `octets` from another address space,
-    /// where the layers `passed_up_by` have passed it up; `None` if it is not whole, or more than
-    /// whole. The question lies on the stack.
+    /// Reads a question of this kind that came as `octets` from another address space, where the
+    /// layers `passed_up_by` have passed it up, and returns the result of `put` on it; `None` if
+    /// octets are missing or left over. The question lies on the stack.
     pub fn read<T>(
         &'static self,
         octets: &[u8],
@@ -689,7 +688,7 @@ pub(super) mod tests {
         assert!(!Ask::new(&mut question).fill(&longer, &lone(true)));
     }
 
-    /// What can be read at all is written again as it was: each value has one form.
+    /// Octets that can be read are written again as they were: each value has one form.
     #[test]
     fn changed_octets_are_refused_or_another_value() {
         let octets = written(&mut all());

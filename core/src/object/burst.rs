@@ -42,7 +42,7 @@ pub struct Burst<'a> {
 }
 
 impl<'a> Burst<'a> {
-    /// How many messages are left to take.
+    /// Number of messages that are left to take.
     #[inline(always)]
     pub fn len(self) -> usize {
         self.end.saturating_sub(self.slots.next())
@@ -70,7 +70,7 @@ impl<'a> Burst<'a> {
         true
     }
 
-    /// How many messages have been taken from the whole burst so far.
+    /// Number of messages that have been taken from the whole burst so far.
     #[inline(always)]
     pub fn taken(self) -> usize {
         self.slots.taken()
@@ -120,9 +120,9 @@ impl<'a> Burst<'a> {
         self.slots.peek(self.slots.next() + nth, self.front)
     }
 
-    /// How many messages from the next one on belong together: until one of which `fits` says
-    /// false, being told how many there were before it and what [`peek`](Self::peek) shows of it,
-    /// or of which it shows nothing.
+    /// Counts the messages from the next one on that belong together. It ends at one for which
+    /// `fits` is false, given the number before it and what [`peek`](Self::peek) shows of it, or of
+    /// which `peek` shows nothing.
     #[inline(always)]
     pub fn count_while<const N: usize>(self, fits: impl FnMut(usize, Glance<N>) -> bool) -> usize {
         self.slots.count_while(self.end, self.front, fits)
@@ -159,8 +159,8 @@ impl<'a> Burst<'a> {
     }
 }
 
-/// What a wire has received and not delivered yet, in a queue that every shepherd sees: if one
-/// blocks in a delivery, the next goes on with what is left.
+/// Messages that a wire has received and not delivered yet, in a queue that every shepherd sees: if
+/// one blocks in a delivery, the next goes on with the rest.
 #[derive(Default)]
 pub struct Arrivals {
     queue: Rc<RefCell<VecDeque<Message>>>,
@@ -169,7 +169,7 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// How many messages wait.
+    /// Number of waiting messages.
     pub fn len(&self) -> usize {
         self.queue.borrow().len()
     }

@@ -6,12 +6,12 @@ use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell, UnsafeCell};
 
-/// What [`Burst::peek`](super::Burst::peek) shows of a message.
+/// Part of a message that [`Burst::peek`](super::Burst::peek) shows.
 #[derive(Clone, Copy, Debug)]
 pub struct Glance<const N: usize> {
-    /// Its first octets.
+    /// First octets of the message.
     pub octets: [u8; N],
-    /// How many octets it has in all.
+    /// Length of the message in octets.
     pub len: usize,
     /// Whether there are attributes on it.
     pub has_attributes: bool,
@@ -24,7 +24,7 @@ pub(crate) struct Slots {
     messages: [UnsafeCell<Option<Message>>; BURST_MAX],
     next: Cell<usize>,
     end: Cell<usize>,
-    /// How many went back; they count as gone, but not as taken.
+    /// Number of messages that went back; they count as gone, but not as taken.
     returned: Cell<usize>,
     /// Where what is not taken goes back to.
     home: Rc<RefCell<VecDeque<Message>>>,
@@ -59,7 +59,7 @@ impl Slots {
         self.end.get()
     }
 
-    /// How many messages have been taken.
+    /// Number of messages that have been taken.
     #[inline(always)]
     pub(super) fn taken(&self) -> usize {
         self.next.get() - self.returned.get()
@@ -76,8 +76,8 @@ impl Slots {
         unsafe { core::mem::replace(&mut *place, message) }
     }
 
-    /// How many messages from the next one on, up to the place `end`, are such that `fits` says so
-    /// of what [`peek`](Self::peek) shows.
+    /// Counts the messages from the next one on, up to the place `end`, for which `fits` is true of
+    /// what [`peek`](Self::peek) shows.
     #[inline(always)]
     pub(super) fn count_while<const N: usize>(
         &self,

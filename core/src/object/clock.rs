@@ -19,9 +19,9 @@ pub(super) struct Entry<K> {
 struct Clock<K> {
     upper: ProtocolId,
     entries: VecDeque<Entry<K>>,
-    /// Those that the hand found in use. They are out of its way until they are looked at again.
+    /// Entries that the hand found in use. They are out of its way until they are looked at again.
     in_use: VecDeque<Entry<K>>,
-    /// How many sessions are bound that messages made.
+    /// Number of bound sessions that messages made.
     passive: usize,
 }
 
@@ -69,14 +69,14 @@ impl<K> Clocks<K> {
         done
     }
 
-    /// How many sessions of an upper protocol are bound that messages made.
+    /// Number of bound sessions of an upper protocol that messages made.
     pub(super) fn passive(&self, upper: ProtocolId) -> usize {
         let clocks = self.0.borrow();
         let at = clocks.binary_search_by_key(&upper, |clock| clock.upper);
         at.map_or(0, |at| clocks[at].passive)
     }
 
-    /// How many entries there are, those of sessions unbound since included.
+    /// Number of entries, with those of sessions unbound since.
     pub(super) fn len(&self) -> usize {
         self.0.borrow().iter().map(Clock::len).sum()
     }
@@ -134,12 +134,12 @@ impl<K> Clocks<K> {
         self.with(upper, |clock| clock.in_use.push_back(entry));
     }
 
-    /// Of the entries that were set aside the one whose last look is the longest ago, taken out.
+    /// Takes out the entry that was set aside whose last look is the longest ago.
     pub(super) fn pop_set_aside(&self, upper: ProtocolId) -> Option<Entry<K>> {
         self.with(upper, |clock| clock.in_use.pop_front())
     }
 
-    /// How many entries are set aside.
+    /// Number of entries that are set aside.
     pub(super) fn set_aside_len(&self, upper: ProtocolId) -> usize {
         self.with(upper, |clock| clock.in_use.len())
     }

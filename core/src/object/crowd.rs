@@ -1,4 +1,4 @@
-//! How many of a table's sessions the neighbours of one network have made.
+//! Counts of a table's sessions that the neighbours of one network have made.
 
 use alloc::boxed::Box;
 use core::cell::{Cell, OnceCell};

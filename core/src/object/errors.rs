@@ -1,4 +1,4 @@
-//! What an operation can answer besides success.
+//! Errors of operations.
 
 use super::ProtocolId;
 use crate::kernel::Kernel;
@@ -79,7 +79,7 @@ impl PushError {
     }
 }
 
-/// What the layer that waited for a reply got instead.
+/// Cause for which the layer that waited for a reply got none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallCause {
     /// The session was closed, before or during the call.
@@ -91,7 +91,7 @@ pub enum CallCause {
     /// No sign of life from the peer, or no reply before the call's deadline.
     #[error("timed out {}", tried(*tries))]
     TimedOut {
-        /// How often the request was sent.
+        /// Times that the request was sent.
         tries: u32,
     },
     /// The peer has rebooted since the request was sent: whether it was executed is not known.
@@ -100,7 +100,7 @@ pub enum CallCause {
     /// The peer refused the call; it was not executed, or not to its end.
     #[error("the peer refused the call: {}{}", .0.reason, supported(.0.versions))]
     Rejected(Rejection),
-    /// What came as a reply is none.
+    /// The octets that came as a reply are none.
     #[error("the reply is malformed")]
     BadReply,
     /// The bound on shepherds is reached, or the caller runs on none.
@@ -131,7 +131,7 @@ fn supported(versions: Option<(u32, u32)>) -> String {
     all.unwrap_or_default()
 }
 
-/// What the peer said when it refused a call.
+/// Refusal of a call by the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rejection {
     /// Why.
@@ -199,7 +199,8 @@ impl From<NoBuffers> for CallError {
 }
 
 impl From<WaitError> for CallError {
-    /// How a wait without its signal ended; a timeout, for a layer that does not count its tries.
+    /// Cause of a wait that ended without its signal; a timeout, for a layer that does not count
+    /// its tries.
     fn from(error: WaitError) -> Self {
         match error {
             WaitError::TimedOut => CallCause::TimedOut { tries: 1 },
@@ -238,7 +239,7 @@ pub enum OpenError {
     /// The pool has no buffer left within its bound.
     #[error("no buffers left")]
     NoBuffers,
-    /// It was not granted to the upper protocol, which lies in another address space.
+    /// The operation was not granted to the upper protocol, which lies in another address space.
     #[error("it is not granted")]
     NotPermitted,
     /// A question on which it depends was lost; later may do.

@@ -374,7 +374,7 @@ pub trait Session: Any {
         }
     }
 
-    /// What [`held`](Self::held) has held is released.
+    /// Releases what [`held`](Self::held) has held.
     fn eased(&self, cx: &Kernel, this: &SessionRef) {
         let _ = this;
         if let Some(lower) = self.lower() {

@@ -12,7 +12,7 @@ use crate::reason::{self, Reason};
 use crate::shepherd::Semaphore;
 use core::cell::Cell;
 
-/// How many messages may wait until the protocol above has been told of a session.
+/// Messages that may wait until the protocol above has been told of a session.
 pub const WAITING_MAX: u32 = 16;
 
 /// One session of which the protocol above is being told.

@@ -73,9 +73,9 @@ impl Kernel {
 #[derive(Clone, Copy)]
 pub(super) enum Whose {
     Anyone,
-    /// Those whose peers are of a network.
+    /// Sessions whose peers are of a network.
     Crowd(Crowd),
-    /// Those that a user is charged for.
+    /// Sessions that a user is charged for.
     Payer(Payer),
 }
 
@@ -89,7 +89,7 @@ impl Whose {
     }
 }
 
-/// How many sessions of a table each user is charged for; nothing of users that have none.
+/// Number of sessions of a table that each user is charged for; no entry for users that have none.
 #[derive(Default)]
 pub(super) struct Charged(RefCell<Vec<(Payer, usize)>>);
 

@@ -24,7 +24,7 @@ impl fmt::Debug for ProtocolId {
     }
 }
 
-/// What every protocol has in common.
+/// Head of a protocol: the part that every protocol has.
 pub struct ProtocolHead {
     id: ProtocolId,
     kind: &'static str,
@@ -44,27 +44,27 @@ impl ProtocolHead {
         self.id
     }
 
-    /// What it is, as the catalog names it: `ip`.
+    /// Kind of the protocol, as the catalog names it: `ip`.
     pub fn kind(&self) -> &'static str {
         self.kind
     }
 
-    /// Its name in the graph: the kind, unless the graph says otherwise.
+    /// Name in the graph: the kind, unless the graph says otherwise.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// How many messages came to its `demux`.
+    /// Number of messages that came to its `demux`.
     pub fn received(&self) -> u64 {
         self.received.get()
     }
 
-    /// What sessions already gone had sent and received.
+    /// Messages that sessions which are gone had sent and received.
     pub fn folded(&self) -> (u64, u64) {
         (self.folded_sent.get(), self.folded_received.get())
     }
 
-    /// What it dropped and refused, per reason.
+    /// Counts of drops and refusals, per reason.
     pub fn drops(&self) -> &DropCounters {
         &self.drops
     }
@@ -108,7 +108,7 @@ impl fmt::Debug for ProtocolRef {
 pub struct Upper<'a> {
     /// Receives the messages.
     pub receiver: &'a ProtocolRef,
-    /// Its number in the table selects them.
+    /// Protocol whose number in the table selects its messages.
     pub selector: ProtocolId,
 }
 
@@ -166,7 +166,7 @@ impl ProtocolRef {
         self
     }
 
-    /// What every protocol has in common.
+    /// Head of the protocol.
     #[inline]
     pub fn head(&self) -> &ProtocolHead {
         &self.0.head
@@ -178,7 +178,7 @@ impl ProtocolRef {
         self.0.head.id
     }
 
-    /// Its name in the graph.
+    /// Name in the graph.
     pub fn name(&self) -> &str {
         &self.0.head.name
     }

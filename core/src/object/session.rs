@@ -28,15 +28,16 @@ impl fmt::Debug for SessionId {
     }
 }
 
-/// What a session answers when its last holder above releases it.
+/// Answer of a session when its last holder above releases it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closing {
-    /// It is unbound and gone.
+    /// The session is unbound and gone.
     Done,
-    /// It stays bound as an idle one, until it is opened again or its table needs the room.
+    /// The session stays bound as an idle one, until it is opened again or its table needs the
+    /// room.
     Idle,
-    /// It has things to finish with its peer (nothing comes from above any more) and retires by
-    /// itself.
+    /// The session has things to finish with its peer (nothing comes from above any more) and
+    /// retires by itself.
     Lingering,
 }
 
@@ -46,10 +47,10 @@ const CLOSED: u8 = 1;
 const RELEASED: u8 = 2;
 /// The protocol above is being told of it: what comes up waits.
 const OPENING: u8 = 4;
-/// It ends, whatever holds it.
+/// The session ends, whatever holds it.
 const ABORTED: u8 = 8;
 
-/// What every session has in common.
+/// Head of a session: the part that every session has.
 pub struct SessionHead {
     /// 0 lets everything through; see [`CLOSED`], [`RELEASED`], [`OPENING`] and [`ABORTED`].
     gate: Cell<u8>,
@@ -92,17 +93,17 @@ impl SessionHead {
         self.upper
     }
 
-    /// How many messages were pushed into it.
+    /// Number of messages pushed into it.
     pub fn sent(&self) -> u64 {
         self.sent.get()
     }
 
-    /// How many messages were popped into it.
+    /// Number of messages popped into it.
     pub fn received(&self) -> u64 {
         self.received.get()
     }
 
-    /// How many holders above it has.
+    /// Number of holders above.
     pub fn opens(&self) -> u32 {
         self.opens.get()
     }
@@ -244,7 +245,7 @@ impl SessionRef {
         above.push(upper.downgrade());
     }
 
-    /// What every session has in common.
+    /// Head of the session.
     #[inline]
     pub fn head(&self) -> &SessionHead {
         &self.0.head
@@ -320,9 +321,9 @@ impl SessionRef {
         result
     }
 
-    /// What a layer's `push_burst` does with its session below, this one: `prepare` puts the
-    /// layer's header in front of a message, or answers false and leaves it as it is; such a one is
-    /// for `other`, by itself and behind those before it.
+    /// Pushes a layer's burst into this session, the one below it: `prepare` puts the layer's
+    /// header in front of a message, or answers false and leaves it as it is. Such a message goes
+    /// to `other`, by itself and behind those before it.
     ///
     /// # Errors
     /// The first error, as of [`push_burst`](Self::push_burst).

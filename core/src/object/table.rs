@@ -14,15 +14,15 @@ use crate::time::Time;
 use alloc::vec::Vec;
 use core::cell::Cell;
 
-/// How many entries one `bind` looks at for an idle session to evict, those in use not counted.
+/// Entries that one `bind` looks at for an idle session to evict, without those in use.
 pub(super) const SCAN_MAX: usize = 64;
-/// How many of the entries that were in use one eviction looks at again.
+/// Entries that were in use and that one eviction looks at again.
 const RECHECK: usize = 4;
 /// From how many sessions on a table counts the networks that their sources are in, at the latest.
 const COUNTED_FROM: usize = 64;
 
-/// How much a session was used and when last, for a table that breaks off the one used least;
-/// `None` for one that stays.
+/// Measure of a session's use and the time of the last one, for a table that breaks off the one
+/// used least; `None` for one that stays.
 pub type Rank = fn(&Kernel, &SessionRef) -> Option<(u32, Time)>;
 
 /// Sessions by key, at most `max`. When it is full, an idle session (one without a holder above)
@@ -48,10 +48,10 @@ pub struct SessionTable<K> {
     max: usize,
     /// From how many sessions on an idle one makes room for each that a message makes.
     idle_max: usize,
-    /// How many sessions that messages made one upper protocol may have.
+    /// Sessions made by messages that one upper protocol may have.
     passive_max: usize,
     rank: Option<Rank>,
-    /// How many entries that were in use may be looked at again.
+    /// Number of entries that were in use and may be looked at again.
     looks: Cell<usize>,
     evicted: Cell<u64>,
 }
@@ -495,7 +495,7 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         rests
     }
 
-    /// How many sessions are bound.
+    /// Number of bound sessions.
     pub fn len(&self) -> usize {
         self.map.len()
     }
@@ -505,7 +505,7 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         self.map.len() == 0
     }
 
-    /// How many idle sessions were evicted for others.
+    /// Number of idle sessions that were evicted for others.
     pub fn evicted(&self) -> u64 {
         self.evicted.get()
     }
@@ -521,14 +521,14 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         list
     }
 
-    /// How the map is used.
+    /// Figures of the map.
     pub fn stats(&self) -> MapStats {
         let stats = self.map.stats();
         let last = self.last_hits.get();
         MapStats { lookups: stats.lookups + last, cache_hits: stats.cache_hits + last, ..stats }
     }
 
-    /// How many upper protocols it keeps anything of.
+    /// Number of upper protocols of which it keeps anything.
     #[cfg(test)]
     pub(super) fn uppers(&self) -> usize {
         self.clocks.by_size().len()

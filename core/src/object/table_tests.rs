@@ -1,4 +1,4 @@
-//! What strangers may take: holds that follow, and shares of networks.
+//! Limits of strangers: holds that follow, and shares of networks.
 
 use super::table::SCAN_MAX;
 use super::*;
@@ -18,7 +18,8 @@ use proptest::prelude::*;
 use std::collections::HashMap;
 
 const SECRET: Secret = Secret::known([3, 5]);
-/// What is held, and may be idle, where a flood of twenty times as many comes. Miri is slow.
+/// Sessions that are held, and that may be idle, where a flood of twenty times as many comes. Miri
+/// is slow.
 const MANY: u32 = if cfg!(miri) { 12 } else { 500 };
 
 struct Still;
@@ -390,7 +391,7 @@ fn sessions_in_turn_are_found_but_not_kept() {
     }
 }
 
-/// What stands for a program's protocol of this user, under this number.
+/// Stand-in for a program's protocol of this user, under this number.
 fn guest(cx: &Kernel, uid: u32, number: u32) -> ProtocolRef {
     let add = || cx.add_guest(ProtocolId(number), "program", "guest", Still);
     cx.charging(Payer::user(uid), add).expect("a free number")

@@ -15,7 +15,7 @@ use core::time::Duration;
 
 const SECRET: Secret = Secret::known([3, 5]);
 
-/// How many sessions a flood makes.
+/// Sessions that a flood makes.
 const FLOOD: u32 = if cfg!(miri) { 60 } else { 1000 };
 
 fn kernel() -> Kernel {
@@ -32,7 +32,7 @@ fn kernel() -> Kernel {
 struct Still;
 impl Protocol for Still {}
 
-/// What a session was asked to do.
+/// Log of what a session was asked to do.
 #[derive(Default)]
 struct Log {
     closes: Cell<u32>,

@@ -196,9 +196,9 @@ impl HostAddr {
         words.iter().fold(0, |sum, word| sum ^ u32::from_be_bytes(*word))
     }
 
-    /// What a rate or a bound is counted for, since it costs an attacker something to have another:
-    /// an IPv4 address, or the 64 bits in front of an IPv6 address, of which one site has all that
-    /// follow. Hosts of one link are told apart.
+    /// The source for which a rate or a bound is counted, since another one costs an attacker
+    /// something: an IPv4 address, or the 64 bits in front of an IPv6 address, of which one site
+    /// has all that follow. Hosts of one link are told apart.
     #[inline]
     #[must_use]
     pub fn source(&self) -> u64 {

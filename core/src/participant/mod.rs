@@ -192,7 +192,7 @@ impl Participant {
         self.parts.last()
     }
 
-    /// How many identifiers are left.
+    /// Number of identifiers that are left.
     pub fn len(&self) -> usize {
         self.parts.len()
     }
@@ -290,7 +290,7 @@ impl Participants {
         self.list.push(participant);
     }
 
-    /// How many take part.
+    /// Number of participants.
     pub fn len(&self) -> usize {
         self.list.len()
     }

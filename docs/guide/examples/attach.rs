@@ -24,7 +24,7 @@ const GIVES: u16 = 5008;
 /// The host of `open.kdl`.
 const HOST: [u8; 4] = [10, 0, 0, 1];
 
-/// What stands on top: gives a text to the other program, or takes what that gives.
+/// The protocol on top: gives a text to the other program, or takes what that gives.
 struct Top {
     seq: ProtocolRef,
     gives: Option<String>,

@@ -9,18 +9,18 @@ use xk_core::control::Report;
 use xk_lang::Diagnostics;
 use xk_sim::World;
 
-/// What becomes of the calls of one run.
+/// Outcome of the calls of one run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
     /// Replies to the caller whose calls go far.
     pub(crate) far: u64,
     /// Replies to the caller whose calls go no further.
     pub(crate) near: u64,
-    /// How many requests bob refused as too busy.
+    /// Requests that bob refused as too busy.
     pub(crate) busy: u64,
-    /// How many bob executed at one time.
+    /// Largest number of requests that bob executed at one time.
     pub(crate) executing_most: u64,
-    /// How many calls of the second kind bob executed.
+    /// Calls of the second kind that bob executed.
     pub(crate) executed: u64,
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn run(source: &str, seed: u64) -> Result<Outcome, String> {
     Ok(outcome)
 }
 
-/// What a protocol reports: the figure of this name.
+/// The figure of this name in a protocol's report.
 fn figure(world: &World, host: &str, protocol: &str, name: &str) -> u64 {
     let found = || {
         let kernel = world.kernel(world.find(host)?)?;

@@ -44,7 +44,7 @@ pub(crate) fn run(source: &str, file: &str, seed: u64) -> Result<String, String>
     Ok(text)
 }
 
-/// What the protocols of one host have counted.
+/// Counters of the protocols of one host.
 fn tell(kernel: &Kernel) -> String {
     let mut text = String::new();
     for protocol in kernel.protocols() {

@@ -13,13 +13,13 @@ use xk_kit::layer::{Conversation, Layer, Layered};
 
 /// One instance of the layer: what the graph says of it.
 pub struct Seq {
-    /// How many messages wait at most.
+    /// Largest number of waiting messages.
     hold: usize,
-    /// How long a missing message is waited for.
+    /// Time to wait for a missing message.
     wait: Duration,
 }
 
-/// What a conversation keeps.
+/// State of a conversation.
 #[derive(Default)]
 pub struct State {
     /// The number of the next message sent.

@@ -1,4 +1,4 @@
-//! What is this protocol's own: order, duplicates, the timer, restarts, reasons.
+//! Tests of what is this protocol's own: order, duplicates, the timer, restarts, reasons.
 
 use core::time::Duration;
 use proptest::prelude::*;
@@ -11,9 +11,9 @@ use xk_testkit::kernel::{Bottom, Lower, TestKernel, Top, octets};
 
 /// The type number of the protocol above.
 const NUMBER: u8 = 7;
-/// How long a gap is waited for here.
+/// Time to wait for a gap here.
 const WAIT: Duration = Duration::from_millis(20);
-/// How many messages wait at most.
+/// Largest number of waiting messages.
 const HOLD: u64 = 4;
 
 struct Stack {
@@ -56,7 +56,7 @@ impl Stack {
         self.bottom.inject(&self.cx, None, self.cx.message(octets))
     }
 
-    /// What came out since the last call.
+    /// Octets that came out since the last call.
     fn heard(&self) -> Vec<u8> {
         let received = self.top.take_received();
         received.iter().flat_map(|r| octets(&r.message)).collect()

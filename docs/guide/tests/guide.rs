@@ -1,5 +1,5 @@
-//! What the chapters say is so: every fragment is part of the sources, every output is what comes
-//! out.
+//! Checks that what the chapters say is so: every fragment is part of the sources, every output is
+//! what comes out.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -29,7 +29,7 @@ const OVERTAKING: &[&str] = &[
     UNTOLD,
 ];
 
-/// It does not say what its headers are like.
+/// A law that `seq` skips: it does not tell its headers.
 const UNTOLD: &str = "headers are as they are told";
 
 /// The protocol on a layer whose sessions lead to hosts, with this parameter `hold`.
@@ -68,7 +68,7 @@ impl Fixture for OverHosts {
     }
 }
 
-/// How many messages an instance keeps back.
+/// Number of messages that an instance keeps back.
 fn held(node: &Node) -> u64 {
     // The questions asked here need no graph around them.
     let cx = TestKernel::new(1);

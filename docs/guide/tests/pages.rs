@@ -1,5 +1,5 @@
-//! What the pages beside the guide say is so: of messages, of programs without a graph file, of the
-//! glossary. Their fragments are compared with the sources in `guide.rs`.
+//! Checks that what the pages beside the guide say is so: of messages, of programs without a graph
+//! file, of the glossary. Their fragments are compared with the sources in `guide.rs`.
 
 use std::path::Path;
 use std::rc::Rc;

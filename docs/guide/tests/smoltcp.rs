@@ -13,7 +13,7 @@ use std::{fs, thread};
 use xk_compose::HostSetup;
 use xk_smoltcp::{Link, Port};
 
-/// What the build script has made.
+/// The module that the build script has made.
 #[allow(
     clippy::all,
     clippy::todo,
