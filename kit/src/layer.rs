@@ -88,9 +88,9 @@ pub struct Arrival<'a> {
 
 /// A layer with a header of `N` octets.
 pub trait Layer<const N: usize>: Sized + 'static {
-    /// What tells conversations through one lower session apart.
+    /// Key of a conversation among those through one lower session.
     type Key: Key + Copy + Eq;
-    /// What a conversation keeps of its own.
+    /// State of a conversation.
     type State: 'static;
 
     /// Whether a message that is refused above gets its header back, for the layer below to quote
@@ -123,8 +123,8 @@ pub trait Layer<const N: usize>: Sized + 'static {
         Self::Key::from_number(upper.number_on(cx, this)?).ok_or(OpenError::NoTypeNumber)
     }
 
-    /// What an `open_enable` offers, as a number: [`offer_for`](Self::offer_for) finds it again.
-    /// The default offers the [`key`](Self::key).
+    /// Number of an `open_enable`'s offer, which [`offer_for`](Self::offer_for) finds again. The
+    /// default offers the [`key`](Self::key).
     ///
     /// # Errors
     /// [`OpenError`].
@@ -147,8 +147,8 @@ pub trait Layer<const N: usize>: Sized + 'static {
     /// The key in an arriving header.
     fn key_of(header: &[u8; N]) -> Self::Key;
 
-    /// How long a message is, in octets without the header, where the header says so: what a link
-    /// padded is cut off then, and a message that is shorter is dropped.
+    /// Length of a message, in octets without the header, where the header says so: padding of a
+    /// link is cut off then, and a message that is shorter is dropped.
     #[inline(always)]
     fn length(header: &[u8; N]) -> Option<usize> {
         let _ = header;
@@ -409,7 +409,7 @@ fn as_number(key: impl Key) -> u64 {
     octets.finish()
 }
 
-/// What the objects of one layer share.
+/// Shared state of the objects of one layer.
 pub struct Parts<L: Layer<N>, const N: usize> {
     /// The layer's own part.
     pub layer: L,
@@ -419,7 +419,7 @@ pub struct Parts<L: Layer<N>, const N: usize> {
     pub offers: Map<u64, Receiver>,
     /// By session below and key.
     sessions: SessionTable<(u64, L::Key)>,
-    /// What was passed on to the layer below for each offer.
+    /// Participants passed on to the layer below, by offer.
     passed: Map<u64, Participant>,
     below: Offers,
     /// The sources of what was dropped.
@@ -788,7 +788,7 @@ impl<L: Layer<N>, const N: usize> Protocol for Layered<L, N> {
     }
 }
 
-/// What was answered below about sizes holds without this layer's header.
+/// Takes this layer's header off an answer from below about sizes.
 fn less_header<L: Layer<N>, const N: usize>(answer: Answer, ask: &mut Ask<'_>) -> Answer {
     if answer.is_answered() {
         let max = u32::try_from(L::OCTETS_MAX).unwrap_or(u32::MAX);

@@ -22,10 +22,10 @@ use xk_core::{
     Upper,
 };
 
-/// How many lower sessions one pass-through wraps at most.
+/// Largest number of lower sessions that one pass-through wraps.
 pub const SESSIONS_MAX: usize = Marks::MAX;
 
-/// How far the kernel's epoch lies from 1970, put beside a kernel that runs in real time.
+/// Distance of the kernel's epoch from 1970, put beside a kernel that runs in real time.
 #[derive(Clone, Copy, Debug)]
 pub struct EpochOffset(pub Duration);
 
@@ -55,7 +55,7 @@ impl Direction {
     }
 }
 
-/// What a pass-through layer does with the messages. Everything has a default: to pass them on.
+/// Work of a pass-through layer on messages. Everything has a default: to pass them on.
 pub trait Filter: 'static {
     /// The graph starts; the layer below has started already.
     ///
@@ -267,7 +267,7 @@ impl<F: Filter> PassThrough<F> {
         Self { shared: Rc::new(Shared { lower, filter, uppers, marks }), place: 0 }
     }
 
-    /// What receives from below for `upper`.
+    /// The receiver from below for `upper`.
     fn receiver(
         &self,
         cx: &Kernel,

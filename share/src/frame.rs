@@ -24,12 +24,12 @@ pub(crate) const HEADER_OCTETS: usize = 16;
 pub const HEADROOM: usize = 128;
 /// Octets of an attribute.
 const ATTRIBUTE_ALL: usize = 4 + ATTRIBUTE_OCTETS;
-/// How many octets layers may have taken off a message and not found again.
+/// Octets that layers may have taken off a message and not found again.
 const LEFT_OFF_MAX: usize = 64;
 /// The most octets that stand in front of the fields or the octets of a message.
 pub(crate) const OVERHEAD_MAX: usize = HEADER_OCTETS + ATTRIBUTES_MAX * ATTRIBUTE_ALL;
 
-/// What an [`Op::Answer`] begins with, if no layer knows the question.
+/// First octet of an [`Op::Answer`], if no layer knows the question.
 pub(crate) const UNKNOWN: u8 = 0;
 /// The answer follows.
 pub(crate) const ANSWERED: u8 = 1;
@@ -40,13 +40,13 @@ pub(crate) const LASTS: u8 = 3;
 
 macro_rules! operations {
     ($($(#[doc = $doc:literal])* $name:ident = $number:literal,)*) => {
-        /// What a frame asks for or tells. "Down" comes from the side of the upper protocol.
+        /// Operation of a frame. "Down" comes from the side of the upper protocol.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub(crate) enum Op { $($(#[doc = $doc])* $name = $number,)* }
 
         impl Op {
-            /// That of this number.
+            /// The operation of this number.
             pub(crate) fn of(number: u8) -> Option<Self> {
                 match number {
                     $( $number => Some(Self::$name), )*
@@ -111,7 +111,7 @@ operations! {
 /// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// What it asks for or tells.
+    /// The operation.
     pub(crate) op: Op,
     /// The first number.
     pub(crate) first: u32,
@@ -137,12 +137,12 @@ impl Deref for Head {
 }
 
 impl Header {
-    /// Of an operation with these numbers.
+    /// Header of an operation with these numbers.
     pub(crate) fn new(op: Op, first: u32, second: u32) -> Self {
         Self { op, first, second, payer: None }
     }
 
-    /// What stands in front of a message: this, and its attributes.
+    /// Octets in front of a message: this header, and the message's attributes.
     pub(crate) fn before(self, message: &Message) -> Head {
         let mut octets = [0; OVERHEAD_MAX];
         let places = octets[HEADER_OCTETS..].chunks_exact_mut(ATTRIBUTE_ALL);

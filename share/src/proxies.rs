@@ -17,7 +17,7 @@ use crate::port::{PATIENCE, Port, Target, WAITING_MAX};
 use crate::serve::Offer;
 use crate::waits::{Answered, Unanswered};
 
-/// How many layers are followed from one that is granted to one whose sessions it passes on.
+/// Layers that are followed from one that is granted to one whose sessions it passes on.
 const LAYERS_MAX: usize = 64;
 
 /// Adds what stands in `cx` for the protocol `of` of the other side, which lies below.

@@ -17,11 +17,11 @@ use crate::imports::{Fact, ProxySession};
 use crate::port::{LATE, Names, Port, Wish, find};
 use crate::waits::Answered;
 
-/// What is asked or told of the messages pushed before: it does not overtake them.
+/// Questions about messages that were pushed before, which they do not overtake.
 const OF_PUSHES: [u32; 4] =
     [StreamSpace::KEY, StreamShutdown::KEY, StreamEndRecord::KEY, LastCopy::KEY];
 
-/// What an operation of two outcomes answers, in octets.
+/// Answer of an operation that may fail, in octets.
 pub(crate) struct Outcome<T, E>(pub(crate) Result<T, E>);
 
 impl<T: Field, E: Field> Field for Outcome<T, E> {
@@ -41,7 +41,7 @@ impl<T: Field, E: Field> Field for Outcome<T, E> {
     }
 }
 
-/// What an [`Op::Opened`] says: how many opens were done, with this one, and the facts.
+/// Contents of an [`Op::Opened`]: the number of opens, with this one, and the facts.
 type Opened = Outcome<(u32, Vec<Fact>), OpenError>;
 
 /// What an [`Op::OpenDone`] says: the protocol that the session comes through, its ends, and facts.
@@ -244,7 +244,7 @@ impl Port {
         Some(())
     }
 
-    /// What came up through a session before the other side knew it.
+    /// Delivers what came up through a session before the other side knew it.
     fn deliver_early(&self, cx: &Kernel, export: &Rc<Export>) {
         loop {
             let mut early = self.early.borrow_mut();
@@ -261,7 +261,7 @@ impl Port {
         }
     }
 
-    /// What the other side says of a session of this one.
+    /// Serves a frame of the other side about a session of this one.
     fn about(
         &self,
         cx: &Kernel,
@@ -418,7 +418,7 @@ impl Port {
         }
     }
 
-    /// What stands for a session that was opened, held once more.
+    /// Returns the proxy of a session that was opened, held once more.
     fn import(
         &self,
         cx: &Kernel,

@@ -41,7 +41,7 @@ pub static NO_WAY: Reason = Reason::new("no way to the host", Class::Exhausted);
 
 /// A layer without a header above several others.
 pub trait VirtualLayer: Sized + 'static {
-    /// What a session keeps of its own.
+    /// State of a session.
     type State: 'static;
 
     /// Refuses an upper protocol that cannot stand on the layer.
@@ -53,7 +53,7 @@ pub trait VirtualLayer: Sized + 'static {
         Ok(())
     }
 
-    /// What the layer below at `at` is offered for an offer with these participants.
+    /// Participants that are offered to the layer below at `at` for an offer with these.
     fn offered(at: usize, ends: &Participants) -> Participants {
         let _ = at;
         ends.clone()
@@ -159,7 +159,7 @@ pub trait VirtualLayer: Sized + 'static {
     fn stop(&self) {}
 }
 
-/// What the objects of one layer share.
+/// Shared state of the objects of one layer.
 pub struct Parts<V> {
     /// The layer's own part.
     pub layer: V,
@@ -522,7 +522,7 @@ pub struct VirtualSession<V: VirtualLayer> {
     pub mark: Cell<u32>,
     /// Whether it is closed, and opens nothing more.
     pub is_closed: Cell<bool>,
-    /// What the layer keeps of it.
+    /// The layer's own state of the session.
     pub state: V::State,
     key: Key,
     /// The broadcast or group that its messages are sent to, if it is for those.

@@ -39,9 +39,9 @@ use xk_core::{
 /// Octets free in front of a reply made here, for the headers below.
 const HEADROOM: usize = 128;
 
-/// What a session calls through: a session below, or several to one peer.
+/// Way by which a session calls: a session below, or several to one peer.
 pub trait CallLower: Sized + 'static {
-    /// What a layer keeps of all of them.
+    /// Shared state of all of them in a layer.
     type Shared: 'static;
 
     /// Opens it on `lower`, or holds one that leads to the same ends once more.
@@ -56,7 +56,7 @@ pub trait CallLower: Sized + 'static {
         ends: Participants,
     ) -> Result<Self, OpenError>;
 
-    /// Its number, which no other of the layer has.
+    /// Number, which no other of the layer has.
     fn id(&self) -> u64;
 
     /// Carries a request of the session `this`.
@@ -123,14 +123,14 @@ impl CallLower for SessionRef {
 
 /// A layer that does something to requests and to replies.
 pub trait CallLayer: Sized + 'static {
-    /// What tells the procedures called through one session below apart; `()` in a layer that
+    /// Name of a procedure among those called through one session below; `()` in a layer that
     /// leaves addresses alone: one session above for each below.
     type Name: Key + Default;
-    /// What sessions call through.
+    /// Way by which sessions call.
     type Lower: CallLower;
-    /// What a session that calls keeps.
+    /// State of a session that calls.
     type Calls: Default + 'static;
-    /// What a session that serves keeps.
+    /// State of a session that serves.
     type Serves: 'static;
 
     /// Octets in front of a request, at most: of any, or of those of one session.
@@ -308,19 +308,19 @@ pub trait CallLayer: Sized + 'static {
     fn stop(&self) {}
 }
 
-/// What the objects of one layer share.
+/// Shared state of the objects of one layer.
 pub struct Parts<L: CallLayer> {
     /// The layer's own part.
     pub layer: L,
     /// The protocol below.
     pub lower: ProtocolRef,
-    /// What all that its sessions call through share.
+    /// Shared state of the ways by which sessions call.
     pub shared: <L::Lower as CallLower>::Shared,
     /// By what they call through, name and protocol above.
     calling: SessionTable<(u64, L::Name, u32)>,
     /// By session below and name.
     serving: SessionTable<(u64, L::Name)>,
-    /// Of a layer for one server alone: that one.
+    /// The one server of a layer for one server alone.
     servers: Servers,
 }
 
@@ -346,13 +346,13 @@ impl<L: CallLayer> Deref for CallLayered<L> {
 pub struct Calling<L: CallLayer> {
     /// The layer that it is of.
     pub all: CallLayered<L>,
-    /// What it calls through.
+    /// Way by which it calls.
     pub lower: L::Lower,
     /// The procedure.
     pub name: L::Name,
     /// The protocol above.
     upper: u32,
-    /// What the layer keeps of it.
+    /// The layer's own state of the session.
     pub state: L::Calls,
 }
 
@@ -366,7 +366,7 @@ pub struct Serving<L: CallLayer> {
     pub name: L::Name,
     /// The protocol above.
     pub upper: ProtocolRef,
-    /// What the layer keeps of it.
+    /// The layer's own state of the session.
     pub state: L::Serves,
 }
 
@@ -549,7 +549,7 @@ impl<L: CallLayer> CallLayered<L> {
     }
 }
 
-/// What was answered below about sizes holds without a header of so many octets.
+/// Takes a header of `octets` octets off an answer from below about sizes.
 pub fn less(answer: Answer, ask: &mut Ask<'_>, octets: usize) -> Answer {
     if answer.is_answered() {
         less_header(ask, octets);

@@ -1,5 +1,4 @@
-//! What all wires have in common, but for the outside: a protocol on which one other stands, with
-//! one session.
+//! Skeleton of wires, but for the outside: a protocol on which one other stands, with one session.
 
 use crate::EthAddr;
 use crate::control::{JoinGroup, LinkType, MaxPacket, MyEther, OptPacket, WireRoom};
@@ -58,7 +57,7 @@ pub trait Anchor: Wire + Sized + 'static {
         false
     }
 
-    /// How many packets such a message may stand for; a longer run is cut.
+    /// Packets for which such a message may stand; a longer run is cut.
     fn run_packets_max(&self) -> u16 {
         if self.takes_segments() { u16::MAX } else { 0 }
     }
@@ -86,7 +85,7 @@ pub trait Anchor: Wire + Sized + 'static {
         true
     }
 
-    /// What it is like, for [`Describe`].
+    /// Description of the wire, for [`Describe`].
     fn describe(&self) -> Option<String> {
         None
     }
@@ -153,7 +152,7 @@ pub struct WireEnd<A> {
     upper: RefCell<Option<ProtocolRef>>,
     /// The number of the enable in force; 0 if there is none.
     enabled: Cell<u64>,
-    /// That of the last one.
+    /// Number of the last enable.
     enable_last: Cell<u64>,
     session: RefCell<Option<SessionRef>>,
 }
@@ -189,7 +188,7 @@ impl<A: Anchor> WireEnd<A> {
         self.session.borrow().clone()
     }
 
-    /// What has arrived and has not been delivered yet.
+    /// Messages that have arrived and have not been delivered yet.
     pub fn arrivals(&self) -> &Arrivals {
         &self.arrivals
     }

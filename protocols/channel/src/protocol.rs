@@ -25,7 +25,7 @@ use xk_kit::rpc::call::CHANNEL;
 use xk_kit::rpc::call_layer::less;
 use xk_kit::rpc::incarnation::{Admission, CHALLENGED};
 
-/// How many upper protocols may enable it.
+/// Largest number of upper protocols that enable it.
 const ENABLES_MAX: usize = 256;
 
 xk_core::settings! {

@@ -22,7 +22,7 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    /// Those of a header without options.
+    /// Octets of a header without options.
     #[cfg(test)]
     pub(crate) fn of(header: &Header) -> Self {
         let mut octets = [0; HEADER_LEN_MAX];

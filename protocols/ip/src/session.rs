@@ -39,7 +39,7 @@ pub(crate) struct IpSession {
     ids: Series,
     /// [`Fragment::DONT`] if all that fits the path goes that way.
     whole: Cell<Fragment>,
-    /// What does not fit the path is refused.
+    /// True if a message that does not fit the path is refused.
     keeps_whole: Cell<bool>,
     /// The session to the next hop; `None` to ourselves, or before the path is known.
     lower: SessionSlot,
@@ -167,7 +167,7 @@ impl IpSession {
         }
     }
 
-    /// What the attributes of a message ask of its header.
+    /// Options of the header that the attributes of a message ask for.
     fn options(&self, message: &Message) -> HeaderOptions {
         let dont = message.attribute::<DontFragment>().is_some();
         HeaderOptions {
@@ -347,7 +347,7 @@ impl IpSession {
     }
 }
 
-/// What an error below is to the sender.
+/// Error for the sender after an error below.
 fn not_closed(error: PushError) -> PushError {
     match error {
         PushError::Closed => PushError::Unreachable,
@@ -355,13 +355,13 @@ fn not_closed(error: PushError) -> PushError {
     }
 }
 
-/// What the sender of a message wants its header to say.
+/// Options of a header that the sender of a message asks for.
 #[derive(Clone, Copy)]
 struct HeaderOptions {
     whole: Fragment,
     ecn: Option<Ecn>,
     sending: Option<Sending>,
-    /// How many the message stands for.
+    /// Number of packets for which the message stands.
     packets: u16,
 }
 

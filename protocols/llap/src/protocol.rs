@@ -28,11 +28,11 @@ pub static CONFLICT: Reason = Reason::new("node conflict", Class::Bad);
 /// A frame before this node has a number.
 pub static NO_NUMBER: Reason = Reason::new("no number yet", Class::NotMine);
 
-/// How long a node that is to have one number waits when another has it.
+/// Time that a node which is to have one number waits when another has it.
 const TRIED_AGAIN: Duration = Duration::from_secs(10);
 
 xk_core::settings! {
-    /// How it gets its number, and its bounds.
+    /// Parameters of the graph: how it gets its number, and its bounds.
     #[derive(Clone, Copy, Debug)]
     pub struct Settings {
         server: bool = flag(false, "whether its number is one of a server: 128 to 254, not 1 to 127"),
@@ -42,7 +42,7 @@ xk_core::settings! {
     }
 }
 
-/// What protocol and sessions share.
+/// Shared state of protocol and sessions.
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) lower: ProtocolRef,
@@ -56,7 +56,7 @@ pub(crate) struct Shared {
     only: Cell<u8>,
     me: RefCell<Option<ProtocolRef>>,
     upper: RefCell<Option<ProtocolRef>>,
-    /// What waits for a number.
+    /// Messages that wait for a number.
     pub(crate) waiting: Waiting,
     timer: Cell<Option<Timer>>,
 }

@@ -1,4 +1,4 @@
-//! What goes onto the cable and what comes of what arrives, octet by octet.
+//! Tests of the frames on the cable and of arrivals, octet by octet.
 
 use std::cell::RefCell;
 use std::rc::Rc;

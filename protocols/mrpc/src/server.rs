@@ -40,7 +40,7 @@ use xk_kit::control::MyHost;
 use xk_kit::rpc::call::{self, PROCEDURE};
 use xk_kit::rpc::incarnation::{Admission, CHALLENGED, FIRST};
 
-/// How often processes are looked after (Sprite, rpcDaemon.c).
+/// Interval at which processes are looked after (Sprite, rpcDaemon.c).
 pub(crate) const PASS: Duration = Duration::from_secs(2);
 /// So many unanswered questions whether a channel is idle go out one per pass, later ones seldom.
 const PROBES: u64 = 10;

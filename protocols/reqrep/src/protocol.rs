@@ -23,7 +23,7 @@ use xk_kit::rpc::callers::{self, Key};
 use xk_kit::rpc::server::OfferingServers;
 
 xk_core::settings! {
-    /// How it waits, and its bounds.
+    /// Parameters of the graph: waits and bounds.
     #[derive(Clone, Copy, Debug)]
     pub struct Settings {
         first_wait: Duration = duration(Duration::from_secs(1),
@@ -58,7 +58,7 @@ impl Settings {
     }
 }
 
-/// What protocol and sessions share.
+/// Shared state of protocol and sessions.
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
     /// By the session below, and those of further protocols above by these.
@@ -69,7 +69,7 @@ pub(crate) struct Shared {
     pub(crate) unproved: Allowance,
     /// Replies that were held back since it was said last, and when that was.
     pub(crate) held: Cell<(u64, Option<Time>)>,
-    /// How many requests are being executed.
+    /// Number of requests that are being executed.
     pub(crate) executing: Cell<usize>,
     pub(crate) server: OfferingServers,
 }

@@ -429,7 +429,7 @@ impl Association {
     }
 }
 
-/// How a wait ended.
+/// End of a wait.
 enum Wait {
     Over(Result<Message, CallError>),
     Again,

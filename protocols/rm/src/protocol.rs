@@ -36,15 +36,15 @@ xk_core::settings! {
     }
 }
 
-/// What protocol and sessions share.
+/// Shared state of protocol and sessions.
 pub(crate) struct Shared {
     pub(crate) lower: ProtocolRef,
     pub(crate) settings: Settings,
-    /// Those that peers have opened, by connection.
+    /// Sessions that peers have opened, by connection.
     pub(crate) passive: SessionTable<u64>,
-    /// Those opened from here, by connection.
+    /// Sessions opened from here, by connection.
     pub(crate) active: Map<u64, SessionRef>,
-    /// Those opened from here, by both ends and the protocol above.
+    /// Sessions opened from here, by both ends and the protocol above.
     pub(crate) opened: RefCell<BTreeMap<(String, u32), SessionRef>>,
     /// Octets that the connections of peers hold.
     pub(crate) held: Cell<usize>,

@@ -27,17 +27,17 @@ pub(crate) const GIVING: u64 = 1;
 struct Held {
     /// [`Time::MAX`] until told otherwise.
     until: Cell<Time>,
-    /// What has come of its state.
+    /// Octets of its state that have come.
     state: RefCell<Vec<u8>>,
     /// For as long as something keeps them.
     kept: RefCell<Option<Kept>>,
-    /// What has come for it since a state is expected.
+    /// Segments that have come for it since a state is expected.
     early: RefCell<Vec<Message>>,
     is_awaited: Cell<bool>,
 }
 
-/// What keeps ends, its number of them, and the session below by which they are reached: that is
-/// where the network reports what comes of messages between them.
+/// The protocol that keeps ends, its number of them, and the session below by which they are
+/// reached, where the network reports errors of messages between them.
 struct Kept {
     keeper: Option<ProtocolRef>,
     number: u32,
@@ -53,8 +53,8 @@ pub(crate) struct Holds {
     early: Cell<usize>,
 }
 
-/// How many segments wait for one connection that is on its way here, and for all. What comes
-/// beyond is as if it were lost on the way.
+/// Segments that wait for one connection which is on its way here, and for all. Further ones are
+/// dropped as if they were lost on the way.
 const EARLY_MAX: usize = 64;
 const EARLY_ALL_MAX: usize = 1024;
 
@@ -104,7 +104,7 @@ impl Holds {
         Ok(())
     }
 
-    /// What keeps the ends, and its number of them; `None` if nothing does.
+    /// The protocol that keeps the ends, and its number of them; `None` if nothing keeps them.
     pub(crate) fn keeper(&self, key: &PendingKey) -> Option<(Option<ProtocolRef>, u32)> {
         let held = self.held.get(key)?;
         let kept = held.kept.borrow();
@@ -117,7 +117,7 @@ impl Holds {
         held.kept.replace(kept).map(|kept| kept.lower)
     }
 
-    /// What nothing keeps any more is held for as long as an open may take; false if none is
+    /// Holds ends that nothing keeps any more for as long as an open may take; false if none is
     /// expected.
     fn await_open(&self, key: &PendingKey, now: Time) -> bool {
         let held = self.held.get(key).filter(|held| held.is_awaited.get());
@@ -159,7 +159,7 @@ impl Holds {
         self.held.get(key).is_some_and(|held| !held.state.borrow().is_empty())
     }
 
-    /// What comes for these ends is answered again: what has come for them early.
+    /// Answers segments for these ends again, and returns those that have come early.
     fn forget(&self, key: &PendingKey) -> Vec<Message> {
         let Some(held) = self.held.unbind(key) else {
             return Vec::new();

@@ -208,7 +208,7 @@ impl Tcp {
         told.is_ok()
     }
 
-    /// What a cookie that comes back says; `None` if the segment brings none.
+    /// Note of a cookie that comes back; `None` if the segment brings none.
     fn note_of_cookie(
         &self,
         Stray { cx, lower, header, .. }: Stray<'_>,

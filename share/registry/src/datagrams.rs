@@ -34,12 +34,13 @@ use crate::registry::RIGHTS_MAX;
 const PEERS_MAX: usize = RIGHTS_MAX;
 /// To how many hosts the way is kept at one time.
 const WAYS_MAX: usize = 1024;
-/// How long the station that leads to a host is taken to be the one that the registry has told.
+/// Time for which the station that leads to a host is taken to be the one that the registry has
+/// told.
 const KNOWN_FOR: Duration = Duration::from_secs(10);
-/// How long a host without a known station is not asked for again.
+/// Time for which a host without a known station is not asked for again.
 const UNKNOWN_FOR: Duration = Duration::from_millis(100);
 
-/// What is known of the way to a host.
+/// The way to a host, as far as it is known.
 #[derive(Clone, Copy)]
 struct Way {
     until: Time,
@@ -55,9 +56,9 @@ struct Offered {
     session: SessionRef,
 }
 
-/// What the protocol and its sessions share.
+/// Shared state of the protocol and its sessions.
 pub(crate) struct Parts {
-    /// What stands for the registry's protocol.
+    /// Proxy of the registry's protocol.
     far: ProtocolRef,
     /// The program's own, and this host.
     own: OnceCell<(ProtocolRef, HostAddr)>,
@@ -336,7 +337,7 @@ impl Parts {
         Some(())
     }
 
-    /// What a session stands on, at the registry or here, has ended.
+    /// Acts on the end of a session's lower, at the registry or here.
     pub(crate) fn lower_is_gone(&self, cx: &Kernel, lower: &SessionRef) {
         let Some(session) = self.find(lower) else {
             return;
@@ -386,7 +387,8 @@ impl Parts {
         session.pop(cx, message)
     }
 
-    /// What hears of an error, which is of its session then; `None` if it is of none here.
+    /// The protocol that hears of an error, which is put to its session; `None` if it concerns none
+    /// here.
     pub(crate) fn receiver(&self, error: &mut NetworkError) -> Option<ProtocolRef> {
         let session = self.find(error.session.as_ref()?)?;
         // Which peer of an enabled port it is about is not said.

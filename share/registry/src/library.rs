@@ -30,27 +30,27 @@ use transit::Place;
 /// A conversation goes on through the registry, which has granted no right for it.
 pub static NOT_MOVED: Reason = Reason::new("not moved", Class::Exhausted);
 
-/// What a timer of the layer is for; the mark of the session lies above.
+/// Purposes of the layer's timers; the mark of the session lies in the bits above.
 const MOVE: u64 = 0;
 const GIVE_BACK: u64 = 1;
 const END_RIGHT: u64 = 2;
 const AGAIN: u64 = 3;
 const KIND_BITS: u32 = 8;
 
-/// What the protocol and its sessions share.
+/// Shared state of the protocol and its sessions.
 pub(crate) struct Parts {
-    /// What stands for the registry's protocol.
+    /// Proxy of the registry's protocol.
     pub(crate) far: ProtocolRef,
     /// The program's own, and what that stands on.
     own: OnceCell<(ProtocolRef, ProtocolRef)>,
     pub(crate) member: Rc<Membership>,
-    /// What was enabled: the number below, the port and host, and for which protocol.
+    /// Enables: the number below, the port and host, and for which protocol.
     offers: RefCell<Vec<(Enable, u64, ProtocolRef)>>,
     sessions: Marks,
-    /// What another program has passed on, with its ticket in front, and between which ends.
+    /// State that another program has passed on, with its ticket in front, and its ends.
     brought: RefCell<(Participants, Vec<u8>)>,
-    /// What stands beside this, and has its sessions at the registry through it: that knows a
-    /// program by one receiver.
+    /// Layer of datagrams beside this one, which has its sessions at the registry through it: the
+    /// registry knows a program by one receiver.
     pub(crate) beside: RefCell<Option<Rc<datagrams::Parts>>>,
 }
 
@@ -104,7 +104,7 @@ impl Parts {
         list.here().filter(leaves).count()
     }
 
-    /// What was passed on between these ends, if that is what was brought last.
+    /// Takes the state that was passed on between these ends, if it was brought last.
     fn take_brought(&self, ends: &Participants) -> Option<Vec<u8>> {
         let is_it = self.brought.borrow().0 == *ends && !self.brought.borrow().1.is_empty();
         is_it.then(|| self.brought.take().1)
@@ -117,7 +117,7 @@ impl Parts {
         session.body::<Own>()?.stands_on(lower).then_some(session)
     }
 
-    /// What takes peers at this port and host.
+    /// The protocol that takes peers at this port and host.
     fn receiver(&self, port: u16, host: Option<xk_core::HostAddr>) -> Option<ProtocolRef> {
         let offers = self.offers.borrow();
         let at = |host| {

@@ -38,7 +38,7 @@ pub(crate) const TYPE_ARP: u32 = 0x0806;
 /// The upper's type number.
 pub(crate) const TYPE_UPPER: u32 = 0x0800;
 
-/// What was sent: to whom, under which number, what.
+/// A frame that was sent: to which station, under which number, with which octets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) to: EthAddr,
@@ -179,7 +179,7 @@ impl Session for LinkSession {
     }
 }
 
-/// What the upper saw.
+/// Notes of the upper.
 #[derive(Default)]
 pub(crate) struct Notes {
     /// Messages that came up.
@@ -188,11 +188,11 @@ pub(crate) struct Notes {
     pub(crate) errors: RefCell<Vec<(NetworkErrorKind, Vec<u8>, bool)>>,
     /// Whether it takes messages back that could not go.
     pub(crate) takes_back: Cell<bool>,
-    /// Those it took.
+    /// Messages that it took back.
     pub(crate) back: RefCell<Vec<Vec<u8>>>,
     /// Conflicts: host and station.
     pub(crate) conflicts: RefCell<Vec<(Ipv4, EthAddr)>>,
-    /// How many sessions were made for it.
+    /// Number of sessions that were made for it.
     pub(crate) done: Cell<u32>,
 }
 

@@ -14,24 +14,24 @@ use xk_core::{Kernel, Message};
 use xk_testkit::kernel::{Task, octets};
 use xk_testkit::seeds;
 
-/// How many calls each task makes, one after the other.
+/// Calls that each task makes, one after the other.
 const CALLS: u32 = 12;
 
 #[derive(Default)]
 struct Model {
-    /// How often each call was executed.
+    /// Executions of each call.
     executed: HashMap<u32, u32>,
     replied: u32,
     failed: u32,
 }
 
-/// What the server replies to a request.
+/// Reply of the server to a request.
 fn reply_to(request: &[u8]) -> Vec<u8> {
     let id = request.first_chunk().map_or(0, |id| u32::from_be_bytes(*id));
     pattern(request.len() / 2 + (id as usize * 977) % 4000, id)
 }
 
-/// What a call asks.
+/// Request of a call.
 fn request_of(id: u32, random: &Random) -> Vec<u8> {
     let len = match random.below(3) {
         0 => random.below(16),

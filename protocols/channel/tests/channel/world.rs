@@ -14,7 +14,7 @@ use xk_core::object::{CallError, PushError};
 use xk_core::{Kernel, Message, Part, Participants, Protocol, ProtocolRef, SessionRef};
 use xk_testkit::kernel::{Bottom, Lower, TestKernel, Top, octets};
 
-/// What stands below the channels.
+/// Kind of the layer below the channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Below {
     /// Hosts.
@@ -32,7 +32,7 @@ pub(crate) enum Way {
     ToClient,
 }
 
-/// What becomes of a packet: how much later each copy of it arrives.
+/// Fate of a packet: the delay of each copy that arrives.
 pub(crate) type Fate = Vec<Duration>;
 
 /// Decides on packet number `n` from 0, of those that go one way.
@@ -89,7 +89,7 @@ impl Node {
     }
 }
 
-/// What is on its way.
+/// A packet on its way.
 struct Flying {
     at: u64,
     way: Way,
@@ -167,12 +167,12 @@ impl World {
         self.0.counts.iter().for_each(|count| count.set(0));
     }
 
-    /// How many packets went so far.
+    /// Number of packets that went so far.
     pub(crate) fn count(&self, way: Way) -> usize {
         self.0.counts[way as usize].get()
     }
 
-    /// How many questions for fragments, and how many fragments sent again there were.
+    /// Number of questions for fragments, and of fragments that were sent again.
     pub(crate) fn asked(&self) -> (usize, usize) {
         let [nacks, again] = &self.0.asked;
         (nacks.get(), again.get())

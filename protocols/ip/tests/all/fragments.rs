@@ -41,7 +41,7 @@ fn eight_kilobytes_go_in_six_fragments_without_a_copy() {
     assert_eq!(host.figures().fragments_sent, 6);
 }
 
-/// What one host sends, another takes, with any maximum and any order.
+/// Sends from one host to another, with any maximum and any order.
 fn round_trip(len: usize, mtu: u32, reverse: bool) {
     let a = Host::new(Graph::host(), &[mtu]);
     let wide = Graph::new()

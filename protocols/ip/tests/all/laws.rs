@@ -15,7 +15,7 @@ fn host(side: Side) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 0, 1 + side as u8)
 }
 
-/// What it stands on, and how many octets of fragments it holds.
+/// The layer below, and the octets of fragments that IP holds.
 struct Over(fn(Side) -> Lower, u64);
 
 impl Fixture for Over {
@@ -85,7 +85,7 @@ fn hosts(side: Side) -> Lower {
     Lower { kind: "arp", max_packet: 1500, opt_packet: 1500, ..Lower::host(host(side), 0) }
 }
 
-/// It has hosts of its own: what it tells of them is in `host.rs`.
+/// A law that is skipped: IP has hosts of its own, whose tests are in `host.rs`.
 const OF_LAYERS_ON_HOSTS: &str = "what is for many is not for one";
 
 /// Runs all laws but one. Where every frame is to have an outcome at once, fragments are not waited

@@ -17,7 +17,7 @@ use xk_testkit::seeds;
 /// Octets in front of a request: the call's number.
 const NUMBER_LEN: usize = 8;
 
-/// What the model knows: how often each call was executed.
+/// The model: executions of each call.
 type Executed = Rc<RefCell<HashMap<u64, u32>>>;
 
 fn number_of(octets: &[u8]) -> u64 {
@@ -31,7 +31,7 @@ fn request(number: u64, len: usize) -> Vec<u8> {
     octets
 }
 
-/// Its right reply, of another length.
+/// Right reply to a request, of another length.
 fn reply(request: &[u8]) -> Vec<u8> {
     let mut octets: Vec<u8> = request.iter().rev().map(|octet| !octet).collect();
     let len = octets.len() * (1 + request.len() % 3) / 2;
@@ -54,7 +54,7 @@ fn procedure(seed: u64, executed: &Executed) -> Procedure {
     })
 }
 
-/// How bad a network is.
+/// Faults of a network.
 struct Weather {
     random: Random,
     loss: f64,
@@ -104,7 +104,7 @@ struct Issued {
     number: u64,
     request: Vec<u8>,
     outcome: Rc<Outcome>,
-    /// Its client has crashed since.
+    /// True if its client has crashed since.
     orphaned: bool,
 }
 

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use xk_testkit::script::{File, load};
 
-/// What the scripts show of one section.
+/// Parts of one section that the scripts show.
 type Shown<'a> = BTreeMap<(&'a str, &'a str), Vec<(&'a str, &'a str)>>;
 
 fn shown(files: &[File]) -> Shown<'_> {

@@ -133,7 +133,7 @@ fn an_acknowledgement_of_no_cookie_is_reset() {
     assert_eq!(net.top.take_events(), []);
 }
 
-/// How many drops were counted as `name`.
+/// Number of drops that were counted as `name`.
 fn dropped(net: &Net, name: &str) -> u64 {
     let list = net.tcp.head().drops().list();
     let found = list.iter().find(|(reason, _)| reason.name == name);

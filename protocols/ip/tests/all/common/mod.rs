@@ -130,7 +130,7 @@ impl Host {
         self.lowers[at].inject(&self.cx, None, message)
     }
 
-    /// What went out on an interface since the last look.
+    /// Packets that went out on an interface since the last look.
     pub(crate) fn sent(&self, at: usize) -> Vec<Vec<u8>> {
         let sent = self.lowers[at].take_sent();
         sent.iter().map(|s| s.message.octets().collect()).collect()
@@ -205,7 +205,7 @@ pub(crate) fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|n| (n * 7 + n / 251) as u8).collect()
 }
 
-/// What an error protocol was told: why, the packet, and whether it was for more than one.
+/// A notice to an error protocol: why, the packet, and whether it was for more than one.
 pub(crate) type Told = (SendErrorCause, Vec<u8>, bool);
 
 /// Registers itself as the error protocol and remembers what it is told.

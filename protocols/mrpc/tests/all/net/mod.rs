@@ -19,7 +19,7 @@ use xk_mrpc::wire::{HEADER_LEN, Header};
 use xk_run::switch::CoroutineSwitch;
 use xk_testkit::kernel::{Bottom, Lower, TestKernel, octets};
 
-/// What a procedure does: is told its number and the request.
+/// A procedure, which gets its number and the request.
 pub(crate) type Procedure = Rc<dyn Fn(&Kernel, u32, Message) -> Result<Message, &'static Reason>>;
 
 /// The application of a host: serves with a closure, calls as the test says.
@@ -194,7 +194,7 @@ fn body(
     })
 }
 
-/// How a call ended, and when.
+/// End of a call, and its time.
 #[derive(Default)]
 pub(crate) struct Outcome {
     pub(crate) result: RefCell<Option<Result<Vec<u8>, CallError>>>,
@@ -376,7 +376,7 @@ impl Net {
     }
 }
 
-/// What looks like Ethernet from above: hosts, 1500 octets.
+/// A lower that looks like Ethernet from above: hosts, 1500 octets.
 pub(crate) fn ethernet(own: Ipv4Addr) -> Lower {
     Lower { opt_packet: 1500, ..Lower::host(own, 90) }
 }
