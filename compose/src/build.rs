@@ -32,11 +32,11 @@ pub enum Lies {
 
 /// A node of a host, and what it stands on in this kernel.
 pub struct Site<'a> {
-    /// Its place among the file's nodes, and in [`HostPlan::places`].
+    /// Place among the file's nodes, and in [`HostPlan::places`].
     pub at: usize,
-    /// What the check knows of it.
+    /// Results of the check about the node.
     pub place: &'a Place,
-    /// What the file says of it.
+    /// The node in the file.
     pub node: &'a Node,
     /// The protocols that it stands on, or what stands for them.
     pub lowers: &'a [ProtocolRef],
@@ -141,8 +141,8 @@ pub(crate) fn fill_numbers(
     }
 }
 
-/// What `make` makes of each of the host's nodes, bottom-up, in the order of the file; `None` after
-/// the first that could not be made.
+/// Calls `make` for each of the host's nodes, bottom-up, and returns the results in the order of
+/// the file; `None` after the first that could not be made.
 pub(crate) fn each_node(
     plan: &HostPlan,
     nodes: &[Node],
@@ -186,7 +186,8 @@ fn build_one(
     }
 }
 
-/// What the start of a host's kernel has answered, such as `Runner::start`.
+/// Turns the result of starting a host's kernel, such as that of `Runner::start`, into mistakes of
+/// the file.
 ///
 /// # Errors
 /// The protocol that could not start, with its place in the file and why.

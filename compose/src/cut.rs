@@ -15,13 +15,12 @@ use crate::plan::{CheckedGraph, HostPlan};
 
 /// Numbers that a domain has for what is added beside the host's nodes.
 const OWN_NUMBERS: u32 = 1 << 16;
-/// How many objects besides its nodes a neighbour has receive here.
+/// Objects besides its nodes that a neighbour has receive here.
 const OTHERS_MAX: usize = 256;
 
 /// One domain of a host, in a kernel.
 pub struct BuiltDomain {
-    /// What there is in this kernel of each of the host's nodes, in the order of the file: itself,
-    /// or what stands for it.
+    /// Each of the host's nodes in this kernel, in the order of the file: itself, or its proxy.
     pub protocols: Vec<Option<ProtocolRef>>,
     /// The domains that it has an edge with, each with this side of the cut.
     pub ports: Vec<(usize, Rc<Port>)>,

@@ -8,7 +8,7 @@ use xk_lang::{Diagnostics, DomainKind, HostInstance, Span};
 use crate::params::Parametrized;
 use crate::plan::{CheckedGraph, HostPlan};
 
-/// How many requests may be on their way up into a domain at one time, unless its line says it.
+/// Requests on their way up into a domain at one time, unless its line says otherwise.
 const UPCALLS_MAX: i64 = 64;
 
 const CORE: ParamSpec = graph::optional(
@@ -60,7 +60,7 @@ const GRANT: BlockSpec = graph::block(
     "a node that programs may attach to: those of one user or group, or all of them",
 );
 
-/// What may be said of a domain of this kind.
+/// Parameters of a domain of this kind.
 fn parametrized(kind: DomainKind, span: Span) -> Parametrized<'static> {
     let (what, scalars, blocks): (_, &'static [ParamSpec], &'static [BlockSpec]) = match kind {
         DomainKind::Thread => ("a domain `thread`", &[CORE, UPCALLS], &[]),
@@ -70,12 +70,12 @@ fn parametrized(kind: DomainKind, span: Span) -> Parametrized<'static> {
     Parametrized { what, span, scalars, blocks }
 }
 
-/// What the file says of a domain.
+/// Reads the parameters of a domain.
 pub(crate) fn params_of(diagnostics: &mut Diagnostics, domain: &xk_lang::Domain) -> Params {
     parametrized(domain.kind, domain.name.span).take(diagnostics, &domain.params, &domain.grants)
 }
 
-/// What takes frames from a domain to those that it stands on, if they are other processes.
+/// Carrier of frames from a domain to those that it stands on, if they are other processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Crossing {
     /// Rings in shared memory.
@@ -89,9 +89,9 @@ pub enum Crossing {
 
 /// A part of a host that runs apart from the others, in a kernel of its own.
 pub struct DomainPlan {
-    /// Those that have what its nodes stand on.
+    /// Domains that have the lowers of its nodes.
     pub(crate) lowers: Vec<usize>,
-    /// Those that have what stands on its nodes.
+    /// Domains that have the uppers of its nodes.
     pub(crate) uppers: Vec<usize>,
 }
 
@@ -127,24 +127,24 @@ pub struct Grant {
     pub gid: Option<u32>,
 }
 
-/// What the file says of one domain of a host, placeholders filled.
+/// One domain of a host in the file, with placeholders filled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DomainSetup {
-    /// Its name; that of the host's first is empty.
+    /// Name; that of the host's first is empty.
     pub name: String,
-    /// What it is; `None` for the host's first.
+    /// Kind; `None` for the host's first.
     pub kind: Option<DomainKind>,
     /// The user that it becomes, by name or number.
     pub user: Option<String>,
     /// The processor that it runs on.
     pub core: Option<usize>,
-    /// How many requests may be on their way into it from below at one time.
+    /// Requests on their way into it from below at one time.
     pub upcalls_max: usize,
-    /// What takes frames to the domains that it stands on.
+    /// Carrier of frames to the domains that it stands on.
     pub crossing: Crossing,
     /// Where programs attach, if it is open.
     pub path: Option<String>,
-    /// What programs may attach to, if it is open.
+    /// Nodes to which programs may attach, if it is open.
     pub grants: Vec<Grant>,
 }
 

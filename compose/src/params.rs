@@ -5,7 +5,7 @@ use xk_lang::{Diagnostics, Param, ParamBlock, Span, Spanned, Value as Written};
 
 /// Something that takes parameters: a node or a link.
 pub(crate) struct Parametrized<'a> {
-    /// How messages call it: "`ip`".
+    /// Name in messages: "`ip`".
     pub(crate) what: &'a str,
     /// Where it is named.
     pub(crate) span: Span,
@@ -77,7 +77,7 @@ impl Parametrized<'_> {
         found.suggest(name, self.blocks.iter().map(|spec| spec.name));
     }
 
-    /// What it has, for messages.
+    /// Lists its parameters, for messages.
     fn known(&self) -> String {
         let list = |names: Vec<&str>| names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>();
         let scalars = list(self.scalars.iter().map(|spec| spec.name).collect());
@@ -116,7 +116,7 @@ fn at_least(min: usize) -> String {
     if min == 1 { "at least one".into() } else { format!("at least {min}") }
 }
 
-/// How a block is written: `route ... via=...`.
+/// Form of a block: `route ... via=...`.
 fn form(spec: &BlockSpec) -> String {
     let mut form = spec.name.to_string();
     for argument in spec.arguments {
@@ -147,7 +147,7 @@ fn complete(
     }
 }
 
-/// What a value of this type looks like, for messages.
+/// Form of a value of this type, for messages.
 fn wanted(kind: &ParamKind) -> String {
     match kind {
         ParamKind::Integer { min, max } => format!("a whole number from {min} to {max}"),

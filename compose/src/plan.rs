@@ -1,4 +1,4 @@
-//! What a check leaves behind: the graph, and for each host what stands on what.
+//! Result of a check: the graph, and for each host its nodes with their lowers.
 
 use std::borrow::Cow;
 use xk_core::Entry;
@@ -32,11 +32,11 @@ pub struct CheckedGraph {
 
 /// One host of a graph, checked; hosts alike share one.
 pub struct HostPlan {
-    /// Its protocols, in the order of the file's nodes.
+    /// Protocols of the host, in the order of the file's nodes.
     pub(crate) places: Vec<Place>,
     /// Their indices, each after all that it stands on.
     pub(crate) order: Vec<usize>,
-    /// Its domains; the first one has the nodes that are in none of the file's.
+    /// Domains of the host; the first one has the nodes that are in none of the file's.
     pub(crate) domains: Vec<DomainPlan>,
     /// Their indices, each after all that it stands on.
     pub(crate) domain_order: Vec<usize>,
@@ -57,7 +57,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// What the catalog knows of its kind.
+    /// Catalog entry of its kind.
     pub fn entry(&self) -> &'static Entry {
         self.entry
     }
@@ -97,7 +97,7 @@ impl Place {
 }
 
 impl HostPlan {
-    /// Its protocols, in the order of the file's nodes.
+    /// Protocols of the host, in the order of the file's nodes.
     pub fn places(&self) -> &[Place] {
         &self.places
     }
@@ -115,17 +115,17 @@ impl HostPlan {
 }
 
 impl CheckedGraph {
-    /// What the catalog has that it was checked against.
+    /// Entries of the catalog against which it was checked.
     pub fn entries(&self) -> &[&'static Entry] {
         &self.entries
     }
 
-    /// What the file says.
+    /// The graph of the file.
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
 
-    /// What is probably not meant, but does no harm.
+    /// Warnings: what is probably not meant, but does no harm.
     pub fn warnings(&self) -> &Diagnostics {
         &self.warnings
     }
@@ -140,17 +140,17 @@ impl CheckedGraph {
         &self.sweep
     }
 
-    /// What stands on what in a host; `host` is its place among the file's hosts, [`Graph::hosts`].
+    /// Plan of a host: its nodes with their lowers; `host` is its place in [`Graph::hosts`].
     pub fn plan(&self, host: usize) -> Option<&HostPlan> {
         self.plans.get(host)
     }
 
-    /// How many hosts there are, counts written out.
+    /// Number of hosts, with counts written out.
     pub fn host_count(&self) -> usize {
         self.graph.hosts.iter().map(count_of).sum()
     }
 
-    /// How many protocols there are on all hosts, counts written out.
+    /// Number of protocols on all hosts, with counts written out.
     pub fn protocol_count(&self) -> usize {
         let of = |host: &Host| host.nodes.len() * count_of(host);
         self.graph.hosts.iter().map(of).sum()
@@ -179,7 +179,7 @@ impl CheckedGraph {
     }
 }
 
-/// How many hosts a host of the file stands for.
+/// Number of hosts for which a host of the file stands.
 pub(crate) fn count_of(host: &Host) -> usize {
     host.count.as_ref().map_or(1, |count| count.value as usize)
 }

@@ -15,8 +15,8 @@ use xk_run::{Idle, Runner, real_kernel};
 /// The bound of all messages together, in octets, unless the program says another.
 const POOL_OCTETS_MAX: usize = 256 << 20;
 
-/// What a stack is made of, whatever a program puts on top of it: a graph, the protocols that it
-/// may name, one of its hosts, and how its loop idles.
+/// Description of a stack, whatever a program puts on top of it: a graph, the protocols that it may
+/// name, one of its hosts, and how its loop idles.
 #[derive(Clone)]
 pub struct HostSetup {
     text: String,
@@ -24,7 +24,7 @@ pub struct HostSetup {
     entries: Vec<&'static Entry>,
     /// Which host of the graph; not needed if it has only one.
     pub host: Option<String>,
-    /// What the loop does when nothing comes.
+    /// Behaviour of the loop when nothing comes.
     pub idle: Idle,
     /// The bound of all messages together, in octets.
     pub pool_octets_max: usize,
@@ -32,11 +32,11 @@ pub struct HostSetup {
 
 /// One host of a graph, started.
 pub struct OpenHost<T> {
-    /// Its kernel.
+    /// Kernel of the host.
     pub kernel: Rc<Kernel>,
     /// The kernel's loop.
     pub runner: Rc<Runner>,
-    /// What the program has put on top.
+    /// The program's own top.
     pub top: T,
 }
 

@@ -20,29 +20,29 @@ use xk_sim::{HostId, LinkConfig, World};
 use crate::build::{build, failed_start};
 use crate::plan::{CheckedGraph, HostPlan, count_of, instance};
 
-/// How many messages there may be at once: a broadcast to thousands of hosts is one buffer, but as
-/// many messages.
+/// Largest number of messages at once: a broadcast to thousands of hosts is one buffer, but as many
+/// messages.
 const DESCRIPTORS_MAX: u32 = 1 << 22;
 
-/// What a simulation is made of, besides the graph.
+/// Configuration of a simulation, besides the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SimulationConfig {
     /// All chance comes from this: one seed replays a run to the bit.
     pub seed: u64,
     /// The bound of all messages together, in octets.
     pub pool_octets_max: usize,
-    /// How many timers may be pending on one host.
+    /// Largest number of pending timers of one host.
     pub timers_max: usize,
-    /// How many shepherds a host with calls that block, or with domains, may have.
+    /// Largest number of shepherds of a host with calls that block, or with domains.
     pub shepherds_max: u32,
     /// Octets of stack for each program that blocks on a host; with any, every host has shepherds
     /// that can wait. 0: there are no such programs.
     pub program_stack_octets: usize,
-    /// How long what crosses from one domain of a host to another is on its way at least.
+    /// Least time that a frame takes from one domain of a host to another.
     pub crossing: Duration,
     /// An even share of this comes on top.
     pub crossing_jitter: Duration,
-    /// How many frames may be on their way from one domain to another at one time.
+    /// Frames that may be on their way from one domain to another at one time.
     pub crossing_slots: usize,
 }
 
@@ -182,7 +182,7 @@ fn blocks(plan: &HostPlan) -> bool {
     plan.domains.len() > 1 || plan.places.iter().any(|place| place.entry.may_wait())
 }
 
-/// That no wire reaches outside, where time is another.
+/// Checks that no wire reaches outside, where time is another.
 fn closed(graph: &CheckedGraph) -> Result<(), Box<Diagnostics>> {
     let mut diagnostics = graph.diagnostics();
     for (host, plan) in graph.graph.hosts.iter().zip(&graph.plans) {

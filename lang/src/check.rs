@@ -1,5 +1,5 @@
-//! What can be checked without knowing a protocol: names that must differ, names that must exist,
-//! `{n}` in strings.
+//! Checks that need no knowledge of protocols: names that must differ, names that must exist, `{n}`
+//! in strings.
 
 use std::collections::{HashMap, HashSet};
 
@@ -144,7 +144,7 @@ fn value(found: &Spanned<Value>, look: &mut impl FnMut(&str, Span)) {
     }
 }
 
-/// How much the counted hosts come to, and whether their names differ from all others.
+/// Checks the number of the counted hosts, and that their names differ from all others.
 fn counts(graph: &Graph, diagnostics: &mut Diagnostics) {
     let (mut hosts, mut nodes) = (0_usize, 0_usize);
     for host in &graph.hosts {

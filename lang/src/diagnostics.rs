@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::span::Span;
 
-/// How many mistakes of one file are kept; the rest is only counted.
+/// Mistakes of one file that are kept; the rest is only counted.
 pub const DIAGNOSTICS_MAX: usize = 200;
 
 /// Whether a graph with this mistake may run.
@@ -23,13 +23,13 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// The place of the mistake.
     pub span: Span,
-    /// What is wrong, in one sentence without a full stop.
+    /// The mistake, in one sentence without a full stop.
     pub what: String,
     /// A few words put beside the caret.
     pub label: Option<String>,
-    /// What was expected at this place.
+    /// The form that was expected at this place.
     pub expected: Option<String>,
-    /// How to mend it.
+    /// Remedy.
     pub help: Option<String>,
     /// Other places that belong to the mistake, each with a few words.
     pub others: Vec<(Span, String)>,
@@ -198,12 +198,12 @@ impl Diagnostics {
         self.items.is_empty()
     }
 
-    /// How many mistakes were found, those that were not kept included.
+    /// Number of mistakes, with those that were not kept.
     pub fn len(&self) -> usize {
         self.items.len() + self.left_out
     }
 
-    /// How many mistakes were found but not kept.
+    /// Number of mistakes that were not kept.
     pub fn left_out(&self) -> usize {
         self.left_out
     }

@@ -1,4 +1,4 @@
-//! What a graph file says, with the place of every word.
+//! Contents of a graph file, with the place of every word.
 
 use std::borrow::Cow;
 
@@ -38,7 +38,7 @@ impl Graph {
 pub struct Host {
     /// The host's name; of a host with `count` its template.
     pub name: Spanned<String>,
-    /// How many hosts alike this is, 1 to [`HOSTS_MAX`](crate::HOSTS_MAX); `None` if no `count` was
+    /// Number of equal hosts, 1 to [`HOSTS_MAX`](crate::HOSTS_MAX); `None` if no `count` was
     /// written.
     pub count: Option<Spanned<u32>>,
     /// Properties other than `count`.
@@ -66,7 +66,7 @@ impl Host {
         Some(subsystem.name.as_str())
     }
 
-    /// What a catalog knows a node by: `SUBSYSTEM/KIND` in a subsystem, or else the kind.
+    /// Name of a node in a catalog: `SUBSYSTEM/KIND` in a subsystem, or else the kind.
     pub fn qualified<'a>(&self, node: &'a Node) -> Cow<'a, str> {
         match self.subsystem(node) {
             Some(subsystem) => Cow::Owned(format!("{subsystem}/{}", node.kind)),
@@ -87,7 +87,7 @@ pub struct Subsystem {
     pub span: Span,
 }
 
-/// What a domain of a host is.
+/// Kind of a domain of a host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum DomainKind {
     /// A thread of the process that has the host's first domain.
@@ -115,7 +115,7 @@ impl DomainKind {
 pub struct Domain {
     /// The domain's name.
     pub name: Spanned<String>,
-    /// What it is.
+    /// Kind of the domain.
     pub kind: DomainKind,
     /// The properties.
     pub params: Vec<Param>,
@@ -192,7 +192,7 @@ impl Node {
 pub struct Param {
     /// The parameter's name.
     pub name: Spanned<String>,
-    /// Its value.
+    /// Value of the parameter.
     pub value: Spanned<Value>,
 }
 

@@ -80,10 +80,11 @@ pub use value::Value;
 
 /// The most octets a graph file may have.
 pub const SOURCE_OCTETS_MAX: usize = 1 << 20;
-/// How deep blocks may nest. The language itself needs three or four; the limit keeps the parser's
-/// stack small.
+/// Largest depth of nested blocks. The language itself needs three or four; the limit keeps the
+/// parser's stack small.
 pub const DEPTH_MAX: usize = 8;
-/// How deep blocks that are commented out with `/-` may nest: the parser's time doubles with each.
+/// Largest depth of nested blocks that are commented out with `/-`: the parser's time doubles with
+/// each.
 pub const COMMENTED_DEPTH_MAX: usize = 3;
 /// The most hosts a graph may have, counts written out.
 pub const HOSTS_MAX: u32 = 100_000;

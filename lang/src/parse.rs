@@ -13,7 +13,7 @@ use crate::span::{Span, Spanned};
 use crate::value::Value;
 use crate::{HOSTS_MAX, NODES_MAX, SOURCE_OCTETS_MAX};
 
-/// What may stand at the top of a file.
+/// Nodes at the top of a file.
 const TOP: [&str; 5] = ["title", "host", "link", "faults", "sweep"];
 
 /// Reads a graph file. The graph holds all that could be understood; it is whole only if the

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::diagnostics::{Diagnostic, Diagnostics, Severity};
 use crate::span::Span;
 
-/// How many characters of a source line are shown.
+/// Characters of a source line that are shown.
 const LINE_CHARS_MAX: usize = 120;
 
 impl Diagnostics {

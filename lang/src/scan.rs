@@ -15,7 +15,7 @@ use crate::diagnostics::Diagnostics;
 use crate::span::Span;
 use crate::{COMMENTED_DEPTH_MAX, DEPTH_MAX};
 
-/// What a replaced word stood for.
+/// Literal for which a replaced word stood.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Literal {
     /// A string with this value.
@@ -37,7 +37,7 @@ pub(crate) struct Scan {
 }
 
 impl Scan {
-    /// What stands at `offset` if it was replaced.
+    /// The literal at `offset`, if it was replaced.
     pub(crate) fn literal(&self, offset: usize) -> Option<&Literal> {
         let at = self.literals.binary_search_by_key(&offset, |(at, _)| *at).ok()?;
         self.literals.get(at).map(|(_, literal)| literal)
@@ -79,7 +79,7 @@ pub(crate) fn scan(source: &str, diagnostics: &mut Diagnostics) -> Option<Scan> 
     Some(scanner.scan)
 }
 
-/// What stands before the place in hand, apart from space.
+/// Token before the place in hand, apart from space.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Last {
     /// The beginning of a node, or of a block.

@@ -44,7 +44,7 @@ impl From<Range<usize>> for Span {
 /// two of them are equal when their values are, wherever they stand.
 #[derive(Debug, Clone, Default)]
 pub struct Spanned<T> {
-    /// What was written.
+    /// The value.
     pub value: T,
     /// Where it was written.
     pub span: Span,

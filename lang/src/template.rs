@@ -7,9 +7,9 @@ use crate::graph::{Domain, Graph, Host, Node, Param, ParamBlock};
 use crate::span::Spanned;
 use crate::value::Value;
 
-/// How many operations one placeholder may have.
+/// Largest number of operations of one placeholder.
 const OPERATIONS_MAX: usize = 8;
-/// How wide a placeholder may write its number, in characters.
+/// Largest width of a placeholder's number, in characters.
 const WIDTH_MAX: usize = 32;
 
 /// Why a placeholder does not read.
@@ -21,7 +21,7 @@ pub enum TemplateError {
     /// `}` without `{`.
     #[error("a `}}` in this string closes nothing")]
     Close,
-    /// What is between the braces.
+    /// The text between the braces does not read.
     #[error("a placeholder in this string does not read")]
     Form,
     /// Division by nought.
@@ -154,7 +154,7 @@ pub struct HostInstance<'g> {
     pub name: Cow<'g, str>,
     /// The index among the hosts alike, from 0.
     pub index: u32,
-    /// What was written, with its places.
+    /// The host as written, with its places.
     pub template: &'g Host,
 }
 

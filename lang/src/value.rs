@@ -29,7 +29,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// What this is, for a message: "the string `x`".
+    /// Description for a message: "the string `x`".
     pub fn described(&self) -> String {
         match self {
             Value::Text(text) => {

@@ -56,7 +56,7 @@ impl Mistake {
     }
 }
 
-/// What is wrong with a bare word, if anything.
+/// The mistake of a bare word, if there is one.
 pub(crate) fn judge(word: &str) -> Option<Mistake> {
     if word.starts_with('#') {
         let known = ["#true", "#false", "#null", "#inf", "#-inf", "#nan"].contains(&word);

@@ -1,4 +1,4 @@
-//! What a change touches: the crates that it changes, and those that depend on them directly.
+//! Crates that a change touches: those that it changes, and those that depend on them directly.
 
 use std::io;
 use std::path::Path;
@@ -13,15 +13,15 @@ const DEPENDENTS_MAX: usize = 16;
 /// The packages to look at.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Touched {
-    /// Those to check: the changed ones and all that depend on them directly.
+    /// Crates to check: the changed ones and all that depend on them directly.
     pub(crate) checked: Vec<String>,
-    /// Those to test.
+    /// Crates to test.
     pub(crate) tested: Vec<String>,
     /// Files of no crate: what depends on them is not known.
     pub(crate) others: Vec<String>,
 }
 
-/// What the working tree changes against `revision`; without one against where it left `main`.
+/// Crates that the working tree changes against `revision`, or against where it left `main`.
 pub(crate) fn since(root: &Path, crates: &[Crate], revision: Option<&str>) -> io::Result<Touched> {
     let base = match revision {
         Some(revision) => revision.to_owned(),

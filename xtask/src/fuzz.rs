@@ -4,7 +4,7 @@ use crate::world::World;
 use std::io;
 use std::path::Path;
 
-/// What LLVM is told: a counter of one octet at each edge.
+/// Options for LLVM: a counter of one octet at each edge.
 const COUNTERS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=3 \
                         -Cllvm-args=-sanitizer-coverage-inline-8bit-counters";
 

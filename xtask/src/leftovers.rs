@@ -11,12 +11,12 @@ pub(crate) const MARK: &str = "XK_TEST_RUN";
 /// The variable by which `.ci/run` says which mark it looks for.
 const GIVEN: &str = "XK_CI_RUN";
 
-/// How long what is being torn down may take.
+/// Time in which things that are being torn down go.
 const GRACE: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(250);
 
-/// What is left of the run with this mark, each in words with what removes it; waits a little for
-/// what is about to go.
+/// Things left of the run with this mark, each in words with its remedy; waits a little for those
+/// about to go.
 pub(crate) fn left(mark: &str) -> Vec<String> {
     let polls = GRACE.as_millis() / POLL.as_millis();
     for _ in 0..polls {

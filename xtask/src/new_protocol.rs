@@ -14,11 +14,11 @@ const MARKER: &str = "catalog:protocols";
 
 /// A finished protocol that new ones are copied from.
 pub(crate) struct Model {
-    /// Its folder.
+    /// Folder.
     pub(crate) folder: &'static str,
-    /// Its package without `xk-`.
+    /// Package without `xk-`.
     package: &'static str,
-    /// Its kind in graphs; the type of its objects is the same with a capital.
+    /// Kind in graphs; the type of its objects is the same with a capital.
     kind: &'static str,
 }
 

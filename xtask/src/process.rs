@@ -25,7 +25,7 @@ const CHATTER: &[&str] = &[
 
 const CHATTER_EVERY: Duration = Duration::from_secs(10);
 
-/// How long to wait for a line before looking whether the program still runs.
+/// Time to wait for a line before looking whether the program still runs.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Runs `command`, printing what matters of its output: the runners' closing lines, warnings and

@@ -1,4 +1,4 @@
-//! What the steps came to: counts from the runners' closing lines, and the table at the end.
+//! Results of the steps: counts from the runners' closing lines, and the table at the end.
 
 use std::fmt;
 use std::time::Duration;
@@ -46,7 +46,7 @@ impl fmt::Display for Counts {
     }
 }
 
-/// How a step ended.
+/// End of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Passed(Counts),

@@ -15,7 +15,7 @@ use crate::{changed, leftovers, new_protocol, process, setup, tidy, workspace};
 /// The crate whose tests meet Linux and its tools.
 const PEERS: &str = "xk-peers";
 
-/// How long every fuzz target runs.
+/// Time that every fuzz target runs.
 const SMOKE_SECONDS: &str = "3";
 
 /// Tests of thousands of random operations or octets: minutes each under Miri, and the ordinary run

@@ -1,4 +1,4 @@
-//! What is in the tree: its crates as `cargo metadata` names them, and its files as git lists them.
+//! The tree: its crates as `cargo metadata` names them, and its files as git lists them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,9 +11,9 @@ use serde_json::Value;
 pub(crate) struct Crate {
     /// The package's name.
     pub(crate) name: String,
-    /// Its folder, relative to the root.
+    /// Folder, relative to the root.
     pub(crate) dir: String,
-    /// What its manifest names, inside the workspace and outside.
+    /// Dependencies in its manifest, inside the workspace and outside.
     pub(crate) dependencies: Vec<Dependency>,
 }
 

@@ -1,4 +1,4 @@
-//! What the steps of `cargo xtask test` share: the tree, and how they start programs.
+//! Shared parts of the steps of `cargo xtask test`: the tree, and how they start programs.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,14 +14,14 @@ const SEED: &str = "PROPTEST_RNG_SEED";
 /// The variable by which tests by chance take more seeds; see `xk_testkit::seeds`.
 const LONG: &str = "XK_LONG";
 
-/// What the steps share.
+/// Shared state of the steps.
 pub(crate) struct World {
     pub(crate) root: PathBuf,
-    /// What cargo builds into.
+    /// Folder into which cargo builds.
     pub(crate) target: PathBuf,
-    /// What the run's processes and namespaces are known by.
+    /// Mark of the run's processes and namespaces.
     pub(crate) mark: String,
-    /// What is looked at, if it is not the whole workspace.
+    /// Crates to look at, if not the whole workspace.
     pub(crate) touched: Option<Touched>,
     /// Whether tests take as long as they are meant to be.
     pub(crate) is_long: bool,

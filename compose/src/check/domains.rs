@@ -12,7 +12,7 @@ use crate::domain::{DomainPlan, params_of, range};
 /// The longest path of a socket, in octets: `sun_path` without the octet that ends it (unix(7)).
 const PATH_OCTETS_MAX: usize = 107;
 
-/// How many domains a host has at most, the first included.
+/// Largest number of domains of a host, with the first.
 const DOMAINS_MAX: usize = 64;
 
 /// The domains of a host, and the order in which they start.
@@ -78,7 +78,7 @@ impl Edge {
     }
 }
 
-/// What the file says of one domain.
+/// Checks one domain of the file.
 fn one(site: &Site<'_>, at: usize, domain: &Domain, diagnostics: &mut Diagnostics) {
     let params = params_of(diagnostics, domain);
     let mut nodes = site.host.nodes.iter().filter(|node| node.domain == Some(at));
@@ -97,7 +97,7 @@ fn one(site: &Site<'_>, at: usize, domain: &Domain, diagnostics: &mut Diagnostic
     }
 }
 
-/// That each path can be a socket's, and is that of one domain.
+/// Checks that each path can be a socket's, and belongs to one domain.
 fn paths(written: &[Domain], diagnostics: &mut Diagnostics) {
     let mut taken: HashMap<&str, (&str, Span)> = HashMap::new();
     for domain in written.iter().filter(|domain| domain.kind == DomainKind::Open) {
@@ -122,7 +122,7 @@ fn paths(written: &[Domain], diagnostics: &mut Diagnostics) {
     }
 }
 
-/// That what is granted exists, and can be stood on.
+/// Checks that granted nodes exist, and that protocols can stand on them.
 fn grants(site: &Site<'_>, domain: &Domain, params: &Params, diagnostics: &mut Diagnostics) {
     // The domain of the first, and its name: a program has one way to all of them.
     let mut lies_in = None;

@@ -14,7 +14,7 @@ use crate::plan::{HostPlan, Place, count_of, instance, params_of};
 pub(super) struct Site<'a> {
     pub(super) host: &'a Host,
     pub(super) catalog: &'a Catalog,
-    /// What the catalog knows of each node's kind.
+    /// Catalog entry of each node's kind.
     pub(super) entries: Vec<Option<&'static Entry>>,
     /// For each node the indices of its lowers; `None` for a name that no node has.
     pub(super) lowers: Vec<Vec<Option<usize>>>,
@@ -135,7 +135,7 @@ fn turn_round(lowers: &[Vec<Option<usize>>]) -> Vec<Vec<usize>> {
     uppers
 }
 
-/// What the catalog knows of a node's kind in its subsystem.
+/// Catalog entry of a node's kind in its subsystem.
 pub(super) fn find_entry(host: &Host, node: &Node, catalog: &Catalog) -> Option<&'static Entry> {
     catalog.find(&host.qualified(node))
 }

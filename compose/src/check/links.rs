@@ -94,8 +94,8 @@ struct Use<'a> {
     name: &'a Spanned<Value>,
 }
 
-/// That every simulated wire hangs on a link of this file, that every link is used, and that two
-/// wires share a point-to-point link.
+/// Checks that every simulated wire hangs on a link of this file, that every link is used, and that
+/// two wires share a point-to-point link.
 pub(super) fn check_uses(graph: &Graph, catalog: &Catalog, diagnostics: &mut Diagnostics) {
     let mut ends: HashMap<String, usize> = HashMap::new();
     for host in &graph.hosts {

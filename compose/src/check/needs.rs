@@ -1,4 +1,4 @@
-//! What a protocol needs on some layers and not on others: a parameter, and its lowers in a certain
+//! Needs of a protocol on some layers and not on others: a parameter, and its lowers in a certain
 //! order.
 
 use xk_core::graph::{Needed, NeededOn};

@@ -12,7 +12,7 @@ use super::{suggest, virtuals};
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) node: usize,
-    /// How a number follows for uppers that have none of their own.
+    /// Rule by which a number follows for uppers that have none of their own.
     pub(super) derived: Option<virtuals::Derived>,
 }
 

@@ -4,7 +4,7 @@ use xk_lang::Diagnostics;
 
 use super::host::Site;
 
-/// How many layers may stand one on another. A message and the answer to it pass them on the stack
+/// Largest number of layers one on another. A message and the answer to it pass them on the stack
 /// of one shepherd, 64 KiB: `fault`, the largest, takes 2.3 KiB there and back without
 /// optimization.
 const LAYERS_MAX: usize = 24;

@@ -120,7 +120,7 @@ fn how_many(min: usize, max: usize) -> String {
     }
 }
 
-/// What a protocol wants below: "of realm async or wire that takes hosts".
+/// Describes what a protocol wants below: "of realm async or wire that takes hosts".
 fn what_below(entry: &Entry) -> String {
     let realms: Vec<String> = entry.below.realms.iter().map(Realm::to_string).collect();
     let mut text = format!("of realm {}", realms.join(" or "));
@@ -157,7 +157,8 @@ fn families<'a>(families: impl IntoIterator<Item = &'a Family>) -> String {
     names.join(" or ")
 }
 
-/// What a protocol opens its lowers with; that it can also do without addresses is no part of it.
+/// Describes the addresses with which a protocol opens its lowers; that it can also do without is
+/// left out.
 fn opens(entry: &Entry) -> String {
     let all = entry.below.families;
     let mut named = all.iter().filter(|family| **family != Family::Link).peekable();
@@ -216,7 +217,7 @@ pub(super) fn family_fits(upper: &Entry, taken: Family) -> bool {
             .any(|family| matches!(family, Family::Any | Family::Inherit) || *family == taken)
 }
 
-/// What is wrong where a node stands on another, what would be right, and what helps.
+/// Mistake at an edge: what is wrong, what would be right, and what helps.
 type Misfit = (String, Option<String>, Option<String>);
 
 /// A node and one that it stands on.

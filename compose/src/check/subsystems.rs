@@ -9,7 +9,7 @@ use xk_lang::{Diagnostics, Graph, Host, Node, Param, Spanned, Value, nearest};
 
 use super::host::{Site, find_entry};
 
-/// What adapters call the x-kernel.
+/// Name of the x-kernel in adapters' kinds.
 const OWN: &str = "xk";
 
 /// Puts an adapter into each edge between protocols of two subsystems; an edge for which there is
@@ -39,7 +39,7 @@ fn stands_for(host: &Host, at: usize) -> bool {
     host.subsystems.iter().any(|subsystem| subsystem.node == at)
 }
 
-/// That the subsystems are those of the catalog, and are written as such.
+/// Checks that the subsystems are those of the catalog, and are written as such.
 fn named(host: &Host, catalog: &Catalog, diagnostics: &mut Diagnostics) {
     let is = |entry: &&&Entry| entry.shape == Shape::Framework;
     let known = || catalog.entries().iter().filter(is).map(|entry| entry.kind);
@@ -186,8 +186,8 @@ fn form(
     own.or_else(|| joins.iter().copied().find(is_alike))
 }
 
-/// What a node is, or, of a filter, what it stands on, for filters pass on what they are asked; and
-/// what below that has addresses of its own.
+/// Finds a node or, for a filter, which passes on what it is asked, the node below it; and the node
+/// below that has addresses of its own.
 fn below_filters(
     host: &Host,
     node: &Node,
@@ -262,7 +262,7 @@ pub(super) fn unknown_kind(
     }
 }
 
-/// What a node is for its neighbour above: behind an adapter that is what the adapter stands on.
+/// The node that its neighbour above meets: behind an adapter that is the adapter's lower.
 pub(super) fn behind(site: &Site<'_>, at: usize) -> usize {
     let is_adapter = site.entry(at).is_some_and(|entry| entry.shape == Shape::Adapter);
     match site.lowers[at].first() {

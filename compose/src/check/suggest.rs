@@ -1,4 +1,4 @@
-//! What could be put between two protocols that do not fit.
+//! Suggestions of layers to put between two protocols that do not fit.
 
 use std::collections::{HashMap, VecDeque};
 use xk_core::Entry;
@@ -8,10 +8,10 @@ use super::host::Site;
 use super::stacking::family_fits;
 use super::subsystems::behind;
 
-/// How many protocols may have to go between.
+/// Largest number of protocols to put between.
 const BETWEEN_MAX: usize = 3;
 
-/// What a layer takes from above, and what it guarantees there.
+/// Addresses that a layer takes from above, and its guarantees there.
 type Gives = (Family, Guarantees);
 
 /// The shortest tower of catalog kinds that `upper` can stand on and that can stand on the node

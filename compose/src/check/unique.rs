@@ -1,4 +1,4 @@
-//! What only one can have: a device on a host, an address on a link.
+//! Checks of what only one node can have: a device on a host, an address on a link.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;

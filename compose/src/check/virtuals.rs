@@ -10,7 +10,7 @@ use super::numbers::Edge;
 #[derive(Clone, Copy)]
 pub(super) struct Derived {
     rule: &'static DerivedNumber,
-    /// What is added.
+    /// Offset that is added.
     base: u32,
     /// The layer that says so.
     by: usize,

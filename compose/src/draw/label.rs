@@ -1,4 +1,4 @@
-//! What stands in a box, and over a host or link.
+//! Labels of boxes, hosts and links.
 
 use xk_lang::{Domain, Host, Link, Node, Param, ParamBlock, Value};
 
@@ -59,7 +59,7 @@ pub(super) fn of_subsystem(node: &Node) -> String {
     format!("subsystem {}{said}", short(&node.name))
 }
 
-/// What is granted: "udp, port 5000..5999, uid 1000".
+/// Label of a grant: "udp, port 5000..5999, uid 1000".
 pub(super) fn of_grant(grant: &ParamBlock) -> String {
     let node = grant.args.first().map_or(String::new(), |node| shown(&node.value));
     let said = |param: &Param| format!(", {} {}", param.name, shown(&param.value.value));

@@ -1,4 +1,4 @@
-//! What is drawn in one frame: a whole host, each of its domains, or what is of one subsystem.
+//! Contents of one frame: a whole host, each of its domains, or the lines of one subsystem.
 
 use xk_core::graph::Shape;
 use xk_lang::{DomainKind, Host};
@@ -18,7 +18,7 @@ pub(super) struct Tower {
 pub(super) enum Item {
     /// A node, with what is written in its box.
     Node { at: usize, lines: Vec<String> },
-    /// What stands for a node of another domain, or what is granted.
+    /// A box for a node of another domain, or for a grant.
     Other { lines: Vec<String> },
     /// A frame with a title around others.
     Frame { title: String, tower: Tower },
@@ -78,7 +78,7 @@ fn node(host: &Host, plan: &HostPlan, at: usize) -> Item {
     Item::Node { at, lines }
 }
 
-/// What may be had, a box each.
+/// Grants, a box each.
 fn granted(written: &xk_lang::Domain) -> Tower {
     let other = |grant| Item::Other { lines: vec![label::of_grant(grant)] };
     let boxes: Vec<Item> = written.grants.iter().map(other).collect();

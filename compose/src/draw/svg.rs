@@ -27,7 +27,7 @@ struct Drawn {
     left: i64,
     width: i64,
     height: i64,
-    /// What is inside the frame, in the frame's own coordinates.
+    /// Contents of the frame, in the frame's own coordinates.
     inside: String,
     /// For each node the middle of its lower edge, from the frame's left.
     feet: Vec<i64>,
@@ -133,8 +133,8 @@ fn inside(at: usize, host: &Host, plan: &HostPlan) -> Drawn {
     drawn
 }
 
-/// What is drawn in a rectangle: its size, the text from its upper left corner, and how far to the
-/// right the middles of its nodes lie.
+/// Drawing in a rectangle: its size, the text from its upper left corner, and how far to the right
+/// the middles of its nodes lie.
 struct Picture {
     width: i64,
     height: i64,

@@ -183,7 +183,7 @@ fn inside(canvas: &mut Canvas, host: &Host, plan: &HostPlan) -> (i64, usize) {
     stack(canvas, &parts::host(host, plan))
 }
 
-/// What is written or drawn in a box.
+/// Lines written or drawn in a box.
 fn inside_of(item: &Item) -> Vec<String> {
     let Item::Frame { title, tower } = item else {
         let (Item::Node { lines, .. } | Item::Other { lines }) = item else {

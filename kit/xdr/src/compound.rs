@@ -128,7 +128,7 @@ impl<T: Xdr, const N: usize> Xdr for Box<[T; N]> {
     }
 }
 
-/// What both vectors have in common.
+/// Shared parts of both vectors.
 macro_rules! vector {
     ($name:ident $(, const $max:ident)?) => {
         impl<T $(, const $max: u32)?> Deref for $name<T $(, $max)?> {

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use xk_core::Message;
 use xk_core::message::Slices;
 
-/// How deep values lie within values at most, unless [`Decoder::depth_max`] says otherwise, if each
-/// has [`DEPTH_OCTETS`] in memory at most; larger ones count more often. Where the code of a build
+/// Largest depth of values within values, unless [`Decoder::depth_max`] says otherwise, if each has
+/// [`DEPTH_OCTETS`] in memory at most; larger ones count more often. Where the code of a build
 /// takes so much of the stack that [`STACK_OCTETS_MAX`] are used before, they lie less deep.
 pub const DEPTH_MAX: u32 = 32;
 
@@ -18,14 +18,14 @@ pub const STACK_OCTETS_MAX: usize = 24 << 10;
 /// See [`DEPTH_MAX`].
 pub const DEPTH_OCTETS: usize = 128;
 
-/// How many elements of a type that takes no octets an array has at most: no length of the message
+/// Largest number of elements of an array whose type takes no octets: no length of the message
 /// bounds them.
 pub const EMPTY_ELEMENTS_MAX: u32 = 1 << 10;
 
 /// Reads values from a slice or a message, one behind the other.
 #[derive(Clone)]
 pub struct Decoder<'a> {
-    /// What is left of the slice at hand.
+    /// Rest of the slice at hand.
     slice: &'a [u8],
     /// The slices behind it.
     behind: Option<Slices<'a>>,
@@ -37,7 +37,7 @@ pub struct Decoder<'a> {
     strict: bool,
 }
 
-/// How much of the stack the values around the one at hand have taken.
+/// Part of the stack that the values around the one at hand have taken.
 #[derive(Clone, Copy)]
 struct Stack {
     /// Where it was when the outermost and the innermost were begun.
@@ -103,8 +103,8 @@ impl<'a> Decoder<'a> {
         self
     }
 
-    /// How deep values may lie within values: optional data and arrays count, whatever can be
-    /// recursive.
+    /// Sets the largest depth of values within values: optional data and arrays count, as they can
+    /// be recursive.
     #[must_use]
     pub fn depth_max(mut self, depth: u32) -> Self {
         self.depth_left = depth;

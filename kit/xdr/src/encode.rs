@@ -10,7 +10,7 @@ pub const fn padding(len: usize) -> usize {
     len.wrapping_neg() & 3
 }
 
-/// What takes the octets of a value, one piece behind the other.
+/// Takes the octets of a value, one piece behind the other.
 pub trait Sink {
     /// Takes the next octets.
     ///
@@ -54,7 +54,7 @@ impl Sink for Vec<u8> {
 pub struct Length(usize);
 
 impl Length {
-    /// How many there were.
+    /// Number of octets.
     pub fn octets(self) -> usize {
         self.0
     }

@@ -1,4 +1,4 @@
-//! What is wrong with octets, or with a value.
+//! Errors of octets, and of values.
 
 /// Why octets are no value of the type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,7 +33,7 @@ pub enum DecodeError {
     /// Octets follow the value.
     #[error("{octets} octets follow the value")]
     Trailing {
-        /// How many.
+        /// Number of octets.
         octets: usize,
     },
 }
@@ -41,7 +41,7 @@ pub enum DecodeError {
 /// Why a value was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
-    /// It is longer than its type allows.
+    /// The value is longer than its type allows.
     #[error("a length of {len} where at most {max} fit")]
     TooLong {
         /// The length, in elements or octets.

@@ -103,7 +103,7 @@ pub trait Xdr: Sized {
     fn decode(decoder: &mut Decoder<'_>) -> Result<Self, DecodeError>;
 }
 
-/// How many octets the value takes.
+/// Number of octets that the value takes.
 ///
 /// # Errors
 /// [`EncodeError`] if it has no representation.

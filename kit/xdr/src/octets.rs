@@ -37,7 +37,7 @@ impl<const MAX: u32> Text<MAX> {
     }
 }
 
-/// What both have in common.
+/// Shared parts of both.
 macro_rules! octets {
     ($name:ident) => {
         impl<const MAX: u32> Xdr for $name<MAX> {

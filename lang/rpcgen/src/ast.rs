@@ -1,4 +1,4 @@
-//! What a file says, before anything is known of what its names mean.
+//! Syntax of a file, before anything is known of the meaning of names.
 
 use xk_lang::{Span, Spanned};
 
@@ -31,7 +31,7 @@ pub(crate) enum Spec {
     Union(Box<UnionBody>),
 }
 
-/// What stands behind a name.
+/// Form behind a name.
 #[derive(Clone, Debug)]
 pub(crate) enum Shape {
     Plain,

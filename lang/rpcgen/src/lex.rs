@@ -19,7 +19,7 @@ pub(crate) enum Token {
 }
 
 impl Token {
-    /// What a person calls it.
+    /// Name of the token for people.
     pub(crate) fn describe(&self) -> String {
         match self {
             Self::Word(word) => format!("`{word}`"),
@@ -37,7 +37,7 @@ pub(crate) struct Define {
     pub(crate) value: Spanned<i128>,
 }
 
-/// What a file says, and where.
+/// Words of a file, with their places.
 pub(crate) struct Words {
     pub(crate) tokens: Vec<Spanned<Token>>,
     pub(crate) defines: Vec<Define>,
@@ -49,7 +49,7 @@ pub(crate) struct Words {
 /// One `#if` that is open.
 struct Condition {
     span: Span,
-    /// What is around it is read.
+    /// True if the text around it is read.
     around: bool,
     /// This part of it is read.
     active: bool,
@@ -68,7 +68,7 @@ struct Lexer<'a> {
     found: &'a mut Diagnostics,
 }
 
-/// How deep `#if` may nest.
+/// Largest depth of nested `#if`.
 const CONDITIONS_MAX: usize = 64;
 
 /// Reads a file's words.

@@ -79,12 +79,12 @@ use xk_lang::Diagnostics;
 /// The most octets a file may have.
 pub const SOURCE_OCTETS_MAX: usize = 4 << 20;
 
-/// What a file without mistakes means.
+/// Meaning of a file without mistakes.
 #[derive(Debug)]
 pub struct Compiled {
-    /// Its meaning.
+    /// The file's meaning.
     pub model: Model,
-    /// What was left out of it, and what is probably not meant so.
+    /// Warnings: what was left out of it, and what is probably not meant so.
     pub warnings: Diagnostics,
 }
 

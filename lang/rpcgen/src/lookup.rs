@@ -17,7 +17,7 @@ pub struct Found<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} ({help})")]
 pub struct LookupError {
-    /// What is wrong.
+    /// The mistake.
     pub what: String,
     /// What there is instead.
     pub help: String,

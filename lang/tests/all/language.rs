@@ -1,4 +1,4 @@
-//! What a right file means, word by word and place by place.
+//! Tests of the meaning of correct files, word by word and place by place.
 
 use xk_lang::{DomainKind, Graph, Span, Value, parse};
 

@@ -5,7 +5,7 @@ use super::Checker;
 use crate::model::{Kind, Model, Type, Union};
 use xk_lang::Span;
 
-/// How deep types lie within types at most, those that may be absent not counted.
+/// Largest depth of types within types, without those that may be absent.
 const DEPTH_MAX: usize = 128;
 
 /// Where a union stands.
@@ -16,7 +16,7 @@ pub(super) struct UnionPlace {
     pub(super) cases: Vec<Span>,
 }
 
-/// What a type needs to be there.
+/// Calls `each` for the types that a type needs to be there.
 fn by_value(ty: &Type, each: &mut dyn FnMut(usize)) {
     match ty {
         Type::Named(at) => each(*at),
@@ -25,7 +25,7 @@ fn by_value(ty: &Type, each: &mut dyn FnMut(usize)) {
     }
 }
 
-/// What a type mentions.
+/// Calls `each` for the types that a type mentions.
 fn mentioned(ty: &Type, each: &mut dyn FnMut(usize)) {
     match ty {
         Type::Named(at) => each(*at),

@@ -40,13 +40,13 @@ const C_TYPES: &[(&str, Type)] = &[
     ("netobj", Type::Opaque(1024)),
 ];
 
-/// How many types, constants and values a file may have together.
+/// Largest number of types, constants and values of a file together.
 const NAMES_MAX: usize = 100_000;
 
-/// How many missing names a mistake lists.
+/// Missing names that a mistake lists.
 const NAMES_SHOWN: usize = 12;
 
-/// What a name stands for.
+/// Meaning of a name.
 #[derive(Clone, Copy)]
 enum Meaning {
     Type(usize),
@@ -59,17 +59,17 @@ struct Checker<'a> {
     places: Vec<Span>,
     /// The types, each behind those that it is made of, once that is known.
     order: Vec<usize>,
-    /// What is looked at once all types are known.
+    /// Unions to check once all types are known.
     unions: Vec<UnionPlace>,
     names: HashMap<String, (Meaning, Span)>,
     /// Lines were left out that may define what is missing here.
     may_be_elsewhere: bool,
-    /// What such lines seem to define: each name once.
+    /// Names that such lines seem to define, each once.
     missing: Vec<Name>,
     found: &'a mut Diagnostics,
 }
 
-/// What the definitions mean. If `found` has errors it is not complete.
+/// Checks the definitions and returns their meaning. If `found` has errors it is not complete.
 pub(crate) fn check(definitions: &[Definition], words: &Words, found: &mut Diagnostics) -> Model {
     let mut checker = Checker {
         model: Model::default(),

@@ -6,7 +6,7 @@ use crate::model::{Procedure, Program, Type, Version};
 use std::collections::HashMap;
 use xk_lang::Span;
 
-/// How many arguments a procedure has at most.
+/// Largest number of arguments of a procedure.
 const ARGUMENTS_MAX: usize = 25;
 
 /// Names and numbers of one scope.

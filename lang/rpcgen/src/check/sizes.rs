@@ -1,4 +1,4 @@
-//! How much a value of each type takes at least, once for each type: a few lines of structures
+//! Least size of a value of each type, computed once for each type: a few lines of structures
 //! within structures may mean more than any message holds, and more than can be counted in time.
 
 use super::Checker;

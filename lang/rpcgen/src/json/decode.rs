@@ -36,7 +36,7 @@ impl<'a> Reader<'a, '_> {
         self.write(serde_json::Value::from(text));
     }
 
-    /// What `inside` does one step further on.
+    /// Runs `inside` one step further on.
     fn enter(&mut self, step: Step<'a>, inside: impl FnOnce(&mut Self) -> Result) -> Result {
         self.path.push(step)?;
         inside(self)?;

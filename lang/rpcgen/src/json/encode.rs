@@ -8,7 +8,7 @@ use xk_xdr::{EncodeError, Sink as _, Xdr};
 
 type Result<T = ()> = std::result::Result<T, JsonError>;
 
-/// What a person calls it.
+/// Name of a value for people.
 fn describe(value: &Value) -> String {
     match value {
         Value::Null => "null".into(),
@@ -58,7 +58,7 @@ impl<'a> Writer<'a> {
         Err(self.path.wrong(describe(value), expected))
     }
 
-    /// What `inside` does one step further on.
+    /// Runs `inside` one step further on.
     fn enter(&mut self, step: Step<'a>, inside: impl FnOnce(&mut Self) -> Result) -> Result {
         self.path.push(step)?;
         inside(self)?;

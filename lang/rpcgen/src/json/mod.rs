@@ -12,20 +12,20 @@ use xk_xdr::Decoder;
 
 /// The greatest whole number up to which every one is a number of JavaScript, too.
 const SAFE_INTEGER: u64 = (1 << 53) - 1;
-/// How deep values lie within values at most, each a few frames of the stack.
+/// Largest depth of values within values, each a few frames of the stack.
 const DEPTH_MAX: usize = 128;
 /// Octets of JSON for a result at most: a few octets may stand for many characters.
 const JSON_OCTETS_MAX: usize = 256 << 20;
 
-/// What does not fit, and where.
+/// A value that does not fit, and its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {what}{}", .expected.as_ref().map(|e| format!("; expected {e}")).unwrap_or_default())]
 pub struct JsonError {
     /// The way to it: `argument 2.name[3]`.
     pub path: String,
-    /// What is wrong.
+    /// The mistake.
     pub what: String,
-    /// What would be right.
+    /// The right form.
     pub expected: Option<String>,
 }
 
