@@ -110,7 +110,7 @@ impl Side {
         }
     }
 
-    /// Its host, of a network that both are in.
+    /// Host of the side, in a network of both.
     #[must_use]
     pub fn host(self, family: Family) -> HostAddr {
         family.host(1 + self as u32)
@@ -128,10 +128,10 @@ pub enum Receiver {
 
 /// A protocol under test, and what the suite cannot know of it.
 pub trait Fixture {
-    /// Its catalog entry.
+    /// Catalog entry.
     fn entry(&self) -> &'static Entry;
 
-    /// What it stands on.
+    /// The layer below.
     fn lower(&self, side: Side) -> Lower;
 
     /// The port that the protocol above enables; `None` if it has no ports.
@@ -177,25 +177,24 @@ pub trait Fixture {
         None
     }
 
-    /// Of a virtual protocol, the numbers by which the protocol above is selected on the kinds
-    /// below.
+    /// Numbers by which the protocol above a virtual protocol is selected on the kinds below.
     fn numbers_below(&self) -> &[(&'static str, u32)] {
         &[]
     }
 
-    /// Its parameters; what is missing takes the value that its `build` takes then.
+    /// Parameters; one that is missing gets the default of its `build`.
     fn params(&self, side: Side) -> Params {
         let _ = side;
         bounded(self.entry(), self.sessions_max())
     }
 
-    /// What it stands on: `bottom`, unless there is more.
+    /// Layers below: `bottom`, unless there are more.
     fn lowers(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef) -> Vec<ProtocolRef> {
         let _ = (cx, side);
         vec![bottom.clone()]
     }
 
-    /// What the protocols above use: what was built, or what stands for it above a cut.
+    /// The protocol that those above use: the one that was built, or its proxy above a cut.
     fn above(&self, cx: &Kernel, side: Side, tested: &ProtocolRef) -> ProtocolRef {
         let _ = (cx, side);
         tested.clone()
@@ -206,12 +205,12 @@ pub trait Fixture {
         false
     }
 
-    /// How long what is told across cuts takes at most, there and back.
+    /// Longest time that a notice takes across cuts, there and back.
     fn lateness(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// What stands at cuts.
+    /// Proxies at cuts.
     fn proxies(&self, side: Side) -> Vec<ProtocolRef> {
         let _ = side;
         Vec::new()
@@ -239,12 +238,12 @@ pub trait Fixture {
         false
     }
 
-    /// How many sessions an instance holds at most: few, so that strangers reach the bound.
+    /// Largest number of sessions of an instance: few, so that strangers reach the bound.
     fn sessions_max(&self) -> usize {
         256
     }
 
-    /// How many messages it took for itself or holds back, so far: requests that it answered,
+    /// Number of messages that it took for itself or holds back, so far: requests that it answered,
     /// fragments that it keeps.
     fn taken(&self, node: &Node) -> u64 {
         let _ = node;
@@ -356,13 +355,13 @@ type Law = (&'static str, fn(&dyn Fixture) -> Verdict);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
-    /// It holds.
+    /// The law holds.
     Holds,
-    /// It says nothing about this protocol or cannot be checked here, for this reason.
+    /// The law says nothing about this protocol or cannot be checked here, for this reason.
     Skipped(&'static str),
 }
 
-/// What [`all`] found.
+/// Result of [`all`].
 #[derive(Debug, Default)]
 pub struct Findings {
     /// The laws that hold.

@@ -43,7 +43,7 @@ use xk_run::switch::CoroutineSwitch;
 /// Room in front of every message made here, in octets: as much as an application reserves.
 pub const HEADROOM: usize = 128;
 
-/// How many timers may be pending.
+/// Largest number of pending timers.
 const TIMERS_MAX: usize = 1 << 18;
 
 /// Called with every question that a protocol of a test, or a session of it, is asked: what is not
@@ -149,7 +149,7 @@ impl TestKernel {
         self.pool().copy_from(HEADROOM, octets).expect("a buffer for a test message")
     }
 
-    /// How many descriptors and buffers of the pool are in use.
+    /// Number of descriptors and buffers of the pool in use.
     #[must_use]
     pub fn live(&self) -> (u32, u32) {
         let stats = self.pool().stats();

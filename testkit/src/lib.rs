@@ -1,4 +1,4 @@
-//! What tests need of their surroundings.
+//! Surroundings for tests.
 //!
 //! Most tests of this project run in virtual time and need nothing. Some meet the world: the
 //! operating system's own stack, its devices, its tools. This crate gives those a place of their

@@ -1,4 +1,4 @@
-//! What a test needs that a machine may lack, and how it says so.
+//! Needs of a test that a machine may lack, and how the test says so.
 //!
 //! A test asks at its beginning, by [`needs_root!`](crate::needs_root) or
 //! [`needs_program!`](crate::needs_program). When the thing is missing, one line naming the test

@@ -25,7 +25,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// Where `ip netns` keeps the names of namespaces.
 const NAMES: &str = "/run/netns";
-/// What our namespaces' names begin with.
+/// Prefix of our namespaces' names.
 const PREFIX: &str = "xkt-";
 /// Octets of a running program's output that are kept; the rest is read and discarded.
 const OUTPUT_OCTETS_MAX: usize = 1 << 20;
@@ -47,7 +47,7 @@ pub enum NetError {
         net: String,
         /// The command line.
         command: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A program ran and failed.
@@ -57,9 +57,9 @@ pub enum NetError {
         net: String,
         /// The command line.
         command: String,
-        /// How it ended.
+        /// Exit status of the program.
         status: ExitStatus,
-        /// What it wrote, standard output first.
+        /// Output of the program, standard output first.
         output: String,
     },
     /// A namespace or device refused something asked through a system call.
@@ -67,9 +67,9 @@ pub enum NetError {
     System {
         /// The net's label.
         net: String,
-        /// What was asked.
+        /// The request.
         action: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A program did not end, or did not say what was awaited, in time.
@@ -79,11 +79,11 @@ pub enum NetError {
         net: String,
         /// The command line.
         command: String,
-        /// What was awaited.
+        /// The awaited text or end.
         what: String,
-        /// How long, in seconds.
+        /// Time waited, in seconds.
         seconds: f64,
-        /// What it wrote so far, on both its outputs.
+        /// Output so far, of both streams.
         output: String,
     },
 }
@@ -377,7 +377,7 @@ impl Running {
         lock(&self.child).id()
     }
 
-    /// What it has written so far, on both its outputs, up to the first mebioctet.
+    /// Output so far, of both streams, up to the first mebioctet.
     #[must_use]
     pub fn output(&self) -> String {
         String::from_utf8_lossy(&lock(&self.written)).into_owned()
@@ -510,7 +510,8 @@ fn owner(name: &str, pids: u64) -> Option<u32> {
     (numbering == pids).then_some(pid)
 }
 
-/// What numbers the processes here: the inode of the namespace of process ids (pid_namespaces(7)).
+/// Identity of the numbering of processes here: the inode of the namespace of process ids
+/// (pid_namespaces(7)).
 fn numbering() -> u64 {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self/ns/pid").map_or(0, |file| file.ino())

@@ -24,7 +24,7 @@ use crate::needs;
 /// A test: its name and its function, which fails by panicking and skips through [`needs`].
 pub type Test = (&'static str, fn());
 
-/// How many tests run beside one another, unless more are asked for.
+/// Tests that run beside one another, unless more are asked for.
 const COMPANY_MAX: usize = 8;
 
 /// A test's stack: what Linux gives the first thread of a program.
@@ -58,7 +58,7 @@ pub fn main_with_company(company: &[Test], alone: &[Test]) -> ExitCode {
     if summary.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) }
 }
 
-/// What the arguments ask for.
+/// Request of the arguments.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Plan {
     list: bool,
@@ -101,7 +101,7 @@ impl Plan {
     }
 }
 
-/// How a run ended; its `Display` is the closing line.
+/// Result of a run; its `Display` is the closing line.
 #[derive(Debug, Default)]
 struct Summary {
     passed: usize,
@@ -195,7 +195,7 @@ fn run_some(tests: &[Test], threads: usize, summary: &Mutex<Summary>) {
     });
 }
 
-/// How a test ended: well, skipped for a reason, or by a panic.
+/// End of a test: well, skipped for a reason, or by a panic.
 type Outcome = thread::Result<Option<String>>;
 
 /// Runs a test on a thread of its own, of its name: a message of a panic names the thread.

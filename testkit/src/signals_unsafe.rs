@@ -3,8 +3,8 @@
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Those that ask for an end, and that the tests may have inherited as ignored: `nohup` SIGHUP,
-/// a shell SIGINT and SIGQUIT of what it starts in the background (signal(7): the ignored stay so).
+/// Signals that ask for an end, and that the tests may have inherited as ignored: `nohup` SIGHUP, a
+/// shell SIGINT and SIGQUIT of what it starts in the background (signal(7): the ignored stay so).
 const ENDS: [libc::c_int; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 
 /// Has the command find its signals neither ignored nor held back, whatever this process inherited.

@@ -18,7 +18,7 @@ const ERROR: u32 = 0x0080_0000;
 /// Separates several remarks on one frame in the program's answer: an octet that no remark holds.
 const BETWEEN: char = '\u{1f}';
 
-/// How grave a remark is, least grave first.
+/// Severity of a remark, least grave first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// Unusual and suspect, such as a segment out of order.
@@ -34,7 +34,7 @@ pub enum Severity {
 pub struct Problem {
     /// The frame's number in the file, from 1.
     pub frame: u64,
-    /// How grave it is.
+    /// Severity.
     pub severity: Severity,
     /// The protocols of the frame, as `eth:ethertype:ip:udp:data`.
     pub protocols: String,
@@ -54,14 +54,14 @@ impl fmt::Display for Problem {
     }
 }
 
-/// What `tshark` thinks of a capture.
+/// Verdict of `tshark` on a capture.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
-    /// How many frames it read.
+    /// Number of frames that it read.
     pub frames: u64,
-    /// What it remarked on, without what the allow-list names.
+    /// Remarks, without those that the allow-list names.
     pub problems: Vec<Problem>,
-    /// How many remarks the allow-list covered.
+    /// Number of remarks that the allow-list covered.
     pub allowed: usize,
 }
 
@@ -97,7 +97,7 @@ pub enum CheckError {
     File {
         /// The file.
         file: PathBuf,
-        /// What the program said.
+        /// Message of the program.
         complaint: String,
     },
     /// The answer has another form than expected: another version of the program, perhaps.
@@ -105,8 +105,8 @@ pub enum CheckError {
     Form(String),
 }
 
-/// What is read although it may stand above UDP or TCP, too: calls, Ethernet in UDP, and what has a
-/// length in place of a type on Ethernet.
+/// Protocols that are read although they may stand above UDP or TCP, too: calls, Ethernet in UDP,
+/// and frames that have a length in place of a type on Ethernet.
 const READ: &[&str] = &["rpc", "vxlan", "llc"];
 
 /// The protocols that `tshark` finds in the text of a datagram or stream because its octets look

@@ -23,11 +23,11 @@ use crate::netns::{NetError, Running, Space};
 const MODULES: &str = "/usr/lib/uml/modules";
 /// The kernel.
 const KERNEL: &str = "linux.uml";
-/// How long a guest may take to come up; it takes two seconds on a machine that is not busy.
+/// Time that a guest may take to come up; it takes two seconds on a machine that is not busy.
 const BOOT: Duration = Duration::from_secs(90);
-/// How long it may take to power off before it is killed.
+/// Time that it may take to power off before it is killed.
 const OFF: Duration = Duration::from_secs(5);
-/// What begins the lines that the guest's shell writes for us.
+/// Prefix of the lines that the guest's shell writes for us.
 const MARK: &str = "uml:";
 
 /// The reason to skip for want of the kernel, or nothing. The macro
@@ -58,7 +58,7 @@ macro_rules! needs_uml {
     };
 }
 
-/// What a guest is to be.
+/// Description of a guest.
 #[derive(Debug, Clone)]
 pub struct Machine {
     name: String,
@@ -128,7 +128,7 @@ impl Machine {
         self
     }
 
-    /// It powers off when it is so old, whatever happens; five minutes otherwise.
+    /// Sets the age at which it powers off, whatever happens; five minutes otherwise.
     #[must_use]
     pub fn lives(mut self, at_most: Duration) -> Self {
         self.lives = at_most;
@@ -234,12 +234,12 @@ pub struct Guest {
     taps: Vec<String>,
     /// A word of its command line that no other's has.
     mark: String,
-    /// How many commands there were.
+    /// Number of commands so far.
     commands: Mutex<usize>,
 }
 
 impl Guest {
-    /// What it has written so far on its console.
+    /// Output on its console so far.
     #[must_use]
     pub fn output(&self) -> String {
         self.running.output()

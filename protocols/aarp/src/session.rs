@@ -21,7 +21,7 @@ use xk_kit::net::template::Headers;
 /// A session's key: the node or group, the receiver, and the protocol whose number selects.
 pub(crate) type Key = (u64, u32, u32);
 
-/// How long a way is used before the machine is asked again, so that it sees what is in use.
+/// Time for which a way is used before the machine is asked again, so that it sees what is in use.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Where a session leads to.

@@ -1,4 +1,5 @@
-//! What protocol and sessions share: the machine, what waits for it, and what it has done.
+//! Shared state of protocol and sessions: the machine, the messages that wait for it, and its
+//! figures.
 
 use crate::session::{AarpSession, Key};
 use crate::wire::{ALL_NODES, Hw, Packet};
@@ -29,11 +30,11 @@ pub static LOOPED: Reason = Reason::new("looped", Class::Bad);
 
 /// Room for the lower headers in front of a packet, in octets.
 const HEADROOM: usize = 128;
-/// How many upper protocols are told of claims.
+/// Upper protocols that are told of claims.
 const UPPERS_MAX: usize = 64;
 
 xk_core::settings! {
-    /// What the graph may choose.
+    /// Parameters of the graph.
     pub(crate) struct Config {
         nodes_max: usize = int(1..=65_536, 256, "how many nodes it remembers"),
         sessions_max: usize = int(1..=1_048_576, 4096, "how many sessions it holds"),
@@ -67,7 +68,7 @@ impl Config {
 pub struct AarpTable {
     /// This node's address.
     pub me: Option<(u16, u8)>,
-    /// How often another station used it.
+    /// Times that another station used the address.
     pub conflicts: u64,
     /// Network, node, and hardware where it is known.
     pub nodes: Vec<(u16, u8, Option<[u8; 6]>)>,
@@ -123,7 +124,7 @@ impl Shared {
         }
     }
 
-    /// What is known of a node changes with this number.
+    /// Number that changes when anything known of nodes does.
     pub(crate) fn changes(&self) -> u32 {
         self.machine.borrow().table().changes()
     }

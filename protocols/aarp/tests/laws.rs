@@ -38,7 +38,7 @@ impl Fixture for OnEthernet {
         Some(0x0002_809b)
     }
 
-    /// It has no numbers of its own.
+    /// AARP has no numbers of its own.
     fn numbers_below(&self) -> &[(&'static str, u32)] {
         &[("eth", 0x0002_809b)]
     }

@@ -28,7 +28,7 @@ pub mod reasons {
     pub static UNMATCHED: Reason = Reason::new("unmatched reply", Class::NotMine);
 }
 
-/// What it has done.
+/// Counts of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AepFigures {
     /// Requests answered.

@@ -28,22 +28,22 @@ pub static NO_SESSION: Reason = Reason::new("no such session", xk_core::reason::
 /// A command that was executed before.
 pub static OUT_OF_TURN: Reason = Reason::new("out of turn", xk_core::reason::Class::NotMine);
 
-/// Of a server: that the workstation of a session is to look, as at a server that is about to be
-/// shut down; asked of the session, and answered when the workstation has heard it. Told upwards of
-/// a workstation's: a server has said so.
+/// Attention: a server has the workstation of a session look, as at a server that is about to be
+/// shut down. Asked of the server's session, and answered when the workstation has heard it; told
+/// upwards at the workstation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AspAttention {
     /// The session.
     pub session: u8,
-    /// What about; not 0.
+    /// Code of the subject; not 0.
     pub code: u16,
 }
 
 question!(AspAttention { session, code }, "asp-attention", Ask, upward);
 
-/// How often it is looked what is due.
+/// Interval at which it is looked what is due.
 const LOOK: Duration = Duration::from_secs(5);
-/// How long a call waits for its turn.
+/// Time that a call waits for its turn.
 pub(crate) const TURN_WAIT_MAX: Duration = Duration::from_secs(60);
 /// The result of a command that the protocol above has refused: `aspParamErr`.
 const REFUSED: i32 = -1070;
@@ -52,20 +52,20 @@ const REFUSED: i32 = -1070;
 pub(crate) type Address = (u16, u8, u8);
 
 xk_core::settings! {
-    /// Its socket, and its bounds.
+    /// Parameters of the graph: the socket and bounds.
     #[derive(Clone, Debug)]
     pub struct Settings {
         socket: u8 = int(1..=254, 129, "its socket, for requests of servers and of workstations"),
         tries: u8 = int(1..=255, 15, "how often a request is sent"),
         sessions_max: usize = int(1..=255, 32, "how many sessions it serves"),
         ..
-        /// What it says to those that ask for its status.
+        /// Answer to those that ask for its status.
         status: String = String::new(),
     }
     [text("status", "any text", "", "what it says to those that ask for its status")]
 }
 
-/// What protocol and sessions share.
+/// Shared state of protocol and sessions.
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) atp: ProtocolRef,

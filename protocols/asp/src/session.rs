@@ -26,7 +26,7 @@ pub(crate) struct Calling {
     /// The session below that leads there.
     pub(crate) listener: SessionRef,
     pub(crate) client: RefCell<Option<Client<u8>>>,
-    /// That to the session's own socket.
+    /// The session to the ASP session's own socket.
     pub(crate) opened: SessionSlot,
     /// Whose turn it is: commands go one at a time.
     pub(crate) turn: Semaphore,

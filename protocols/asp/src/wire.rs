@@ -10,7 +10,7 @@ use xk_kit::rpc::call::Transaction;
 /// Octets of the request by which a server asks for the data of a write: how many it takes.
 pub const CONTINUE_OCTETS: usize = 2;
 
-/// What a request asks of the layer below: exactly once, for so many packets.
+/// Options of a request to the layer below: exactly once, for this many packets.
 fn want(user: [u8; 4], packets: usize, tries: u8) -> Want {
     let tries = NonZeroU8::new(tries);
     let once = (packets > 0).then_some(ReleaseTimer::HalfMinute);
@@ -34,7 +34,7 @@ pub(crate) fn call(
     Ok((reply, user))
 }
 
-/// What lies beside a message, taken off it.
+/// Takes the options that lie beside a message.
 pub(crate) fn options(message: &mut Message) -> Option<Options> {
     let Transaction(octets) = message.remove_attribute()?;
     Options::parse(&octets).ok()

@@ -48,22 +48,22 @@ impl Peer for Origin {
     }
 }
 
-/// How a call stands.
+/// State of a call.
 #[derive(Default)]
 pub(crate) enum Outcome {
-    /// It waits.
+    /// The call waits.
     #[default]
     Waiting,
     /// All responses are there.
     Done {
-        /// Those wanted.
+        /// Bitmap of the wanted responses.
         wanted: u8,
-        /// Those that came.
+        /// Responses that came.
         arrived: Arrived<Data>,
         /// To be sent.
         release: Option<Packet<Origin, Data>>,
     },
-    /// It ends without a reply.
+    /// The call ends without a reply.
     Ended(CallCause),
 }
 
@@ -88,7 +88,7 @@ impl Call {
         cx.signal(&self.done);
     }
 
-    /// What it ended in.
+    /// Takes the call's end.
     pub(crate) fn take(&self) -> Outcome {
         self.outcome.take()
     }

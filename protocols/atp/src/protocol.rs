@@ -24,7 +24,7 @@ use xk_kit::rpc::call_layer::less;
 use xk_kit::rpc::callers::{self, Key};
 use xk_kit::rpc::server::OfferingServers;
 
-/// What a reply may be; only a protocol of transactions knows, whose options go with each call
+/// Limits of a reply; only a protocol of transactions knows, whose options go with each call
 /// ([`Transaction`](xk_kit::rpc::call::Transaction)).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Transactions {
@@ -35,7 +35,7 @@ pub struct Transactions {
 question!(Transactions { responses_max }, "transactions", Fact);
 
 xk_appletalk::atp_settings! {
-    /// What a call asks for that says nothing itself, and the bounds.
+    /// Parameters of the graph: the options of a call that has none itself, and bounds.
     #[derive(Clone, Copy, Debug)]
     pub struct Settings {
         responses: usize = int(0..=8, 8, "packets of a reply, at most"),
@@ -54,13 +54,13 @@ xk_appletalk::atp_settings! {
 }
 
 impl Settings {
-    /// What a call asks for that says nothing itself.
+    /// Options of a call that has none itself.
     pub(crate) fn usual(&self) -> Want {
         Want { bitmap: bitmap_of(self.responses), ..self.want() }
     }
 }
 
-/// What protocol and sessions share.
+/// Shared state of protocol and sessions.
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
     /// By the session below, and those of further protocols above by these.
@@ -69,14 +69,14 @@ pub(crate) struct Shared {
     pub(crate) requester: RefCell<Requester<Origin, Data, Rc<Call>>>,
     pub(crate) responder: RefCell<Responder<Origin, Data>>,
     pub(crate) spare: Spare,
-    /// How many requests are being executed.
+    /// Number of requests that are being executed.
     pub(crate) executing: Cell<usize>,
     pub(crate) server: OfferingServers,
-    /// What is enabled below: a server's number is its place here.
+    /// Participants enabled below: a server's number is its place here.
     offered: RefCell<Vec<Participant>>,
     /// Names peers.
     secret: Secret,
-    /// That of the release timers.
+    /// Timer of the release timers.
     timer: Cell<Option<Timer>>,
 }
 

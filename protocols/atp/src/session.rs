@@ -92,7 +92,7 @@ impl Association {
         }
     }
 
-    /// What the caller asks of this call, and what the graph says for those that ask nothing.
+    /// Options of this call: the caller's, or else the graph's.
     fn want(&self, request: &mut Message) -> Want {
         match request.has_attributes().then(|| request.remove_attribute::<Transaction>()).flatten()
         {

@@ -9,13 +9,13 @@ use xk_core::object::OpenError;
 use xk_core::{Kernel, Part, Participant, Participants, ProtocolRef, SessionRef, Upper};
 use xk_kit::net::appletalk::node;
 
-/// How many are kept.
+/// Sessions that are kept.
 const KEPT_MAX: usize = 64;
 
 /// A session below, and where it leads.
 type Hop = ((usize, Node), SessionRef);
 
-/// Those that are kept, the one used last in front.
+/// Sessions that are kept, the one used last in front.
 #[derive(Default)]
 pub(crate) struct Hops(RefCell<VecDeque<Hop>>);
 

@@ -25,7 +25,7 @@ pub(crate) struct Port {
     node: u8,
 }
 
-/// What the text of a zone is to be.
+/// Form of a zone.
 const ZONE: &str = "a zone, of at most 32 characters that AppleTalk has";
 
 impl Port {
@@ -106,7 +106,7 @@ pub(crate) struct Ports {
     known: RefCell<Vec<(ProtocolId, usize)>>,
 }
 
-/// How many protocols below are remembered.
+/// Protocols below that are remembered.
 const KNOWN_MAX: usize = 64;
 
 /// The next station of a datagram.

@@ -1,4 +1,4 @@
-//! What protocol and sessions share.
+//! Shared state of protocol and sessions.
 
 use crate::hops::Hops;
 use crate::ports::{Port, Ports};
@@ -21,7 +21,7 @@ use xk_kit::net::waiting::Waiting;
 pub mod reasons {
     use xk_core::reason::{Class, Reason};
 
-    /// It has passed as many routers as it may.
+    /// The datagram has passed as many routers as it may.
     pub static HOPS: Reason = Reason::new("too many hops", Class::Prohibited);
     /// No way leads to the network.
     pub static NO_ROUTE: Reason = Reason::new("no route", Class::Bad);
@@ -33,16 +33,16 @@ pub mod reasons {
 
 /// The timer token of datagrams to this node itself.
 pub(crate) const TOKEN_LOOP: u64 = 1;
-/// That of best routers.
+/// Token of the timer of best routers.
 pub(crate) const TOKEN_BEST: u64 = 2;
-/// Of how many networks the best router is known.
+/// Networks whose best router is known.
 const BEST_MAX: usize = 64;
-/// How many datagrams to this node itself wait.
+/// Datagrams to this node itself that wait.
 const LOOPED_MAX: usize = 256;
 /// The port of sessions that leave by whichever leads to their peer.
 pub(crate) const PORT_ANY: u8 = 0xff;
 
-/// What tells sessions apart: peer, socket, protocol type, port, and the group that is sent to.
+/// Key of a session: peer, socket, protocol type, port, and the group that is sent to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) peer: AtAddr,
@@ -83,7 +83,7 @@ pub(crate) struct Shared {
     pub(crate) has_checksum: bool,
     pub(crate) routes_max: usize,
     pub(crate) hops: Hops,
-    /// What waits for an address.
+    /// Messages that wait for an address.
     pub(crate) waiting: Waiting,
     looped: RefCell<VecDeque<Message>>,
     /// The routers by which datagrams of other networks came; of a node that routes nothing.

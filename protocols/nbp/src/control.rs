@@ -31,15 +31,15 @@ question!(NbpRemove { name, was_there }, "nbp-remove", Ask);
 pub struct NbpTable {
     /// The names that the node's sockets have.
     pub names: Vec<NbpFound>,
-    /// How many names of this node are being looked up, or were refused.
+    /// Names of this node that are being looked up, or were refused.
     pub pending: u32,
-    /// What the searches have found; ended ones of `lookup` and `nbp-lookup`.
+    /// Results of searches that have ended, of `lookup` and `nbp-lookup`.
     pub found: Vec<NbpFound>,
 }
 
 question!(NbpTable { names, pending, found }, "nbp-table", Ask);
 
-/// What a search is for.
+/// A search for a name.
 pub(crate) struct Search {
     pub(crate) entity: Entity,
     /// The socket that is to have the name; `None` of a search for others.
@@ -57,7 +57,7 @@ impl Search {
     }
 }
 
-/// What was found, as it is told.
+/// A result as it is told.
 pub(crate) fn found(tuple: &Tuple) -> NbpFound {
     let Tuple { at, entity, .. } = tuple;
     NbpFound { name: entity.to_string(), net: at.net, node: at.node, socket: at.socket }
@@ -81,7 +81,7 @@ impl Nbp {
         self.begin(cx, this, &search).then_some(search)
     }
 
-    /// What came of a search, waited for where that can be.
+    /// Result of a search; waits for it where that can be.
     fn result(&self, cx: &Kernel, search: &Rc<Search>) -> Option<Vec<Tuple>> {
         if search.result.borrow().is_none() {
             let waited = cx.wait(&search.ended, None);

@@ -40,21 +40,21 @@ const BURST: u64 = 50;
 /// One instance.
 pub struct Nbp {
     pub(crate) lower: ProtocolRef,
-    /// Of a router.
+    /// The zone protocol of a router.
     pub(crate) zip: Option<ProtocolRef>,
     outlet: Outlet,
     pub(crate) names: RefCell<Names>,
     pub(crate) lookups: RefCell<Lookups<Rc<Search>>>,
-    /// Those that go on, and those that have ended and were not asked about.
+    /// Searches that go on, and those that have ended and were not asked about.
     pub(crate) searches: RefCell<Vec<Rc<Search>>>,
     /// As many as there may be besides `wanted`: names of the graph, twice what goes on at once.
     searches_max: usize,
-    /// Those of them that begin when there are an address and room.
+    /// Searches among them that begin when there are an address and room.
     waiting: RefCell<VecDeque<Rc<Search>>>,
     pub(crate) found: RefCell<Vec<Tuple>>,
     /// Names that were looked up and not given.
     pub(crate) refused: Cell<usize>,
-    /// What the graph wants looked up, and when.
+    /// Searches of the graph, and when.
     pub(crate) wanted: Vec<(Rc<Search>, Duration)>,
     config: LookupConfig,
     allowance: Allowance,

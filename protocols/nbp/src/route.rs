@@ -1,4 +1,4 @@
-//! What a router does with requests: looks up in each cable of the zone.
+//! Requests at a router, which looks up in each cable of the zone.
 
 use crate::protocol::{Nbp, local};
 use crate::wire::{Entity, Function, Packet, Tuple};

@@ -35,12 +35,12 @@ pub(crate) struct RdgramSession {
     pub(crate) channel: SessionSlot,
     /// One message at a time, in the order of pushing.
     pub(crate) turn: Semaphore,
-    /// How long a push lasts at most, the wait for its turn included.
+    /// Longest time of a push, with the wait for its turn.
     pub(crate) total: Duration,
     pub(crate) template: [u8; HEADER_OCTETS],
 }
 
-/// What a call's end is to the push.
+/// Error of a push whose call ended so.
 fn push_error(cause: CallCause) -> PushError {
     match cause {
         CallCause::Push(error) => error,
@@ -55,7 +55,7 @@ fn push_error(cause: CallCause) -> PushError {
     }
 }
 
-/// What a message is counted under that went nowhere.
+/// Reason under which a message is counted that went nowhere.
 fn reason_of(error: PushError) -> &'static Reason {
     match error {
         PushError::QueueFull => &reason::QUEUE_FULL,

@@ -17,7 +17,7 @@ static COUNTED: CountingAllocator = CountingAllocator;
 
 const LONG: Duration = Duration::from_secs(600);
 const MS: Duration = Duration::from_millis(1);
-/// How long a push lasts at most.
+/// Longest time of a push.
 const TOTAL: Duration = Duration::from_secs(7);
 static UNWANTED: Reason = Reason::new("unwanted", Class::Prohibited);
 

@@ -44,7 +44,7 @@ question!(RtmpTable { networks, router }, "rtmp-table", Ask);
 
 /// An answer that its node has no allowance left for.
 pub static RATE_LIMITED: Reason = Reason::new("rate limited", Class::Exhausted);
-/// How many packets of answers may go to a node at once.
+/// Packets of answers that may go to a node at once.
 const BURST: u64 = 100;
 
 /// One instance.
@@ -52,10 +52,10 @@ pub struct Rtmp {
     lower: ProtocolRef,
     outlet: Outlet,
     stub: RefCell<Stub>,
-    /// Of a router, once all its ports have addresses.
+    /// Table of a router, once all its ports have addresses.
     table: RefCell<Option<Table>>,
     networks_max: usize,
-    /// How many updates there were, and when the next one is due.
+    /// Number of updates so far, and the time of the next one.
     updates: Cell<u64>,
     update_at: Cell<Option<Duration>>,
     alarm: Alarm,

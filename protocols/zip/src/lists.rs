@@ -22,9 +22,9 @@ use xk_kit::asks::HEADROOM;
 use xk_kit::net::appletalk::{DdpEnds, SOCKET, cables, socket};
 use xk_kit::rpc::call::{BAD_ARGUMENTS, Transaction};
 
-/// How many zones a node takes from a router.
+/// Zones that a node takes from a router.
 const ZONES_MAX: usize = 4096;
-/// How many lists are asked for at a time.
+/// Lists that are asked for at a time.
 const FETCHES_MAX: usize = 8;
 
 /// The zones that there are, of a node as of a router: those of all networks, those of the cable,
@@ -57,8 +57,8 @@ impl ZoneList {
     }
 }
 
-/// What a request for a part of a list asks of the layer below: the routers of others leave those
-/// unanswered that are to be executed exactly once.
+/// Options of a request for a part of a list: the routers of others leave those unanswered that are
+/// to be executed exactly once.
 fn want(request: ListRequest) -> Want {
     Want {
         once: None,
@@ -138,7 +138,7 @@ impl Zip {
         true
     }
 
-    /// What a router tells, waited for where that can be.
+    /// Answer of a router; waits for it where that can be.
     fn fetched(
         &self,
         cx: &Kernel,

@@ -27,12 +27,12 @@ use xk_kit::net::appletalk::{
 };
 use xk_kit::net::waiting::Alarm;
 
-/// What was not asked for.
+/// The packet was not asked for.
 pub static UNSOLICITED: Reason = Reason::new("unsolicited", Class::NotMine);
 
-/// How often a router looks for networks without zones.
+/// Interval at which a router looks for networks without zones.
 const QUERY_INTERVAL: Duration = Duration::from_secs(10);
-/// How soon it looks the first time: by then the ways to others are heard of.
+/// Time until the first look: by then the ways to others are known.
 const QUERY_FIRST: Duration = Duration::from_secs(1);
 /// The timer tokens.
 const TOKEN_DUE: u64 = 1;
@@ -45,7 +45,7 @@ const QUERY_NETS_MAX: usize = 64;
 pub struct ZipZones {
     /// The zones, each once.
     pub zones: Vec<String>,
-    /// How many cables' zones are not known.
+    /// Number of cables whose zones are not known.
     pub missing: u32,
 }
 
@@ -64,7 +64,7 @@ question!(ZoneRename { port, zone }, "rename-zone", Ask);
 
 /// An answer that its node has no allowance left for.
 pub static RATE_LIMITED: Reason = Reason::new("rate limited", Class::Exhausted);
-/// How many packets of answers may go to a node at once.
+/// Packets of answers that may go to a node at once.
 const BURST: u64 = 100;
 
 /// One instance.

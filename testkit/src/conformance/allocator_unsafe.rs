@@ -57,14 +57,14 @@ unsafe impl GlobalAlloc for CountingAllocator {
     }
 }
 
-/// How often this thread has allocated, if a [`CountingAllocator`] is installed.
+/// Number of allocations of this thread, if a [`CountingAllocator`] is installed.
 #[must_use]
 pub fn allocations() -> u64 {
     COUNT.with(Cell::get)
 }
 
-/// How many octets this thread has taken and not given back, if a [`CountingAllocator`] is
-/// installed. What one thread takes and another gives back makes both wrong.
+/// Octets that this thread has taken and not given back, if a [`CountingAllocator`] is installed.
+/// Memory that one thread takes and another gives back makes both wrong.
 #[must_use]
 pub fn octets_live() -> i64 {
     OCTETS.with(Cell::get)

@@ -15,16 +15,16 @@ use xk_core::{Entry, Kernel, Message, Part, Participant, Participants, SessionRe
 pub(super) const PAUSE_MAX: Duration = Duration::from_millis(1);
 /// Longer than anything takes that a law does at one time.
 const LONG: Duration = Duration::from_secs(600);
-/// How many shepherds do the same at one time, and how many messages one sends.
+/// Shepherds that do the same at one time, and messages that one sends.
 pub(super) const AT_ONCE: usize = 4;
 /// By how many orders of events each law is checked.
 pub(super) const SEEDS: u64 = 8;
 
-/// How many sessions of an instance there are, and how often sessions below are held: what is given
-/// back is as before.
+/// Number of sessions of an instance, and of holds on sessions below: both are as before once all
+/// is given back.
 type Held = (Option<usize>, u32);
 
-/// What came of messages sent: sessions made, octets of each, and messages dropped.
+/// Outcome of messages: sessions made, octets of each, and messages dropped.
 type Outcome = (usize, Vec<usize>, u64);
 
 /// Checks a law with several orders of events.
@@ -99,7 +99,8 @@ fn open_at_once(world: &World<'_>) -> Vec<Result<SessionRef, OpenError>> {
     at_once(AT_ONCE, open, |tasks| run(world, tasks))
 }
 
-/// What several open at one time is one session, held as often, and is given back.
+/// Several shepherds that open the same at one time get one session, held as often, which is given
+/// back.
 ///
 /// # Panics
 /// If the law is broken.
@@ -214,7 +215,7 @@ pub fn makes_one_session(fixture: &dyn Fixture) -> Verdict {
     })
 }
 
-/// What comes of the first messages to B.
+/// Outcome of the first messages to B.
 fn first_messages(fixture: &dyn Fixture, seed: u64, pause: Duration) -> Outcome {
     let world = world(fixture, seed, pause);
     world.enable(Side::B);
@@ -255,8 +256,8 @@ pub fn bears_copies(fixture: &dyn Fixture) -> Verdict {
     })
 }
 
-/// How many sessions messages make that arrive with others beside them, and which of them is
-/// missing.
+/// Number of sessions that messages make which arrive with others beside them, and the message that
+/// is missing.
 fn bears(fixture: &dyn Fixture, seed: u64, harm: Harm) -> (usize, Option<Vec<u8>>) {
     let world = world(fixture, seed, PAUSE_MAX);
     world.enable(Side::B);

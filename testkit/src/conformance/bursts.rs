@@ -16,12 +16,12 @@ use xk_core::shepherd::{Flow, Semaphore};
 use xk_core::{Kernel, Message, SessionRef};
 use xk_run::switch::CoroutineSwitch;
 
-/// How many messages are sent.
+/// Messages that are sent.
 const MESSAGES: usize = 3 * BURST_MAX + 5;
-/// How many messages a shepherd may wait for before the law says that it never ends.
+/// Messages that a shepherd may wait for before the law says that it never ends.
 const TURNS_MAX: usize = 10_000;
 
-/// What the protocol above does with what it gets.
+/// Behaviour of the protocol above.
 #[derive(Clone, Copy, Debug)]
 enum Above {
     Keeps,
@@ -35,16 +35,16 @@ enum Above {
 
 /// All that is to be seen from outside.
 struct Seen {
-    /// What left A, octet for octet.
+    /// Frames that left A, octet for octet.
     sent: Vec<Vec<u8>>,
     events: Vec<Event>,
     delivered: Vec<Vec<u8>>,
     drops: Vec<Vec<(&'static str, u64)>>,
-    /// Of the instance and of what is above: messages received.
+    /// Messages received by the instance and by the protocol above.
     received: [u64; 2],
     /// Sent and received of the sessions, those that are gone included.
     counts: (u64, u64),
-    /// What left B, octet for octet.
+    /// Frames that left B, octet for octet.
     answers: Vec<Vec<u8>>,
 }
 
@@ -174,7 +174,7 @@ fn send(world: &World<'_>, session: &SessionRef, size: usize) -> Vec<Vec<u8>> {
     sent.iter().map(|sent| octets(&sent.message)).collect()
 }
 
-/// What arrives at B: most of it as it was sent, some damaged, some in slices.
+/// Arrivals at B: most frames as they were sent, some damaged, some in slices.
 fn arrivals(world: &World<'_>, sent: &[Vec<u8>]) -> Arrivals {
     let arrivals = Arrivals::default();
     let random = Random::new(SEED);

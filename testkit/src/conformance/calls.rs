@@ -79,10 +79,10 @@ use xk_kit::rpc::call::{BAD_ARGUMENTS, BUSY, NO_PROCEDURE, PROCEDURE, SYSTEM_ERR
 
 /// A protocol of the rpc realm under test, and what the suite cannot know of it.
 pub trait CallFixture {
-    /// Its catalog entry.
+    /// Catalog entry.
     fn entry(&self) -> &'static Entry;
 
-    /// What it stands on.
+    /// The layer below.
     fn lower(&self, side: Side) -> Lower;
 
     /// The participants with which the protocol above opens this procedure of the other side: by
@@ -110,7 +110,7 @@ pub trait CallFixture {
         None
     }
 
-    /// Its parameters; what is missing takes the value that its `build` takes then.
+    /// Parameters; one that is missing gets the default of its `build`.
     fn params(&self, side: Side) -> Params {
         let _ = side;
         Params::default()
@@ -128,19 +128,19 @@ pub trait CallFixture {
             .expect("the fixture's parameters build the protocol")
     }
 
-    /// What the protocols above use: what was built, or what stands for it above a cut.
+    /// The protocol that those above use: the one that was built, or its proxy above a cut.
     fn above(&self, cx: &Kernel, side: Side, tested: &ProtocolRef) -> ProtocolRef {
         let _ = (cx, side);
         tested.clone()
     }
 
-    /// How long what is told across cuts takes at most, there and back; of a layer whose last
-    /// packet of a call has no answer, how long that may wait below.
+    /// Longest time that a notice takes across cuts, there and back; for a layer whose last packet
+    /// of a call has no answer, the time that this may wait below.
     fn lateness(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// What stands at cuts.
+    /// Proxies at cuts.
     fn proxies(&self, side: Side) -> Vec<ProtocolRef> {
         let _ = side;
         Vec::new()

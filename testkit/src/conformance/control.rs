@@ -51,7 +51,7 @@ pub fn answers(fixture: &dyn Fixture) -> Verdict {
     Verdict::Holds
 }
 
-/// What the layer below asks or tells goes up to the protocol above at most once: that one may not
+/// A question of the layer below goes up to the protocol above at most once: that one may not
 /// understand it, and pass it down again as it does with all that it does not understand.
 ///
 /// # Panics

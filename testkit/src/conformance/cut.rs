@@ -16,16 +16,16 @@ use xk_core::{
 };
 use xk_share::{Carrier, Known, Port, Queue, add_port, lower_proxy, ports_at_once, upper_proxy};
 
-/// How many frames are under way at most.
+/// Largest number of frames under way.
 const SLOTS: usize = 1024;
-/// How long a late frame is on its way, at least and at most longer.
+/// Delay of a late frame: the least, and the most beyond that.
 const WAY: (Duration, Duration) = (Duration::from_micros(50), Duration::from_micros(50));
 
 /// Looks after one side of a cut whose frames are on their way for a while.
 struct Late {
     port: Rc<Port>,
     queue: Queue,
-    /// Its own handle, for timers.
+    /// The protocol's own handle, for timers.
     this: RefCell<Option<ProtocolRef>>,
 }
 
@@ -76,9 +76,9 @@ struct Edges {
     below: bool,
     above: bool,
     arrives: Arrives,
-    /// Of the protocol.
+    /// Entry of the protocol.
     entry: &'static Entry,
-    /// What stands for others, of each side.
+    /// Proxies of each side.
     proxies: RefCell<[Vec<ProtocolRef>; 2]>,
     ports: RefCell<Vec<Rc<Port>>>,
     queues: RefCell<Vec<Queue>>,
@@ -94,12 +94,12 @@ impl Edges {
         Known::of(&[self.entry]).with(&OF_TESTS)
     }
 
-    /// What stands for `bottom`, if the edge above it is cut.
+    /// The proxy of `bottom`, if the edge above it is cut.
     fn below(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef) -> ProtocolRef {
         if self.below { self.cut(cx, side, bottom) } else { bottom.clone() }
     }
 
-    /// What stands for `tested`, if the edge above it is cut.
+    /// The proxy of `tested`, if the edge above it is cut.
     fn above(&self, cx: &Kernel, side: Side, tested: &ProtocolRef) -> ProtocolRef {
         if self.above { self.cut(cx, side, tested) } else { tested.clone() }
     }

@@ -64,7 +64,7 @@ pub fn are_as_told(fixture: &dyn Fixture) -> Verdict {
     Verdict::Holds
 }
 
-/// What leaves A for a message of so many octets.
+/// Frames that leave A for a message of `size` octets.
 fn push(world: &World<'_>, session: &SessionRef, size: usize) -> Vec<Sent> {
     let message = world.cx.message(&super::messages::pattern(size, 3));
     session.push(&world.cx, message).expect("law 5: a session that sent once sends again");

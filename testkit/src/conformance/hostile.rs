@@ -8,14 +8,14 @@ use core::time::Duration;
 use xk_core::SessionRef;
 use xk_core::random::Random;
 
-/// How many frames are damaged at random.
+/// Frames that are damaged at random.
 const RANDOM_FRAMES: usize = 4000;
 /// Every bit of so many octets from the front is flipped once.
 const FLIPPED_OCTETS: usize = 80;
-/// How many strangers send one frame each.
+/// Strangers that send one frame each.
 const STRANGERS: u32 = 100_000;
 
-/// What became of the messages so far: delivered, dropped under a reason, taken.
+/// Messages accounted for so far: delivered, dropped under a reason, taken.
 fn accounted(world: &World<'_>) -> u64 {
     let of = |node: &Node| node.drops() + node.top.received() + world.fixture.taken(node);
     of(&world.b)

@@ -129,7 +129,8 @@ fn arrives(world: &World<'_>, many: HostAddr) -> u64 {
     world.b.drops() - drops
 }
 
-/// What arrives for many, and for no protocol here, is counted once and answered by nothing.
+/// Checks that a message for many, and for no protocol here, is counted once and answered by
+/// nothing.
 fn assert_silent(world: &World<'_>, many: HostAddr, when: &str) {
     let dropped = arrives(world, many);
     assert_eq!(dropped, 1, "law 8: {when}, what was sent to {many} is counted once");

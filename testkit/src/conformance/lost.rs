@@ -18,12 +18,12 @@ use xk_kit::control::{
 const SEED: u64 = 0x6c6f_7374;
 /// The procedure that is called.
 const PROCEDURE: u32 = 7;
-/// How often what was lost is tried again, and how long apart.
+/// Times that a lost question is tried again, and the time between.
 const TRIES: usize = 8;
 const APART: Duration = Duration::from_secs(1);
 
-/// What is known and done in the end: what sessions of both ends say of themselves, and whether a
-/// message came through each way.
+/// Outcome in the end: what sessions of both ends say of themselves, and whether a message came
+/// through each way.
 type Outcome = Vec<String>;
 
 /// Each question that a protocol puts to what stands below and above it is lost once, wherever it
@@ -55,8 +55,8 @@ fn all_come_alike(life: impl Fn(Option<usize>) -> Life) -> Verdict {
     Verdict::Holds
 }
 
-/// What comes of a conversation in which a question is lost, how many were put, and the name of the
-/// one that was lost; nothing comes of one where the start says so.
+/// Outcome of a conversation in which a question is lost, the number of questions, and the name of
+/// the lost one; no outcome where the start says so.
 type Life = (Option<Outcome>, usize, Option<&'static str>);
 
 fn lives(fixture: &dyn Fixture, nth: Option<usize>) -> Life {
@@ -190,7 +190,7 @@ fn comes(world: &World<'_>, session: &SessionRef, side: Side) -> bool {
     false
 }
 
-/// What a session says of itself.
+/// Facts that a session tells about itself, as text.
 fn said(cx: &Kernel, session: &SessionRef) -> String {
     let sizes = (
         session.ask(cx, MaxPacket::default()).map(|q| q.octets),

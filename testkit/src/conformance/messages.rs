@@ -10,7 +10,7 @@ use xk_kit::control::MaxPacket;
 const OCTETS_MAX: u32 = 65_535;
 /// The largest message tried where `max-packet` has no answer, in octets.
 const OCTETS_UNASKED: u32 = 1400;
-/// How many messages go before, and while, allocations are counted.
+/// Messages that go before allocations are counted, and while they are.
 const STEADY: usize = 256;
 
 /// `len` octets that differ from those of another `seed`, and from their neighbours.

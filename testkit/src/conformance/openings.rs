@@ -12,7 +12,7 @@ use xk_core::{Entry, HostAddr, Kernel, Part, Participants, ProtocolRef, SessionR
 use xk_kit::control::PeerHost;
 
 const OWN: [u8; 4] = [10, 0, 0, 1];
-/// Those of the protocol above: a virtual layer has no numbers of its own.
+/// Numbers of the protocol above: a virtual layer has none of its own.
 const NUMBERS: [(&str, u32); 2] = [("ip", 90), ("eth", 0x395a)];
 
 fn host(n: u8) -> HostAddr {
@@ -131,8 +131,8 @@ pub fn each_host_has_its_own_session(add: Add<'_>) {
     (0..16).for_each(|seed| opens_at_once(seed, add));
 }
 
-/// What a station sends that has become another host, of which the layer was told while it asked
-/// for the host.
+/// Checks messages of a station that has become another host, of which the layer was told while it
+/// asked for the host.
 fn moves(seed: u64, add: Add<'_>) {
     let between = Between::new(seed, add);
     let Between { cx, link, top, .. } = &between;

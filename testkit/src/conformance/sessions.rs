@@ -8,7 +8,7 @@ use xk_core::graph::Shape;
 use xk_core::object::{CallCause, OpenError, PushError, Refused};
 use xk_core::{Message, SessionRef, reason};
 
-/// What each test message consists of.
+/// Makes a small test message.
 fn small(world: &World<'_>) -> Message {
     world.cx.message(&octets())
 }

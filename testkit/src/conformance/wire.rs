@@ -15,7 +15,7 @@ const FRAMES_AT_ONCE: usize = 5000;
 
 /// A wire under test, started, in surroundings of its own.
 pub trait WireFixture {
-    /// Its kernel.
+    /// Kernel of the wire.
     fn cx(&self) -> &Kernel;
 
     /// The wire.

@@ -14,7 +14,7 @@ use xk_core::{Entry, Kernel, Part, ProtocolRef, SessionRef, reason};
 /// All chance of the suite comes from this.
 pub(super) const SEED: u64 = 0x6b65_726e_656c;
 
-/// How often frames go to and fro before the suite gives up waiting for silence.
+/// Times that frames go to and fro before the suite gives up waiting for silence.
 const ROUNDS_MAX: usize = 256;
 
 /// One instance, with what stands below and above it.
@@ -22,17 +22,17 @@ const ROUNDS_MAX: usize = 256;
 pub struct Node {
     /// Which one.
     pub side: Side,
-    /// What stands below.
+    /// The layer below.
     pub bottom: Bottom,
-    /// What stands below in its place if the instance is a layer on calls.
+    /// The layer below in its place, if the instance is a layer on calls.
     pub calls: Option<CallBottom>,
     /// The protocol under test, or what stands for it behind a cut.
     pub protocol: ProtocolRef,
     /// The protocol under test itself.
     pub tested: ProtocolRef,
-    /// What stands for others at cuts.
+    /// Proxies at cuts.
     pub(super) proxies: Vec<ProtocolRef>,
-    /// What stands above.
+    /// The protocol above.
     pub top: Top,
 }
 
@@ -73,13 +73,13 @@ impl Node {
         self.calls.as_ref().map_or_else(|| self.bottom.held(), CallBottom::held)
     }
 
-    /// How often the instance holds sessions below that it opened.
+    /// Number of holds of the instance on sessions below that it opened.
     pub(super) fn holds(&self) -> u32 {
         let frames: u32 = self.bottom.held().iter().map(|s| s.head().opens()).sum();
         frames + self.calls.as_ref().map_or(0, |calls| calls.open_sessions().len() as u32)
     }
 
-    /// How many messages the instance, or what stands below it, dropped or refused.
+    /// Number of messages that the instance, or the layer below it, dropped or refused.
     #[must_use]
     pub fn drops(&self) -> u64 {
         let calls = self.calls.iter().map(CallBottom::protocol);
@@ -100,7 +100,7 @@ pub struct World<'f> {
     pub a: Node,
     /// The instance that is spoken to.
     pub b: Node,
-    /// What is tested.
+    /// The tested protocol.
     pub fixture: &'f dyn Fixture,
 }
 
@@ -311,7 +311,7 @@ impl<'f> World<'f> {
         sent.expect("law 5: a message pushed reaches the layer below")
     }
 
-    /// How many sessions an instance has, if it tells.
+    /// Number of sessions of an instance, if it tells.
     #[must_use]
     pub fn sessions(&self, node: &Node) -> Option<usize> {
         let question = ListSessions::first(1);
@@ -325,7 +325,7 @@ impl<'f> World<'f> {
 /// Frames under way, each with the side that sent it.
 pub(super) type Way = Rc<RefCell<VecDeque<(usize, Sent)>>>;
 
-/// What becomes of a frame on the way, if it is not carried as it is.
+/// Function that changes a frame on the way; `None` if it is carried as it is.
 pub(super) type Harm = Option<fn(&Kernel, Sent) -> Vec<Sent>>;
 
 /// Moves what lies below both instances to the other one, and answers how many frames. What takes a
@@ -357,7 +357,7 @@ pub(super) fn carrier(
     }
 }
 
-/// What each of several shepherds answers that `run` lets do this at one time.
+/// Results of several shepherds that `run` lets do this at one time.
 pub(super) fn at_once<T: 'static>(
     count: usize,
     what: impl Fn(&Kernel, usize) -> T + 'static,

@@ -28,8 +28,8 @@ use xk_kit::wire::segments;
 /// arrive.
 pub type OnPush = Rc<dyn Fn(&Kernel, &Message)>;
 
-/// How many sessions a [`Bottom`] holds, and from how many on idle ones make room for new ones: as
-/// many as `ip`.
+/// Largest number of sessions of a [`Bottom`], and the number from which idle ones make room for
+/// new ones: as with `ip`.
 const SESSIONS_MAX: usize = 65_536;
 const IDLE_MAX: usize = 4096;
 
@@ -67,7 +67,7 @@ pub enum Addressing {
     Host(HostAddr),
 }
 
-/// What a [`Bottom`] is like.
+/// Properties of a [`Bottom`].
 #[derive(Clone, Copy, Debug)]
 pub struct Lower {
     /// The kind that number tables name it by.
@@ -110,8 +110,7 @@ impl Lower {
         Self { ether: Some(ether), link_type: Some(1), ..Self::link(1514) }
     }
 
-    /// What an Ethernet layer looks like from above: participants are hardware addresses, 1500
-    /// octets.
+    /// An Ethernet layer as seen from above: participants are hardware addresses, 1500 octets.
     #[must_use]
     pub fn ether(own: [u8; 6]) -> Self {
         Self {
@@ -122,8 +121,8 @@ impl Lower {
         }
     }
 
-    /// What an internet layer looks like from above: participants are hosts, 65515 octets, 1480
-    /// without fragments. `protocol` is the number that counts in its pseudo-header.
+    /// An internet layer as seen from above: participants are hosts, 65515 octets, 1480 without
+    /// fragments. `protocol` is the number that counts in its pseudo-header.
     #[must_use]
     pub fn host(own: impl Into<HostAddr>, protocol: u8) -> Self {
         Self {
@@ -275,20 +274,20 @@ impl Bottom {
         &self.protocol
     }
 
-    /// What it is like.
+    /// Properties of the bottom.
     #[must_use]
     pub fn lower(&self) -> &Lower {
         &self.state.lower
     }
 
-    /// What was pushed since the last look, oldest first.
+    /// Messages pushed since the last look, oldest first.
     #[must_use]
     pub fn take_sent(&self) -> Vec<Sent> {
         self.state.sent.take()
     }
 
-    /// What the layers above refused since the last look, at once or late, as it came back: why,
-    /// and its octets.
+    /// Messages that the layers above refused since the last look, at once or late, as they came
+    /// back: why, and the octets.
     #[must_use]
     pub fn take_refused(&self) -> Vec<(&'static Reason, Vec<u8>)> {
         self.state.refused.take()
@@ -299,7 +298,7 @@ impl Bottom {
         self.state.sent.borrow_mut().drain(..).for_each(each);
     }
 
-    /// How many messages were pushed in all.
+    /// Number of messages that were pushed in all.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.state.sent_count.get()
@@ -337,13 +336,13 @@ impl Bottom {
         self.state.opt_packet.set(octets);
     }
 
-    /// How often a session was opened from above.
+    /// Number of sessions opened from above.
     #[must_use]
     pub fn opens(&self) -> u64 {
         self.state.opens.get()
     }
 
-    /// How many sessions were closed.
+    /// Number of sessions that were closed.
     #[must_use]
     pub fn closes(&self) -> u64 {
         self.state.closes.get()
@@ -357,7 +356,7 @@ impl Bottom {
         all
     }
 
-    /// How many enables stand.
+    /// Number of standing enables.
     #[must_use]
     pub fn enables(&self) -> usize {
         self.state.enables.borrow().len()

@@ -57,7 +57,7 @@ struct State {
     waiting: RefCell<BTreeMap<u64, Rc<Waiting>>>,
     waiting_last: Cell<u64>,
     pauses: Pauses,
-    /// What arrives above lies in two slices, the first of so many octets.
+    /// Length of the first slice, if arrivals lie in two slices.
     cut: Cell<Option<usize>>,
 }
 
@@ -113,19 +113,19 @@ impl CallBottom {
         &self.protocol
     }
 
-    /// What it is like.
+    /// Properties of the bottom.
     #[must_use]
     pub fn lower(&self) -> &Lower {
         &self.state.lower
     }
 
-    /// How many calls were made through it.
+    /// Number of calls made through it.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.state.calls.get()
     }
 
-    /// How often a session was opened from above.
+    /// Number of sessions opened from above.
     #[must_use]
     pub fn opens(&self) -> u64 {
         self.state.opens.get()
@@ -188,7 +188,7 @@ impl CallBottom {
         drop(self.state.enables.take());
     }
 
-    /// How many calls wait for their reply.
+    /// Number of calls that wait for their reply.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.state.waiting.borrow().len()

@@ -32,12 +32,12 @@ use xk_core::{Kernel, Message, SessionRef};
 /// Something to do on a shepherd, where it may block.
 pub type Task = Box<dyn FnOnce(&Kernel)>;
 
-/// How a call ended.
+/// End of a call.
 pub type CallEnd = Result<Message, CallError>;
 
-/// How long the calls of [`TestKernel::call_all`] may take, in virtual time.
+/// Time that the calls of [`TestKernel::call_all`] may take, in virtual time.
 const CALLS_LIMIT: Duration = Duration::from_secs(600);
-/// How often what waits at the end is interrupted.
+/// Times that shepherds which wait at the end are interrupted.
 const INTERRUPTS_MAX: usize = 1000;
 
 impl TestKernel {

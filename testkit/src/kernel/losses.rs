@@ -26,7 +26,7 @@ impl Losses {
         self.counts.set(counts);
     }
 
-    /// How many questions were counted.
+    /// Number of questions that were counted.
     pub(crate) fn put(&self) -> usize {
         self.put.get()
     }

@@ -13,7 +13,7 @@ use xk_core::{
 use xk_kit::control::NetworkError;
 use xk_kit::rpc::call::MyProcedure;
 
-/// What a [`Top`] was told, in its order.
+/// A notice to a [`Top`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A session was made on its behalf.
@@ -56,7 +56,7 @@ struct State {
     on_demux: RefCell<Option<OnDemux>>,
     on_ask: RefCell<Option<OnAsk>>,
     down: RefCell<Option<ProtocolRef>>,
-    /// How many questions it has passed down.
+    /// Questions that it has passed down.
     passed_down: Cell<u32>,
 }
 
@@ -136,7 +136,7 @@ impl Top {
         self.state.passed_down.set(0);
     }
 
-    /// How many questions it has passed down since.
+    /// Number of questions that it has passed down since.
     #[must_use]
     pub fn passed_down(&self) -> u32 {
         self.state.passed_down.get()
@@ -177,19 +177,19 @@ impl Top {
         self.protocol.id()
     }
 
-    /// What it was told since the last look, oldest first.
+    /// Notices since the last look, oldest first.
     #[must_use]
     pub fn take_events(&self) -> Vec<Event> {
         self.state.events.take()
     }
 
-    /// What reached it since the last look, oldest first.
+    /// Messages that reached it since the last look, oldest first.
     #[must_use]
     pub fn take_received(&self) -> Vec<Received> {
         self.state.received.take()
     }
 
-    /// How many messages it took in all.
+    /// Number of messages that it took in all.
     #[must_use]
     pub fn received(&self) -> u64 {
         self.state.received_count.get()
@@ -213,13 +213,13 @@ impl Top {
         self.state.procedures.take()
     }
 
-    /// How many requests reached it.
+    /// Number of requests that reached it.
     #[must_use]
     pub fn served(&self) -> u64 {
         self.state.served.get()
     }
 
-    /// How many requests it serves now.
+    /// Number of requests that it serves now.
     #[must_use]
     pub fn serving(&self) -> u32 {
         self.state.serving.get()

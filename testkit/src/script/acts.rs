@@ -1,4 +1,4 @@
-//! What the application does and must see, line by line.
+//! Acts of the application, and the events that it must see, line by line.
 
 use super::flow::{OWN_PORT, own_octet};
 use super::run::{PEER, Run, check};

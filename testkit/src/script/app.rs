@@ -15,8 +15,8 @@ struct State {
     told: RefCell<VecDeque<(SessionId, Told)>>,
     octets: RefCell<Vec<(SessionId, Vec<u8>)>>,
     accepted: RefCell<Vec<(SessionRef, u16)>>,
-    /// What connections find; no room if it is `None`, else the largest segment that they are told
-    /// of, in octets, and how many octets of theirs are kept.
+    /// Room that connections find: none if `None`; else the largest segment that they are told of,
+    /// in octets, and the octets of theirs that are kept.
     room: Cell<Option<(u16, u32)>>,
 }
 
@@ -40,7 +40,7 @@ impl App {
         self.state.room.set(room);
     }
 
-    /// What has come up since the last look.
+    /// Octets that have come up since the last look.
     pub(super) fn take_octets(&self) -> Vec<(SessionId, Vec<u8>)> {
         self.state.octets.take()
     }

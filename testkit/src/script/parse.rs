@@ -14,7 +14,7 @@ use xk_kit::net::stream::{KeepAlive, StreamError, StreamSetting};
 pub struct ParseError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The mistake.
     pub what: String,
 }
 

@@ -29,15 +29,15 @@ const TIMERS_MAX: usize = 100_000;
 /// A script that did not go as written.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// What the script shows.
+    /// Title of the script: what it shows.
     pub title: String,
     /// The line, from 1.
     pub line: usize,
     /// The line's text.
     pub text: String,
-    /// What went wrong.
+    /// The failure.
     pub what: String,
-    /// What happened until then.
+    /// Events until then.
     pub trace: Vec<String>,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct Run<'a> {
     /// The last Fast Open option of the protocol under test that holds a cookie.
     cookie: Option<TcpOption>,
     pending: VecDeque<Pending>,
-    /// What arrives with the segment that follows, as one burst.
+    /// Segments that arrive with the next one, as one burst.
     arrivals: Arrivals,
     /// Where the next relative time counts from.
     mark: Time,

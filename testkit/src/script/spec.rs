@@ -1,4 +1,4 @@
-//! What a script says, read into types.
+//! Contents of a script, read into types.
 
 use super::wire::TcpOption;
 use core::fmt;
@@ -78,7 +78,7 @@ pub enum OptionSpec {
 /// The options of a segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OptionsSpec {
-    /// Those named.
+    /// Options that are named.
     pub list: Vec<OptionSpec>,
     /// Whether others may be there.
     pub others: bool,
@@ -122,7 +122,7 @@ pub struct SegmentSpec {
     pub from: Option<u16>,
 }
 
-/// What a stream tells its application.
+/// Event that a stream tells its application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
     /// A session was made for an enable.
@@ -133,7 +133,7 @@ pub enum Told {
     Writable,
     /// The peer sends no more.
     EndOfStream,
-    /// It broke.
+    /// The stream broke.
     Failed(StreamError),
     /// Both directions have ended.
     Closed,
@@ -148,46 +148,46 @@ pub enum Act {
     Expect(SegmentSpec),
     /// Nothing is sent until now.
     Quiet,
-    /// What was sent until now does not matter.
+    /// Ignores the segments that were sent until now.
     Skip,
     /// The application enables the port.
     Listen,
-    /// It takes the enable back.
+    /// The application takes the enable back.
     Unlisten,
     /// The listener has room for one peer more, which is told of segments with at most so many
     /// octets and may send so many, or has not.
     Room(Option<(u16, u32)>),
-    /// It opens a connection.
+    /// The application opens a connection.
     Connect,
-    /// It pushes so many octets, and is refused if the second says so.
+    /// The application pushes this many octets, and is refused if the second says so.
     Write(u32, bool),
     /// So many octets have come up since the last look.
     Read(u64),
-    /// It says that it has consumed so many octets.
+    /// The application says that it has consumed this many octets.
     Consume(u32),
     /// The data pushed so far end a record.
     EndRecord,
-    /// It ends its direction.
+    /// The application ends its direction.
     Shutdown,
-    /// It releases the session.
+    /// The application releases the session.
     Close,
-    /// It breaks the connection off.
+    /// The application breaks the connection off.
     Abort,
-    /// It sets something; false if that must be refused.
+    /// The application sets something; false if that must be refused.
     Set(StreamSetting, bool),
-    /// It sets something for the connection that it opens next.
+    /// The application sets something for the connection that it opens next.
     SetNext(StreamSetting),
-    /// It is told something.
+    /// The application is told something.
     Event(Told),
     /// The connection is in this state.
     State(String),
     /// A figure of the connection.
     Info(String, Bound),
-    /// What the network has said that does not break the connection.
+    /// Error that the network has reported and that does not break the connection.
     Soft(Option<StreamError>),
-    /// How many octets a push takes.
+    /// Number of octets that a push takes.
     Space(Bound),
-    /// How often the protocol has dropped for this reason.
+    /// Times that the protocol has dropped for this reason.
     Drops(String, Bound),
     /// From here on the script speaks of another connection, by number.
     Flow(u16),
@@ -213,9 +213,9 @@ pub struct When {
 /// One line of a script.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// Its number in the file, from 1.
+    /// Number of the line in the file, from 1.
     pub line: usize,
-    /// Its text.
+    /// Text of the line.
     pub text: String,
     /// When.
     pub when: When,
@@ -228,7 +228,7 @@ pub struct Step {
 pub struct Case {
     /// The line that it begins on.
     pub line: usize,
-    /// What it shows.
+    /// Title: what it shows.
     pub title: String,
     /// Documents and sections, as `("RFC 9293", "3.10.7.4")`.
     pub covers: Vec<(String, String)>,
@@ -238,7 +238,7 @@ pub struct Case {
     pub mtu: u32,
     /// The peer's first sequence number.
     pub isn: u32,
-    /// How much earlier or later something may happen.
+    /// Time by which something may happen earlier or later.
     pub tolerance: Duration,
     /// The lines.
     pub steps: Vec<Step>,

@@ -13,9 +13,9 @@ const COMMON: &str = "common.pkt";
 /// The scripts of one file.
 #[derive(Clone, Debug)]
 pub struct File {
-    /// Its name without the folder.
+    /// Name without the folder.
     pub name: String,
-    /// Its scripts.
+    /// Scripts of the file.
     pub cases: Vec<Case>,
 }
 

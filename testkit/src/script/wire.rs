@@ -143,7 +143,7 @@ impl Tcp {
         octets.len().next_multiple_of(4)
     }
 
-    /// How many sequence numbers it takes up.
+    /// Number of sequence numbers that it takes up.
     #[must_use]
     pub fn span(&self) -> u32 {
         let controls = (self.flags & (SYN | FIN)).count_ones();

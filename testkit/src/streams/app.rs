@@ -26,9 +26,9 @@ const CLIENT: u16 = 40_000;
 /// So that the death of a peer is noticed by a side that only reads.
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { idle: Duration::from_secs(60), interval: Duration::from_secs(10), probes_max: 12 };
-/// How often an end moves.
+/// Times that an end moves.
 const MOVES_MAX: u32 = 40;
-/// How many sessions without a stream it takes before that is an error.
+/// Sessions without a stream that it takes before that is an error.
 const STRANGERS_MAX: usize = 64;
 
 /// The octet at a place of a stream's direction.
@@ -49,13 +49,13 @@ pub(super) struct End {
     waits: bool,
     ended: bool,
     peer_ended: bool,
-    /// It was told that both directions ended in order.
+    /// True once it was told that both directions ended in order.
     pub(super) closed: bool,
     pub(super) failed: Option<StreamError>,
     released: bool,
     /// In which of its side's places it is.
     home: usize,
-    /// How often it has moved, and whether it is on its way to the other place.
+    /// Times that it has moved, and whether it is on its way to the other place.
     moves: u32,
     journey: Option<Journey>,
 }
@@ -110,7 +110,7 @@ impl End {
     }
 }
 
-/// What came up and waits to be looked at.
+/// Event that came up and waits to be looked at.
 enum News {
     Accepted(SessionRef, u16),
     Octets(SessionId, Message),
@@ -142,7 +142,7 @@ pub(super) struct Side {
     last: u64,
     chance: Random,
     strangers: Vec<SessionRef>,
-    /// How many streams wait to be accepted, and how long each does at most, if that is bounded.
+    /// Number of streams that wait to be accepted, and the longest wait, if that is bounded.
     unaccepted: Rc<Cell<usize>>,
     patience: Option<Duration>,
 }
@@ -206,8 +206,8 @@ impl Side {
         self.agenda.keys().next().map(|(at, _)| *at)
     }
 
-    /// How much each stream was given, and whether that is all. One that was broken off has no end
-    /// that the peer may see.
+    /// Octets that each stream was given, and whether that is all. A stream that was broken off has
+    /// no end that the peer may see.
     pub(super) fn pushed(&self) -> Vec<(u64, bool)> {
         self.ends.iter().map(|end| (end.pushed, end.ended)).collect()
     }
@@ -475,7 +475,7 @@ impl Side {
         &self.places[end.map_or(0, |end| end.home)].0
     }
 
-    /// What both places have sent.
+    /// Segments that both places have sent.
     pub(super) fn sent(&self) -> impl Iterator<Item = Sent> + use<> {
         let [first, second] = [0, 1].map(|at| self.places[at].0.take_sent());
         first.into_iter().chain(second)

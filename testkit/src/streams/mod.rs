@@ -29,7 +29,7 @@ use xk_core::graph::Params;
 use xk_core::random::Random;
 use xk_core::{Entry, Time};
 
-/// How much virtual time a connection may take from the last thing that its applications do.
+/// Virtual time that a connection may take after the last act of its applications.
 const LIMIT: Duration = Duration::from_secs(6 * 3600);
 /// More steps than this are taken for a loop without end.
 const STEPS_MAX: u64 = 3_000_000;
@@ -41,21 +41,21 @@ const NUMBER: u8 = 6;
 /// Chooses the parameters of one side.
 pub type Configure = fn(&Random) -> Params;
 
-/// What a simulation came to.
+/// Outcome of a simulation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome {
     /// Connections that ended in order on both sides.
     pub whole: u32,
     /// Connections that broke, for a reason.
     pub broken: u32,
-    /// Of those, how many broke though both applications were orderly: a bad network or a dead
-    /// peer.
+    /// Connections among them that broke though both applications were orderly: a bad network or a
+    /// dead peer.
     pub excused: u32,
     /// Octets delivered.
     pub octets: u64,
     /// Segments sent.
     pub segments: u64,
-    /// How often an end moved to another place.
+    /// Times that an end moved to another place.
     pub moves: u64,
 }
 

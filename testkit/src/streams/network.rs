@@ -1,4 +1,4 @@
-//! What lies between the two sides.
+//! The network between the two sides.
 
 use super::app::Side;
 use super::plan::{Middlebox, Plan};

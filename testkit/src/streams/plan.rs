@@ -1,16 +1,16 @@
-//! What a seed makes: the network and what the applications do.
+//! Plan made by a seed: the network, and the acts of the applications.
 
 use core::time::Duration;
 use xk_core::random::Random;
 
-/// How an application ends its stream.
+/// End of an application's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// It ends its direction when it has written all, and waits for the peer's end.
+    /// The application ends its direction when it has written all, and waits for the peer's end.
     Orderly,
-    /// It releases the stream when it has written all.
+    /// The application releases the stream when it has written all.
     Closes,
-    /// It breaks off once it has written so many octets.
+    /// The application breaks off once it has written this many octets.
     Aborts(u64),
 }
 
@@ -19,7 +19,7 @@ pub(super) enum Ending {
 pub(super) struct EndPlan {
     /// When it begins, behind the start of the world.
     pub(super) start: Duration,
-    /// How many octets it writes.
+    /// Octets that it writes.
     pub(super) octets: u64,
     /// The largest piece that it writes at once.
     pub(super) piece_max: u64,
@@ -30,7 +30,7 @@ pub(super) struct EndPlan {
     pub(super) reads: Option<(u32, Duration)>,
     /// Small segments go at once.
     pub(super) no_delay: bool,
-    /// How it ends.
+    /// End of the stream.
     pub(super) ending: Ending,
 }
 
@@ -80,9 +80,9 @@ pub(super) struct Plan {
     pub(super) partition: Option<(Duration, Duration)>,
     /// From when on nothing passes any more.
     pub(super) death: Option<Duration>,
-    /// How many streams wait to be accepted at most, and how long each does.
+    /// Largest number of streams that wait to be accepted, and the wait of each.
     pub(super) backlog: Option<(usize, Duration)>,
-    /// How long each end stays where it is at most before it moves to its side's other place;
+    /// Longest time that each end stays where it is before it moves to its side's other place;
     /// `None` if none moves.
     pub(super) moves: Option<Duration>,
     pub(super) middlebox: Option<Middlebox>,

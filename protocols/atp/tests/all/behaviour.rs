@@ -1,4 +1,4 @@
-//! What goes onto the wire and what comes of what arrives, octet by octet.
+//! Tests of the packets on the wire and of arrivals, octet by octet.
 
 use core::time::Duration;
 use std::cell::RefCell;
@@ -17,7 +17,7 @@ fn host(n: u32) -> HostAddr {
     Family::V4.host(n)
 }
 
-/// What was sent, the reply, and what lay beside it.
+/// Packets that were sent, the reply, and its options.
 type Called = (Vec<Vec<u8>>, Result<Vec<u8>, CallCause>, Option<Options>);
 
 /// One instance on a bottom that a test answers.
@@ -77,7 +77,7 @@ impl Node {
         (sent, end.map(|reply| reply.octets().collect()).map_err(|error| error.cause), beside)
     }
 
-    /// What the server sends when this arrives from a host.
+    /// Packets that the server sends when this arrives from a host.
     fn arrives(&self, from: u32, octets: &[u8]) -> Vec<Vec<u8>> {
         let (bottom, message) = (Rc::clone(&self.bottom), self.cx.message(octets));
         let task = Box::new(move |cx: &Kernel| {

@@ -40,7 +40,7 @@ impl CallFixture for OnMessages {
         Duration::from_millis(2)
     }
 
-    /// What one packet holds.
+    /// Octets of one packet.
     fn octets_max(&self) -> usize {
         578
     }

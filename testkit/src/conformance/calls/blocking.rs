@@ -12,7 +12,7 @@ use std::rc::Rc;
 use xk_core::object::{Enable, OpenError, SessionId};
 use xk_core::{Kernel, SessionRef};
 
-/// What came of opening at one time: different sessions, holds on them, and holds below.
+/// Outcome of opening at one time: different sessions, holds on them, and holds below.
 type Opened = (usize, u32, u32);
 
 /// Two instances on bottoms that block, started on a shepherd.
@@ -27,7 +27,7 @@ fn blocking(fixture: &dyn CallFixture, seed: u64, pause: Duration) -> CallWorld<
     world
 }
 
-/// What each of several shepherds answers that do this at one time.
+/// Results of several shepherds that do this at one time.
 fn at_once<T: 'static>(
     world: &CallWorld<'_>,
     count: usize,
@@ -63,7 +63,8 @@ fn octets(n: usize) -> Vec<u8> {
     vec![n as u8; 10 + n]
 }
 
-/// What several open at one time is what they open in turn, is used, and is given back.
+/// Several shepherds that open the same at one time get the sessions that they would get in turn;
+/// these are used, and given back.
 ///
 /// # Panics
 /// If the law is broken.
@@ -111,7 +112,7 @@ fn opens(world: &CallWorld<'_>, sessions: Vec<SessionRef>) -> Opened {
     opened
 }
 
-/// Of two protocols that enable the same at one time as many succeed as in turn.
+/// Two protocols that enable the same at one time succeed as often as in turn.
 ///
 /// # Panics
 /// If the law is broken.

@@ -195,7 +195,7 @@ pub(super) fn right(end: CallEnd, wanted: &[u8]) {
     }
 }
 
-/// What the procedure gets is what was sent, and what comes back is what it replied, whatever the
+/// The procedure gets the octets that were sent, and its reply comes back unchanged, whatever the
 /// size.
 ///
 /// # Panics
@@ -505,7 +505,7 @@ pub fn obeys_cancels(fixture: &dyn CallFixture) -> Verdict {
     Verdict::Holds
 }
 
-/// How a call ended, and when.
+/// End of a call, and its time.
 type Ended = (CallEnd, Duration);
 
 /// Two sessions make a call of one name each, of which the one is taken back.
@@ -702,7 +702,7 @@ fn survives_bad_calls(fixture: &dyn CallFixture) {
     survives_bad_replies(fixture);
 }
 
-/// How many messages all protocols dropped.
+/// Number of messages that all protocols dropped.
 fn dropped(cx: &Kernel) -> u64 {
     let all = cx.protocols();
     all.iter().map(|p| p.head().drops().total()).sum()

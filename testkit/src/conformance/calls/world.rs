@@ -18,7 +18,7 @@ pub struct CallWorld<'f> {
     pub cx: TestKernel,
     /// The instance that calls, and the one that is called.
     pub nodes: [Node; 2],
-    /// What is tested.
+    /// The tested protocol.
     pub fixture: &'f dyn CallFixture,
     way: Way,
 }
@@ -154,7 +154,7 @@ fn sliced(cx: &Kernel, sent: Sent) -> Vec<Sent> {
     vec![Sent { message, ..sent }]
 }
 
-/// What becomes of a frame: lost, doubled, cut short, changed in one octet, or as it was.
+/// Fate of a frame: lost, doubled, cut short, changed in one octet, or as it was.
 fn harmed(cx: &Kernel, sent: Sent) -> Vec<Sent> {
     let Sent { session, peer, selector, message } = sent;
     let chance: &Random = cx.random();
