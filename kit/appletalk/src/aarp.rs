@@ -26,7 +26,7 @@ pub type Hw = [u8; 6];
 /// The hardware address of all AppleTalk nodes of an Ethernet.
 pub const ALL_NODES: Hw = [0x09, 0x00, 0x07, 0xff, 0xff, 0xff];
 
-/// What a packet says.
+/// Function of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Function {
     /// Asks for the hardware of the target.
@@ -37,7 +37,7 @@ pub enum Function {
     Probe = 3,
 }
 
-/// What is wrong with a packet.
+/// Error of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Fewer octets than a packet has.
@@ -57,7 +57,7 @@ pub enum Error {
 /// A packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// What it says.
+    /// Function of the packet.
     pub function: Function,
     /// Hardware of the sender.
     pub from_hw: Hw,
@@ -94,7 +94,7 @@ impl Packet {
         Ok(Self { function, from_hw: hw(8), from: node(14), to_hw: hw(18), to: node(24) })
     }
 
-    /// Its octets.
+    /// Encodes the packet.
     #[must_use]
     pub fn octets(&self) -> [u8; PACKET_LEN] {
         let mut octets = [0; PACKET_LEN];
@@ -131,7 +131,7 @@ impl Packet {
     }
 }
 
-/// How often and how long.
+/// Counts and times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Probes before an address is one's own.
@@ -142,9 +142,9 @@ pub struct Config {
     pub tries: u8,
     /// The time between two of them.
     pub retry: Duration,
-    /// How long an address is believed that was not confirmed.
+    /// Time for which an address is believed that was not confirmed.
     pub lifetime: Duration,
-    /// How many nodes the table holds at most.
+    /// Largest number of nodes in the table.
     pub nodes_max: usize,
 }
 
@@ -162,7 +162,7 @@ impl Default for Config {
     }
 }
 
-/// What is to be done.
+/// An action for the shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Send a packet to this hardware, which is that of [`ALL_NODES`] for most.
@@ -171,9 +171,9 @@ pub enum Action {
     Claimed(Node),
     /// Another node has this address: the one that was tried, or, in spite of defence, one's own.
     Conflict(Node),
-    /// What waits for this node can go, to this hardware.
+    /// Messages that wait for this node can go, to this hardware.
     Resolved(Node, Hw),
-    /// What waits for this node waits in vain.
+    /// Messages that wait for this node cannot go.
     Unresolved(Node),
 }
 

@@ -5,7 +5,7 @@ pub const HEADER_LEN: usize = 1;
 /// Octets of data at most.
 pub const DATA_LEN_MAX: usize = crate::ddp::DATA_LEN_MAX - HEADER_LEN;
 
-/// What an echo packet is.
+/// Function of an echo packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
     /// To be sent back.
@@ -14,7 +14,7 @@ pub enum Function {
     Reply = 2,
 }
 
-/// What is wrong with an echo packet.
+/// Error of an echo packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Nothing is in it.

@@ -9,12 +9,12 @@ use core::time::Duration;
 
 /// The version of the protocol.
 pub const VERSION: u16 = 0x0100;
-/// How often each end says that it is there.
+/// Interval at which each end says that it is there.
 pub const TICKLE: Duration = Duration::from_secs(30);
-/// How long a session lives of which nothing is heard.
+/// Time that a session lives of which nothing is heard.
 pub const SILENCE_MAX: Duration = Duration::from_secs(120);
 
-/// What a request is about: its user octets.
+/// Kind of a request, by its user octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// `CloseSess`.
@@ -26,7 +26,7 @@ pub enum Request {
     Command {
         /// The session.
         session: u8,
-        /// Its number in the session.
+        /// Number of the command in the session.
         sequence: u16,
     },
     /// `GetStatus`, of a server without a session.
@@ -47,7 +47,7 @@ pub enum Request {
     Write {
         /// The session.
         session: u8,
-        /// Its number in the session.
+        /// Number of the write in the session.
         sequence: u16,
     },
     /// `WriteContinue`, of the server: the data of a write.
@@ -61,7 +61,7 @@ pub enum Request {
     Attention {
         /// The session.
         session: u8,
-        /// What about; not 0.
+        /// Code of the subject; not 0.
         code: u16,
     },
 }
@@ -173,7 +173,7 @@ struct Session<A> {
     tickled: Duration,
 }
 
-/// What becomes of a request at a server.
+/// Verdict of a server on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// The status is asked for.
@@ -190,7 +190,7 @@ pub enum Asked {
     Nothing,
 }
 
-/// What falls due at either end.
+/// Work that falls due at either end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due<A> {
     /// The peer is to be told that this end is there: the session, and where.
@@ -220,7 +220,7 @@ impl<A: Copy + Eq> Server<A> {
         Self { socket, max, last, sessions: Vec::new() }
     }
 
-    /// How many sessions are open.
+    /// Number of open sessions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.sessions.iter().flatten().count()
@@ -416,7 +416,7 @@ impl<A: Copy> Client<A> {
         self.heard = now;
     }
 
-    /// What has fallen due; to be asked for every few seconds.
+    /// Returns work that has fallen due; to be called every few seconds.
     pub fn poll(&mut self, now: Duration) -> Option<Due<A>> {
         if now.saturating_sub(self.heard) >= SILENCE_MAX {
             self.heard = now;
@@ -452,7 +452,7 @@ mod tests {
         server.request(s(now), request, at, |peer| peer.at() == from.at())
     }
 
-    /// What asip-status and netatalk's afpd said.
+    /// Octets of asip-status and netatalk's afpd.
     #[test]
     fn a_real_session_opens() {
         let mut server = Server::new(132, 2, 255);

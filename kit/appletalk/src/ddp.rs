@@ -49,13 +49,14 @@ pub const fn is_socket(socket: u8) -> bool {
     socket != 0 && socket != 0xff
 }
 
-/// What is wrong with a datagram.
+/// Error of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Fewer octets than the header has.
     #[error("shorter than its header")]
     Truncated,
-    /// It says to be longer than it is, shorter than its header, or longer than any may be.
+    /// The length is more than the octets, less than the header, or more than any datagram may
+    /// have.
     #[error("a length that it does not have")]
     Length,
     /// Socket 0 or 255.
@@ -121,7 +122,7 @@ impl Long {
         })
     }
 
-    /// Its octets.
+    /// Encodes the header.
     #[must_use]
     pub const fn octets(&self) -> [u8; LONG_LEN] {
         let [a, b] = ((self.hops as u16) << 10 | self.length).to_be_bytes();
@@ -244,7 +245,7 @@ impl Short {
         Ok(Self { length, to, from, kind })
     }
 
-    /// Its octets.
+    /// Encodes the header.
     #[must_use]
     pub const fn octets(&self) -> [u8; SHORT_LEN] {
         let [a, b] = self.length.to_be_bytes();
@@ -304,7 +305,7 @@ impl Sum {
     }
 }
 
-/// What a node knows of one cable that it is on.
+/// A node's knowledge of one cable that it is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cable {
     /// The node's own address there.
@@ -318,7 +319,7 @@ pub struct Cable {
 /// Where a datagram goes next on a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// It stays in this node.
+    /// The datagram stays in this node.
     Here,
     /// To this node, of this cable.
     Node(Node),
@@ -376,7 +377,7 @@ impl Cable {
 #[derive(Clone, Debug, Default)]
 pub struct BestRouters {
     known: Vec<Best>,
-    /// How many networks at most.
+    /// Largest number of networks.
     max: usize,
 }
 
@@ -387,7 +388,7 @@ struct Best {
     until: Duration,
 }
 
-/// How long a best router is believed.
+/// Time for which a best router is believed.
 pub const BEST_ROUTER_VALID: Duration = Duration::from_secs(40);
 
 impl BestRouters {
@@ -435,7 +436,7 @@ impl BestRouters {
         self.known.iter().map(|known| known.until).min()
     }
 
-    /// How many networks it knows.
+    /// Number of networks that it knows.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.known.len()

@@ -17,7 +17,7 @@ pub const LTOUDP_GROUP: [u8; 4] = [239, 192, 76, 84];
 /// The port of LToUDP.
 pub const LTOUDP_PORT: u16 = 1954;
 
-/// What a frame is.
+/// Kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A datagram with the short header.
@@ -51,7 +51,7 @@ impl Kind {
         }
     }
 
-    /// Its number.
+    /// Number of the kind.
     #[must_use]
     pub const fn number(self) -> u8 {
         match self {
@@ -71,7 +71,7 @@ pub struct Header {
     pub to: u8,
     /// The node that it is from; 0 of none.
     pub from: u8,
-    /// What it is.
+    /// Kind of the frame.
     pub kind: Kind,
 }
 
@@ -106,14 +106,14 @@ impl Header {
     }
 }
 
-/// How a node gets its number.
+/// Rules by which a node gets its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// The numbers that it may have.
     pub first: u8,
     /// The last of them.
     pub last: u8,
-    /// How often it asks for the number that it would have.
+    /// Times that it asks for the number that it would have.
     pub enquiries: u8,
     /// The time between.
     pub interval: Duration,
@@ -135,12 +135,12 @@ impl Rules {
     }
 }
 
-/// What a node does about a frame.
+/// Verdict of a node on a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// It has data for this node, or for all.
+    /// The frame has data for this node, or for all.
     Data,
-    /// It is for another, or means nothing to this one.
+    /// The frame is for another node, or means nothing to this one.
     NotMine,
     /// To be answered by this.
     Answer(Header),
@@ -150,7 +150,7 @@ pub enum Heard {
     Conflict,
 }
 
-/// What is to be done when a node's time has come.
+/// Work when a node's time has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// This is to be sent.
@@ -180,7 +180,7 @@ impl Station {
         Self { rules, number, sent: 0, due: now, is_owned: false }
     }
 
-    /// Its number, once it has one.
+    /// Number of the node, once it has one.
     #[must_use]
     pub fn number(&self) -> Option<u8> {
         self.is_owned.then_some(self.number)
@@ -192,7 +192,7 @@ impl Station {
         (!self.is_owned).then_some(self.due)
     }
 
-    /// What is to be done now, if anything.
+    /// Work to be done now, if any.
     pub fn poll(&mut self, now: Duration) -> Option<Step> {
         if self.is_owned || self.due > now {
             return None;

@@ -53,7 +53,7 @@ pub struct Name {
     len: u8,
 }
 
-/// What is no name.
+/// Error of octets that are no name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// Longer than [`NAME_LEN_MAX`].
@@ -101,7 +101,7 @@ impl Name {
         Ok(name)
     }
 
-    /// Its octets.
+    /// Octets of the name.
     #[must_use]
     pub fn octets(&self) -> &[u8] {
         &self.octets[..usize::from(self.len)]

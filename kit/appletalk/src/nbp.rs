@@ -27,9 +27,9 @@ pub const TUPLES_MAX: usize = 15;
 /// A name of an entity: `object:type@zone`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Entity {
-    /// What it is called.
+    /// Name of the object.
     pub object: Name,
-    /// What it is.
+    /// Type of the object.
     pub kind: Name,
     /// The zone that it is in.
     pub zone: Name,
@@ -147,7 +147,7 @@ impl Tuple {
     }
 }
 
-/// What a packet is.
+/// Function of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
     /// To a router: look up in all networks of the zone.
@@ -160,10 +160,10 @@ pub enum Function {
     FwdReq = 4,
 }
 
-/// What is wrong with a packet.
+/// Error of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It ends within its header or a tuple, or a name is too long.
+    /// The packet ends within its header or a tuple, or a name is too long.
     #[error("a tuple that is not whole")]
     Truncated,
     /// No function that there is.
@@ -177,7 +177,7 @@ pub enum Error {
 /// A packet: a request has one tuple.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// What it is.
+    /// Function of the packet.
     pub function: Function,
     /// Tells the requests of one node apart.
     pub id: u8,
@@ -218,7 +218,7 @@ impl Packet {
         Ok(Self { function, id: *id, tuples })
     }
 
-    /// Its octets, of as many tuples as a packet can have: [`TUPLES_MAX`], and no more than
+    /// Encodes the packet, with as many tuples as one can have: [`TUPLES_MAX`], and no more than
     /// [`DATA_LEN_MAX`] octets.
     #[must_use]
     pub fn octets(&self) -> Vec<u8> {

@@ -10,7 +10,7 @@ pub const STATUS_OCTETS_MAX: usize = 255;
 /// The result of an open by a printer that has another job.
 pub const BUSY: u16 = 0xffff;
 
-/// What a packet is about.
+/// Function of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
     /// A workstation asks for a connection.
@@ -52,10 +52,10 @@ impl Function {
 pub struct User {
     /// The connection; 0 of none.
     pub connection: u8,
-    /// What it is about.
+    /// Function of the packet.
     pub function: Function,
-    /// Of [`SendData`](Function::SendData) the number of the request, from 1 on, 0 behind 65535; of
-    /// [`Data`](Function::Data) 0x100 with the last of them.
+    /// Number of the request in [`SendData`](Function::SendData), from 1 on, with 0 after 65535;
+    /// 0x100 in the last [`Data`](Function::Data).
     pub number: u16,
 }
 
@@ -65,13 +65,13 @@ pub struct User {
 pub struct UnknownFunction(pub u8);
 
 impl User {
-    /// Those of a packet without a number.
+    /// User octets of a packet without a number.
     #[must_use]
     pub const fn new(connection: u8, function: Function) -> Self {
         Self { connection, function, number: 0 }
     }
 
-    /// Those of data, perhaps the last.
+    /// User octets of data, perhaps the last.
     #[must_use]
     pub const fn data(connection: u8, is_last: bool) -> Self {
         Self { connection, function: Function::Data, number: (is_last as u16) << 8 }
@@ -107,7 +107,7 @@ impl User {
 pub struct Open {
     /// The socket where the workstation takes requests of the connection.
     pub socket: u8,
-    /// How many packets it takes at once, 1 to 8.
+    /// Packets that it takes at once, 1 to 8.
     pub quantum: u8,
     /// For how long it has waited, in seconds.
     pub waited: u16,
@@ -118,7 +118,7 @@ pub struct Open {
 pub struct Opened {
     /// The socket where the printer takes requests of the connection.
     pub socket: u8,
-    /// How many packets it takes at once, 1 to 8.
+    /// Packets that it takes at once, 1 to 8.
     pub quantum: u8,
     /// 0, or why there is no connection: [`BUSY`].
     pub result: u16,
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What netatalk's pap and papd said.
+    /// Octets of netatalk's pap and papd.
     #[test]
     fn a_real_connection_opens() {
         let user = User::parse([2, 1, 0, 0]).unwrap();

@@ -1,5 +1,5 @@
-//! What Linux 6.1 and netatalk 4.2.3 put on a wire, in a run of ours: read, judged, and made again
-//! octet for octet.
+//! Octets that Linux 6.1 and netatalk 4.2.3 put on a wire, in a run of ours: read, judged, and made
+//! again octet for octet.
 
 use std::vec::Vec;
 
@@ -78,7 +78,7 @@ fn address_resolution_of_linux() {
     }
 }
 
-/// What a datagram holds, made again of what was read, or nothing if it cannot be read.
+/// Encodes again what was read of a datagram; `None` if it cannot be read.
 fn again(header: &ddp::Long, data: &[u8]) -> Option<Vec<u8>> {
     match (header.kind, header.from.socket) {
         (1, _) => {

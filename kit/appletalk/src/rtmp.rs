@@ -13,7 +13,7 @@ use crate::ddp::DATA_LEN_MAX;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// How often a router tells what it knows.
+/// Interval at which a router tells its routes.
 pub const UPDATE_INTERVAL: Duration = Duration::from_secs(10);
 /// The distance of networks that cannot be reached any more.
 pub const DISTANCE_BAD: u8 = 31;
@@ -21,7 +21,7 @@ pub const DISTANCE_BAD: u8 = 31;
 pub const DISTANCE_MAX: u8 = 15;
 /// The version in tuples of the extended form, and in front of those of the other.
 const VERSION: u8 = 0x82;
-/// What says that a tuple has the extended form.
+/// Bit that says that a tuple has the extended form.
 const EXTENDED: u8 = 0x80;
 
 /// Networks, and how many routers away they are.
@@ -35,10 +35,10 @@ pub struct Route {
     pub distance: u8,
 }
 
-/// What is wrong with a packet.
+/// Error of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It ends within its header or a tuple.
+    /// The packet ends within its header or a tuple.
     #[error("a tuple that is not whole")]
     Truncated,
     /// Node numbers of other than eight bits.
@@ -66,7 +66,7 @@ pub struct Data {
     /// The networks of the cable; `None` on one that is not extended, whose network is that of the
     /// sender.
     pub range: Option<NetRange>,
-    /// What lies behind the router.
+    /// Routes behind the router.
     pub routes: Vec<Route>,
 }
 
@@ -150,13 +150,13 @@ impl Data {
         octets
     }
 
-    /// Its octets as a response, which tells nothing but the sender and the cable's networks.
+    /// Encodes a response, which tells only the sender and the cable's networks.
     #[must_use]
     pub fn response(&self) -> Vec<u8> {
         self.put_header(true)
     }
 
-    /// Its octets as data, in as many packets as it takes; one at least.
+    /// Encodes data, in as many packets as it takes; one at least.
     #[must_use]
     pub fn packets(&self) -> Vec<Vec<u8>> {
         let header = self.put_header(false);
@@ -187,7 +187,7 @@ impl Data {
     }
 }
 
-/// What a request asks for.
+/// Kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// The router and the networks of the cable.

@@ -1,4 +1,4 @@
-//! What the tests of several modules use.
+//! Parts that the tests of several modules use.
 
 use std::vec::Vec;
 

@@ -14,11 +14,11 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// A node whose address another station uses twice within this time takes another address, unless
 /// it may have no other; as RFC 5227, section 2.4, has it for hosts.
 const DEFEND: Duration = Duration::from_secs(10);
-/// It does so no more often than once in this time, so that it is not driven from one address to
-/// the next.
+/// Least time between two changes of address, so that it is not driven from one address to the
+/// next.
 const STAY: Duration = Duration::from_secs(60);
 
-/// What address is wished for.
+/// Wish for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wish {
     /// The networks that it may be of.
@@ -81,7 +81,7 @@ impl Claim {
         self.trying.map(|trying| trying.node)
     }
 
-    /// How often another node used one's own address.
+    /// Times that another node used one's own address.
     #[must_use]
     pub const fn conflicts(&self) -> u64 {
         self.conflicts

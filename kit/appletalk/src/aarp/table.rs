@@ -5,12 +5,12 @@ use crate::addr::Node;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// What is known of a node.
+/// Answer about a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolution {
-    /// Its hardware.
+    /// The node's hardware is known.
     Known(Hw),
-    /// It is asked for: [`Resolved`](super::Action::Resolved) or
+    /// The node is asked for: [`Resolved`](super::Action::Resolved) or
     /// [`Unresolved`](super::Action::Unresolved) follows.
     Asked,
     /// There is no room to ask.
@@ -25,7 +25,7 @@ pub struct Table {
     /// In rising order of the address.
     nodes: Vec<Entry>,
     changes: u32,
-    /// Those that gave way while they were asked for: what waits for them waits in vain.
+    /// Nodes that gave way while they were asked for: messages for them cannot go.
     given_up: Vec<Node>,
 }
 
@@ -56,7 +56,7 @@ impl Table {
         Self { nodes: Vec::new(), changes: 0, given_up: Vec::new() }
     }
 
-    /// How many nodes are known or asked for.
+    /// Number of nodes that are known or asked for.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.nodes.len()
@@ -68,8 +68,9 @@ impl Table {
         self.nodes.is_empty()
     }
 
-    /// How often the known hardware of a node changed or was forgotten: as long as this stays, so
-    /// does all that [`resolve`](super::Aarp::resolve) answered with [`Resolution::Known`].
+    /// Number of times that the known hardware of a node changed or was forgotten: as long as this
+    /// stays, so does all that [`resolve`](super::Aarp::resolve) answered with
+    /// [`Resolution::Known`].
     #[must_use]
     pub const fn changes(&self) -> u32 {
         self.changes

@@ -1,16 +1,16 @@
-//! What a responder owes hosts, and what they owe it: a request proves no source, so that replies
-//! to a forged one go to a host that asked for nothing, and are remembered for nothing.
+//! Accounts between a responder and hosts: a request proves no source, so that replies to a forged
+//! one go to a host that asked for nothing, and are remembered for nothing.
 
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// How many hosts have an account.
+/// Hosts that have an account.
 const HOSTS_MAX: usize = 128;
-/// How many of them may be known by their releases.
+/// Hosts among them that may be known by their releases.
 const KNOWN_MAX: usize = 64;
-/// How long a host is known after a release.
+/// Time for which a host is known after a release.
 const KNOWN: Duration = Duration::from_secs(60);
-/// How many transactions of a known host are remembered, whatever others have remembered.
+/// Transactions of a known host that are remembered, whatever others have.
 pub(super) const KNOWN_EACH: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,7 @@ pub(super) struct Hosts {
 }
 
 impl Account {
-    /// What the host owes by now.
+    /// Debt of the host by now.
     fn owes(&self, now: Duration, rate: u32) -> u32 {
         let passed = now.saturating_sub(self.at).as_millis().min(60_000) as u64;
         let paid = passed * u64::from(rate) / 1000;

@@ -40,7 +40,7 @@ enum Event {
     Reply { ticket: Ticket<u32>, request: Vec<u8> },
 }
 
-/// What the model knows of one transaction: requester and number.
+/// The model's record of one transaction, by requester and number.
 #[derive(Default, Debug)]
 struct Execution {
     count: u32,
@@ -78,7 +78,7 @@ struct World {
     outcome: Outcome,
 }
 
-/// What a server replies.
+/// Reply of a server.
 fn reply_to(request: &[u8]) -> Vec<u8> {
     let number = request.first_chunk().map_or(0, |o| u32::from_be_bytes(*o));
     let octets = number.wrapping_mul(2_654_435_761) as usize % (REPLY_OCTETS_MAX + 1);
@@ -320,7 +320,7 @@ fn in_order_exactly_once_is_never_executed_twice() {
     }
 }
 
-/// What is done of what a quiet network carries is all.
+/// Without faults every transaction is done, and executed once.
 #[test]
 fn without_faults_all_is_done_and_executed_once() {
     let network = Network { loss_percent: 0, repeat_percent: 0, delay_ms_max: 5, in_order: true };

@@ -1,6 +1,6 @@
-//! What goes beside the data of a request or reply where these are datagrams: in BSD an
-//! `MT_CONTROL` mbuf, in STREAMS the options of a `T_UNITDATA_REQ` or `T_UNITDATA_IND`. This form
-//! is xk's own; it is on no wire.
+//! Options beside the data of a request or reply where these are datagrams: in BSD an `MT_CONTROL`
+//! mbuf, in STREAMS the options of a `T_UNITDATA_REQ` or `T_UNITDATA_IND`. This form is xk's own;
+//! it is on no wire.
 
 use super::requester::Want;
 use super::responder::Ticket;
@@ -14,7 +14,7 @@ pub const OPTIONS_OCTETS: usize = 12;
 const EXACTLY_ONCE: u8 = 0x20;
 const END_OF_MESSAGE: u8 = 0x10;
 
-/// What the message is.
+/// Role of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionKind {
     /// Down: begin a transaction. Up: execute it.
@@ -41,11 +41,11 @@ pub enum OptionKind {
 /// | 10-11 | interval, in 100 ms; 0: 2 s | 0 | down: octets of data in a packet; 0: 578 |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// What the message is.
+    /// Role of the message.
     pub kind: OptionKind,
     /// Exactly once, with this release timer.
     pub once: Option<ReleaseTimer>,
-    /// Of a response on its way up: the last packet said that it is the last.
+    /// True in a response on its way up if the last packet said that it is the last.
     pub end_of_message: bool,
     /// Down in a request: the user's number, given back with the reply. Up in a request, and down
     /// in its response: the transaction.
@@ -54,7 +54,7 @@ pub struct Options {
     pub user: [u8; 4],
     /// The responses wanted, or those that arrived.
     pub bitmap: u8,
-    /// How often a request is sent; 0 for without end.
+    /// Times that a request is sent; 0 for without end.
     pub tries: u8,
     /// The interval of a request in 100 ms, or the octets of data in a packet of the response.
     pub amount: u16,
@@ -88,7 +88,7 @@ impl Options {
         }
     }
 
-    /// What a request on its way down asks for.
+    /// Options that a request on its way down asks for.
     #[must_use]
     pub fn want(&self) -> Want {
         let interval = match self.amount {

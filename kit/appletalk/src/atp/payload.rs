@@ -1,11 +1,11 @@
-//! What the machines ask of a shell's buffers and addresses.
+//! Traits of a shell's buffers and addresses that the machines need.
 
 use super::wire::Header;
 use crate::addr::{AtAddr, NET_ANY};
 
 /// The data of a packet as a shell keeps it: a message, a chain of mbufs or of message blocks.
 pub trait Payload: Sized {
-    /// How many octets.
+    /// Number of octets.
     fn octets(&self) -> usize;
 
     /// Once more what this holds, octets shared where the shell's buffers can be; `None` if there
@@ -36,8 +36,8 @@ impl Peer for AtAddr {
         u32::from(self.net) << 8 | u32::from(self.node)
     }
 
-    /// What was sent to a node of this network, whichever it is, is replied to from the network
-    /// that it is.
+    /// True if both are one node: a request to "this network" is answered from the network's own
+    /// number.
     fn is(&self, from: &Self) -> bool {
         let is_same_net = self.net == from.net || self.net == NET_ANY || from.net == NET_ANY;
         (self.node, self.socket) == (from.node, from.socket) && is_same_net
@@ -51,8 +51,8 @@ pub struct Packet<A, P> {
     pub to: A,
     /// From which of our sockets.
     pub socket: u8,
-    /// Its header.
+    /// Header of the packet.
     pub header: Header,
-    /// Its data; `None` for none.
+    /// Data of the packet; `None` for none.
     pub data: Option<P>,
 }

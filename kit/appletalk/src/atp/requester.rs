@@ -7,7 +7,7 @@ use super::wire::{DATA_OCTETS_MAX, Header, Kind, RESPONSES_MAX, ReleaseTimer};
 use core::num::NonZeroU8;
 use core::time::Duration;
 
-/// How closely timers are kept: what falls due within this time may wait for what is due then.
+/// Grain of timers: work that falls due within this time may wait for work that is due then.
 const GRAIN: Duration = Duration::from_millis(10);
 /// The shortest interval between two sendings.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
@@ -22,7 +22,7 @@ pub const fn bitmap_of(responses: usize) -> u8 {
     }
 }
 
-/// What a user asks of one transaction.
+/// Options of one transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Want {
     /// Exactly once, and how long the responder is to remember it; `None`: at least once.
@@ -32,7 +32,7 @@ pub struct Want {
     /// The responses wanted. With none of them the request is sent as often as `tries` says, and
     /// then fails: so a peer is told at intervals that this end is there.
     pub bitmap: u8,
-    /// How often the request is sent, at most; `None` for without end.
+    /// Times that the request is sent at most; `None` for without end.
     pub tries: Option<NonZeroU8>,
     /// The time between two sendings, and from the last to the failure; 10 ms at least.
     pub interval: Duration,
@@ -48,8 +48,8 @@ impl Want {
         interval: Duration::from_secs(2),
     };
 
-    /// What the parameters of a host's graph ask for where a request says nothing itself: `tries`
-    /// is 0 for without end, and `release` counts for one that is executed exactly once.
+    /// Options by a graph's parameters, for a request without its own: `tries` is 0 for without
+    /// end, and `release` counts for one that is executed exactly once.
     #[must_use]
     pub fn usual(xo: bool, tries: u8, interval: Duration, release: Duration) -> Self {
         Self {
@@ -71,16 +71,16 @@ pub struct Limits {
 /// One response that arrived.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Part<P> {
-    /// Its user octets.
+    /// User octets of the response.
     pub user: [u8; 4],
-    /// Its data.
+    /// Data of the response.
     pub data: P,
 }
 
 /// The responses of a transaction, by sequence number.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Arrived<P> {
-    /// Those that came.
+    /// Responses that came.
     pub parts: [Option<Part<P>>; RESPONSES_MAX],
     /// One of them said that it is the last.
     pub end_of_message: bool,
@@ -146,7 +146,7 @@ pub enum Unheard {
     /// No transaction of this number with this peer from this socket waits.
     #[error("no such transaction")]
     Unknown,
-    /// It was not asked for, or is there already.
+    /// The response was not asked for, or is there already.
     #[error("repeated response")]
     Repeated,
     /// More than 578 octets.
@@ -154,16 +154,17 @@ pub enum Unheard {
     TooBig,
 }
 
-/// What a response did.
+/// Result of a response.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Heard<A, P, T> {
-    /// It is kept; the request is to be sent again at once if the responder asked for that.
+    /// The response is kept; the request is to be sent again at once if the responder asked for
+    /// that.
     Kept(Option<Packet<A, P>>),
-    /// It was the last.
+    /// The response was the last.
     Done {
         /// Whose transaction it was.
         owner: T,
-        /// What was wanted.
+        /// Bitmap of the wanted responses.
         wanted: u8,
         /// All responses.
         arrived: Arrived<P>,
@@ -172,7 +173,7 @@ pub enum Heard<A, P, T> {
     },
 }
 
-/// What has fallen due.
+/// Work that has fallen due.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Due<A, P, T> {
     /// To be sent again.
@@ -181,9 +182,9 @@ pub enum Due<A, P, T> {
     Failed {
         /// Whose transaction it was.
         owner: T,
-        /// What was wanted.
+        /// Bitmap of the wanted responses.
         wanted: u8,
-        /// What came.
+        /// Responses that came.
         arrived: Arrived<P>,
     },
 }
@@ -196,7 +197,7 @@ struct Transaction<A, P, T> {
     user: [u8; 4],
     wanted: u8,
     missing: u8,
-    /// How often the request may be sent besides; `None` for without end.
+    /// Times that the request may still be sent; `None` for without end.
     left: Option<u8>,
     interval: Duration,
     due: Duration,
@@ -237,7 +238,7 @@ impl<A: Peer, P: Payload, T> Requester<A, P, T> {
         Self { slots: Slots::new(limits.transactions, last), earliest: None, looked_at: 0 }
     }
 
-    /// How many transactions are under way.
+    /// Number of transactions under way.
     #[must_use]
     pub fn len(&self) -> usize {
         self.slots.len()

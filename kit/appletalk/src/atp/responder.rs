@@ -8,7 +8,7 @@ use super::wire::{DATA_OCTETS_MAX, Header, Kind, RESPONSES_MAX, ReleaseTimer};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// How closely release timers are kept.
+/// Grain of release timers.
 const GRAIN: Duration = Duration::from_secs(1);
 
 /// The bounds of what a responder remembers.
@@ -16,7 +16,7 @@ const GRAIN: Duration = Duration::from_secs(1);
 pub struct Bounds {
     /// Transactions, at most.
     pub transactions: usize,
-    /// Of one host, at most.
+    /// Largest number of transactions of one host.
     pub per_host: usize,
     /// Octets of responses that are kept; one more reply may go beyond that.
     pub octets: usize,
@@ -46,14 +46,14 @@ pub struct Ticket<A> {
     pub bitmap: u8,
 }
 
-/// What becomes of a request.
+/// Verdict on a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict<A, P> {
     /// To be executed.
     Execute(Ticket<A>),
-    /// It has been executed: these responses go once more.
+    /// The request has been executed: these responses go once more.
     Repeat(Segments<A, P>),
-    /// It is being executed, and its responses will go as it asks.
+    /// The request is being executed, and its responses will go as it asks.
     InProgress,
     /// The host has, or all have, as many transactions remembered as may be, or the octets are used
     /// up: dropped, and the requester asks again. Of a host that has released something in the last
@@ -168,7 +168,7 @@ impl<A: Peer, P: Payload> Responder<A, P> {
         }
     }
 
-    /// How many transactions are remembered.
+    /// Number of remembered transactions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.keys.len()

@@ -90,7 +90,7 @@ impl<E> Slots<E> {
         Some(entry.1)
     }
 
-    /// What lies at a place; `None` behind the last.
+    /// Entry at a place; `None` behind the last place.
     pub(super) fn at(&self, place: usize) -> Option<Option<(u16, &E)>> {
         let place = self.places.get(place)?;
         Some(place.as_ref().map(|entry| (entry.0, &entry.1)))

@@ -416,8 +416,8 @@ fn a_host_that_releases_is_served_in_spite_of_a_flood() {
     assert_eq!((0..1000).filter(served).collect::<Vec<_>>(), (0..64).collect::<Vec<_>>());
 }
 
-/// What is asked for in the name of one that asked for nothing: packets beyond the first of each
-/// reply, and those sent again, are so many a second, and a release makes up for its reply.
+/// Requests in the name of a host that asked for nothing: packets beyond the first of each reply,
+/// and those sent again, are limited by the second, and a release makes up for its reply.
 #[test]
 fn a_forged_requester_is_sent_so_much_and_no_more() {
     let bounds = Bounds { unreleased: 100, ..Bounds::DEFAULT };

@@ -17,7 +17,7 @@ const END_OF_MESSAGE: u8 = 0x10;
 const SEND_STATUS: u8 = 0x08;
 const TIMER: u8 = 0x07;
 
-/// What a packet is: the upper two bits of the control information.
+/// Kind of a packet: the upper two bits of the control information.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// TReq.
@@ -28,7 +28,7 @@ pub enum Kind {
     Release,
 }
 
-/// How long a responder remembers an exactly-once transaction of which it hears nothing.
+/// Time for which a responder remembers an exactly-once transaction of which it hears nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReleaseTimer {
     /// 30 s.
@@ -64,7 +64,7 @@ impl ReleaseTimer {
         self as u8
     }
 
-    /// How long.
+    /// Length of the time.
     #[must_use]
     pub const fn time(self) -> Duration {
         match self {
@@ -87,7 +87,7 @@ impl ReleaseTimer {
 /// The header. Bits that mean nothing in a packet of its kind are kept as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What the packet is.
+    /// Kind of the packet.
     pub kind: Kind,
     /// XO.
     pub exactly_once: bool,
@@ -97,7 +97,7 @@ pub struct Header {
     pub send_status: bool,
     /// The three low bits, the release timer of an exactly-once request.
     pub timer_bits: u8,
-    /// Of a request the bitmap of the responses wanted; of a response its sequence number, 0 to 7.
+    /// Bitmap of the wanted responses in a request; sequence number, 0 to 7, in a response.
     pub number: u8,
     /// The transaction.
     pub tid: u16,

@@ -5,7 +5,7 @@ use crate::addr::{AtAddr, Node};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// How often a name is asked for, and how many answers are waited for.
+/// Settings of a search: requests and answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LookupConfig {
     /// Requests.
@@ -36,7 +36,7 @@ pub struct Lookup {
     found: Vec<Tuple>,
 }
 
-/// What a search does.
+/// Step of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Sends this request: to a router if one is known ([`Function::BrRq`]), else to all nodes.
@@ -58,7 +58,7 @@ impl Lookup {
         Self { id, from, entity, config, sent: 0, next: now, found: Vec::new() }
     }
 
-    /// Its number.
+    /// Number of the search.
     #[must_use]
     pub const fn id(&self) -> u8 {
         self.id
@@ -70,7 +70,7 @@ impl Lookup {
         self.next
     }
 
-    /// What was found as yet.
+    /// Tuples found so far.
     #[must_use]
     pub fn found(&self) -> &[Tuple] {
         &self.found
@@ -166,7 +166,7 @@ impl<T> Lookups<T> {
         Ok(id)
     }
 
-    /// How many go on.
+    /// Number of searches that go on.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.running.len()
@@ -215,7 +215,7 @@ impl<T> Lookups<T> {
     }
 }
 
-/// What one of several searches does.
+/// Step of one of several searches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Due<T> {
     /// As [`Step::Send`].

@@ -26,10 +26,10 @@ pub enum NamesError {
     /// There are as many names as there may be.
     #[error("no room for a further name")]
     Full,
-    /// It exists already.
+    /// The name exists already.
     #[error("the name exists")]
     Exists,
-    /// It has wildcards, is empty, or the socket is none.
+    /// The name has wildcards or is empty, or the socket is none.
     #[error("not a name that a socket can have")]
     Bad,
 }
@@ -88,7 +88,7 @@ impl Names {
         self.names.iter().map(|named| (&named.entity, named.socket))
     }
 
-    /// How many names there are.
+    /// Number of names.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.names.len()

@@ -1,10 +1,10 @@
-//! What a node that routes nothing keeps: the networks of its cable, and the last router heard.
+//! State of a node that routes nothing: the networks of its cable, and the last router heard.
 
 use super::Data;
 use crate::addr::{NetRange, Node};
 use core::time::Duration;
 
-/// How long a router is believed that says nothing more.
+/// Time for which a router is believed that says nothing more.
 pub const ROUTER_VALID: Duration = Duration::from_secs(50);
 
 /// The networks of the cable, and the router heard last.
@@ -14,7 +14,7 @@ pub struct Stub {
     router: Option<(Node, Duration)>,
 }
 
-/// What became of data from a router.
+/// Verdict on data from a router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// All was known.
@@ -23,7 +23,7 @@ pub enum Heard {
     Router(Node),
     /// The networks of the cable were not known before.
     Networks(NetRange, Node),
-    /// Of other networks than this cable's, or from a sender that is of none of them.
+    /// The data are of other networks than this cable's, or from a sender that is of none of them.
     Refused,
 }
 

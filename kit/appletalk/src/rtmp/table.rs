@@ -5,7 +5,7 @@ use crate::addr::{NetRange, Node};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// How often the entries that were not confirmed grow older.
+/// Interval at which entries that were not confirmed grow older.
 pub const VALIDITY: Duration = Duration::from_secs(20);
 
 /// A cable that the router is on.
@@ -19,7 +19,7 @@ pub struct Port {
     pub is_extended: bool,
 }
 
-/// How much an entry is believed.
+/// State of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Confirmed in the last period.
@@ -32,12 +32,12 @@ pub enum State {
     Worse,
 }
 
-/// What happens to an entry.
+/// Event of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
-    /// Its router told it, or another one at most as far.
+    /// The entry's router told it, or another one at most as far.
     Confirmed,
-    /// Its router says that it cannot be reached.
+    /// The entry's router says that it cannot be reached.
     Withdrawn,
     /// A period passed.
     Aged,
@@ -78,7 +78,7 @@ pub struct Entry {
     pub port: usize,
     /// The next router.
     pub next: Node,
-    /// How much it is believed.
+    /// State of the entry.
     pub state: State,
 }
 
@@ -91,7 +91,7 @@ pub enum Hop {
     Router(usize, Node),
 }
 
-/// What became of a packet.
+/// Result of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Merged {
     /// Networks that were not known.
@@ -222,8 +222,8 @@ impl Table {
         gone
     }
 
-    /// What this router tells over a port: all that does not lead over that port (split horizon),
-    /// or all.
+    /// Routes that this router tells over a port: all that do not lead over that port (split
+    /// horizon), or all.
     #[must_use]
     pub fn update(&self, port: usize, splits_horizon: bool) -> Option<Data> {
         let cable = self.ports.get(port)?;
@@ -244,7 +244,7 @@ impl Table {
         Some(Data { sender: cable.me, range, routes })
     }
 
-    /// What this router answers a request of the cable's networks with.
+    /// Answer of this router to a request for the cable's networks.
     #[must_use]
     pub fn response(&self, port: usize) -> Option<Data> {
         self.update(port, true).map(|data| Data { routes: Vec::new(), ..data })

@@ -1,4 +1,4 @@
-//! How a node that begins learns which networks its cable has, and which zone it is in.
+//! Start of a node: it learns which networks its cable has, and which zone it is in.
 
 use super::{NetInfo, NetInfoRequest};
 use crate::name::Name;
@@ -17,7 +17,7 @@ pub struct NetInfoWait {
     next: Duration,
 }
 
-/// What such a node does.
+/// Step of such a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetInfoStep {
     /// Sends this to all nodes of the cable.

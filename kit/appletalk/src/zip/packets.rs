@@ -6,17 +6,17 @@ use crate::ddp::DATA_LEN_MAX;
 use crate::name::Name;
 use alloc::vec::Vec;
 
-/// Of an answer about networks: the zone that was asked for does not exist there.
+/// Flag of an answer about networks: the zone that was asked for does not exist there.
 const INVALID_ZONE: u8 = 0x80;
-/// Of an answer about networks: there are no groups, all is for all nodes.
+/// Flag of an answer about networks: there are no groups, all is for all nodes.
 const USE_BROADCAST: u8 = 0x40;
-/// Of an answer about networks: there is no zone but this.
+/// Flag of an answer about networks: there is no zone but this.
 const ONLY_ONE_ZONE: u8 = 0x20;
 
-/// What is wrong with a packet.
+/// Error of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It ends within its header, a name or an address, or a name is too long.
+    /// The packet ends within its header, a name or an address, or a name is too long.
     #[error("it is not whole")]
     Truncated,
     /// No function that there is, or none of the kind that is wanted.
@@ -44,7 +44,7 @@ pub struct NetInfo {
     pub range: NetRange,
     /// The zone that was asked for.
     pub asked: Name,
-    /// Its group, or that of the zone in [`instead`](Self::instead); `None`: all nodes.
+    /// Group of the zone, or of the zone in [`instead`](Self::instead); `None`: all nodes.
     pub multicast: Option<Hw>,
     /// The cable's default zone, if the one asked for is not there.
     pub instead: Option<Name>,
@@ -63,8 +63,7 @@ impl NetInfo {
 /// Zones that networks are in: those of all networks asked for, or some of those of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// How many zones there are of the networks named, in this packet and others, of an extended
-    /// reply.
+    /// Number of zones of the named networks, in this packet and others of an extended reply.
     pub total: Option<u8>,
     /// First network of a cable, and a zone; a cable may appear several times.
     pub zones: Vec<(u16, Name)>,
@@ -206,7 +205,7 @@ impl Packet {
         }
     }
 
-    /// Its octets; of a query or reply, as much as a packet has room for.
+    /// Encodes the packet; of a query or reply, as much as a packet has room for.
     #[must_use]
     pub fn octets(&self) -> Vec<u8> {
         let flag = |is: bool, flag: u8| if is { flag } else { 0 };

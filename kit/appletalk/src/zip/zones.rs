@@ -1,4 +1,4 @@
-//! What a router knows of zones: those of each cable that it has a route to.
+//! A router's knowledge of zones: those of each cable to which it has a route.
 
 use super::{ListKind, NetInfo, NetInfoRequest, Reply, multicast};
 use crate::addr::NetRange;
