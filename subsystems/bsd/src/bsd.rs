@@ -24,16 +24,17 @@ pub const CALLOUTS_MAX: usize = 4096;
 /// Ticks of [`Bsd::timeout`] in a second.
 pub const HZ: u32 = 100;
 
-/// How often fast timeouts are called: hz / 5.
+/// Interval of fast timeouts: hz / 5.
 pub const FAST: Duration = Duration::from_millis(200);
-/// How often slow timeouts are called: hz / 2.
+/// Interval of slow timeouts: hz / 2.
 pub const SLOW: Duration = Duration::from_millis(500);
-/// How often interfaces are looked at: hz.
+/// Interval at which interfaces are looked at: hz.
 pub const IFSLOW: Duration = Duration::from_secs(1);
 
-/// How long a sender waits for mbufs at most.
+/// Longest time that a sender waits for mbufs.
 pub const MBWAIT: Duration = Duration::from_secs(5);
-/// How often one that waits for mbufs looks, besides when a caller leaves the subsystem.
+/// Interval at which a sender that waits for mbufs looks, besides when a caller leaves the
+/// subsystem.
 const MBTICK: Duration = Duration::from_millis(10);
 
 /// Bit of the software interrupt for raw sockets.
@@ -47,13 +48,13 @@ pub const NETISR_AARP: u32 = 17;
 /// Bit of ARP's.
 pub const NETISR_ARP: u32 = 18;
 
-/// What a bit of the software interrupt calls for each packet of its queue: `ipintr`.
+/// Handler that a bit of the software interrupt calls for each packet of its queue: `ipintr`.
 pub trait Netisr {
     /// Takes one packet from the queue, and consumes it.
     fn intr(&self, cx: &Kernel, m: Mbuf);
 }
 
-/// What [`Bsd::timeout`] calls.
+/// Function that [`Bsd::timeout`] calls.
 pub trait Callout {
     /// The time is over.
     fn expire(&self, cx: &Kernel, arg: u64);
@@ -88,7 +89,7 @@ pub struct Bsd {
     isrs: RefCell<[Option<Isr>; 32]>,
     /// Bits of the software interrupt that wait.
     netisr: Cell<u32>,
-    /// How many callers are in the subsystem: above 0 at splnet.
+    /// Number of callers in the subsystem: above 0 at splnet.
     ipl: Cell<u32>,
     in_softint: Cell<bool>,
     softints: Cell<u64>,
@@ -97,7 +98,7 @@ pub struct Bsd {
     next: [Cell<Time>; 3],
     callouts: RefCell<Vec<Pending>>,
     callout_last: Cell<u64>,
-    /// What senders wait on for mbufs.
+    /// Channel on which senders wait for mbufs.
     mbwait: Channel,
     pub(crate) sockets: Cell<u32>,
     pub(crate) sockets_max: u32,
@@ -322,7 +323,7 @@ impl Bsd {
         self.arpcoms.borrow_mut().push(ac);
     }
 
-    /// What an interface has as one of an Ethernet; none if it is of another link.
+    /// The Ethernet part of an interface; none if it is of another link.
     pub fn arpcom(&self, ifp: &Ifnet) -> Option<Rc<Arpcom>> {
         let all = self.arpcoms.borrow();
         all.iter().find(|ac| ac.ac_if.if_index == ifp.if_index).map(Rc::clone)
@@ -458,7 +459,7 @@ impl Bsd {
         .collect()
     }
 
-    /// How often the software interrupt came.
+    /// Number of software interrupts.
     pub fn softints(&self) -> u64 {
         self.softints.get()
     }

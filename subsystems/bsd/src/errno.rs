@@ -15,12 +15,12 @@ macro_rules! errnos {
         }
 
         impl Errno {
-            /// Its name, as programs spell it.
+            /// Name, as programs spell it.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name),)* }
             }
 
-            /// What perror(3) says.
+            /// Text of perror(3).
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
             }
@@ -76,7 +76,7 @@ impl core::fmt::Display for Errno {
 
 impl core::error::Error for Errno {}
 
-/// What a call of BSD answers: 0 or an error number.
+/// Result of a call of BSD: 0 or an error number.
 pub type Result<T = ()> = core::result::Result<T, Errno>;
 
 impl From<Errno> for PushError {

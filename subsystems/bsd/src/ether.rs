@@ -1,4 +1,5 @@
-//! What drivers of Ethernets share (`net/if_ethersubr.c`): headers, families, station addresses.
+//! Shared parts of drivers of Ethernets (`net/if_ethersubr.c`): headers, families, station
+//! addresses.
 //!
 //! A driver makes an [`Arpcom`] for its interface, gives frames to [`Arpcom::ether_input`], and
 //! sends by [`Arpcom::ether_output`]. The protocols above say which frames are theirs
@@ -29,7 +30,7 @@ pub const GROUPS_MAX: usize = 64;
 /// LLC for SNAP: unnumbered information for and from it.
 const LLC: [u8; 3] = [0xaa, 0xaa, 3];
 
-/// How a frame names the protocol that it carries.
+/// Name of the protocol that a frame carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encap {
     /// Ethernet II: a type.
@@ -44,18 +45,18 @@ pub struct Resolved {
     pub m: Mbuf,
     /// The station, or a group.
     pub to: [u8; 6],
-    /// What the frame says of it.
+    /// Name of the protocol in the frame.
     pub encap: Encap,
 }
 
-/// What takes frames of a type by itself, with their stations, which the software interrupt's
-/// queues do not carry.
+/// Takes frames of a type by itself, with their stations, which the software interrupt's queues do
+/// not carry.
 pub trait EtherInput {
     /// A packet of a frame, its header taken off. At splnet.
     fn ether_packet(&self, cx: &Kernel, m: Mbuf, to: [u8; 6], from: [u8; 6]);
 }
 
-/// How addresses of a family become stations' addresses: ARP, AARP.
+/// Resolves addresses of a family to stations' addresses: ARP, AARP.
 pub trait Resolve {
     /// The station of `dst`; none if the packet is held until it is known (`arpresolve`).
     ///
@@ -70,7 +71,7 @@ pub trait Resolve {
     ) -> Result<Option<Resolved>>;
 }
 
-/// What is common to the interfaces of Ethernets (`struct arpcom`).
+/// Common part of the interfaces of Ethernets (`struct arpcom`).
 pub struct Arpcom {
     bsd: Rc<Bsd>,
     /// The interface (`ac_if`).
@@ -83,7 +84,7 @@ pub struct Arpcom {
 }
 
 impl Arpcom {
-    /// Of this interface: `ether_ifattach`. Its families come later.
+    /// Attaches this interface: `ether_ifattach`. Its families come later.
     pub fn new(bsd: &Rc<Bsd>, ifp: Rc<Ifnet>) -> Rc<Self> {
         ifp.if_hdrlen.set(ETHER_HDR);
         if ifp.if_mtu.get() == 0 {

@@ -14,21 +14,21 @@ pub const IFQ_MAXLEN: usize = 50;
 /// Addresses that an interface has at most.
 pub const IFADDRS_MAX: usize = 16;
 
-/// It is up.
+/// The interface is up.
 pub const IFF_UP: u16 = 0x1;
-/// Its link has a broadcast address.
+/// The link has a broadcast address.
 pub const IFF_BROADCAST: u16 = 0x2;
-/// It is a loopback.
+/// The interface is a loopback.
 pub const IFF_LOOPBACK: u16 = 0x8;
-/// Its link has two ends.
+/// The link has two ends.
 pub const IFF_POINTOPOINT: u16 = 0x10;
-/// Its resources are allocated.
+/// The interface's resources are allocated.
 pub const IFF_RUNNING: u16 = 0x40;
-/// It takes all frames.
+/// The interface takes all frames.
 pub const IFF_PROMISC: u16 = 0x100;
-/// It takes frames to all groups.
+/// The interface takes frames to all groups.
 pub const IFF_ALLMULTI: u16 = 0x200;
-/// It does not hear its own frames.
+/// The interface does not hear its own frames.
 pub const IFF_SIMPLEX: u16 = 0x800;
 
 /// An ioctl: takes frames to a group of stations, six octets, from now on.
@@ -181,9 +181,9 @@ pub fn count(counter: &Cell<u64>) {
 pub struct Ifnet {
     /// Name without its number, such as `en`.
     pub if_name: &'static str,
-    /// Its number among those of this name.
+    /// Number among interfaces of this name.
     pub if_unit: u16,
-    /// Its number among all, from 1 on.
+    /// Number among all interfaces, from 1 on.
     pub if_index: u16,
     /// The largest packet, without the link's header.
     pub if_mtu: Cell<usize>,
@@ -191,7 +191,7 @@ pub struct Ifnet {
     pub if_flags: Cell<u16>,
     /// Seconds until `if_watchdog`; 0 for never.
     pub if_timer: Cell<u16>,
-    /// What a route through it costs.
+    /// Cost of a route through it.
     pub if_metric: Cell<u16>,
     /// Octets of the link's header.
     pub if_hdrlen: Cell<usize>,
@@ -221,12 +221,12 @@ impl Ifnet {
         }
     }
 
-    /// Its addresses (`if_addrlist`).
+    /// Addresses (`if_addrlist`).
     pub fn addresses(&self) -> Vec<IfAddr> {
         self.addresses.borrow().clone()
     }
 
-    /// Its first address of this family.
+    /// First address of this family.
     pub fn address(&self, family: u8) -> Option<IfAddr> {
         self.addresses.borrow().iter().find(|a| a.addr.family() == family).copied()
     }

@@ -52,7 +52,7 @@ pub const M_MCAST: u16 = 0x200;
 /// Flags that belong to the packet.
 const M_COPYFLAGS: u16 = M_PKTHDR | M_EOR | M_BCAST | M_MCAST;
 
-/// What an mbuf holds, for the statistics and for the layout of records in socket buffers.
+/// Type of an mbuf's contents, for the statistics and for the layout of records in socket buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Mt {
@@ -82,7 +82,7 @@ pub enum Mt {
     Control = 14,
 }
 
-/// How many types [`Mt`] counts.
+/// Number of types that [`Mt`] counts.
 pub const MT_TYPES: usize = 16;
 
 /// A release of BSD, by which sizes and rules of mbufs and the form of addresses go.
@@ -137,7 +137,7 @@ pub trait ExtBuf {
     fn octets(&self) -> &[u8];
 }
 
-/// What holds an mbuf's data.
+/// Storage of an mbuf's data.
 pub(crate) enum Ext {
     /// The mbuf itself.
     None,
@@ -209,7 +209,7 @@ pub(crate) struct MbufPool {
     wants_drain: Slot<bool>,
 }
 
-/// What netstat -m shows.
+/// Figures of netstat -m.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MbStat {
     /// Mbufs ever taken from the system, those that are free now included (`m_mbufs`).
@@ -223,7 +223,7 @@ pub struct MbStat {
     pub kinds: [u32; MT_TYPES],
     /// Requests that were denied (`m_drops`).
     pub drops: u64,
-    /// How often the protocols were asked for memory (`m_drain`).
+    /// Times that the protocols were asked for memory (`m_drain`).
     pub drains: u64,
 }
 
@@ -438,7 +438,7 @@ impl Mbuf {
         self.mbufs().map(Mbuf::m_len).sum()
     }
 
-    /// What it holds.
+    /// Type of the contents.
     pub fn m_type(&self) -> Mt {
         self.0.kind
     }

@@ -45,7 +45,7 @@ fn line(name: &str, value: impl ToString) -> (String, String) {
 }
 
 impl Block {
-    /// What netstat -m, netstat -i and netstat -s show.
+    /// Figures of netstat -m, netstat -i and netstat -s.
     fn report(&self) -> Vec<(String, String)> {
         let stat = self.bsd.mbufs().mbstat();
         let mut lines = Vec::from([

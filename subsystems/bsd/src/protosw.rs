@@ -33,13 +33,13 @@ pub enum Sock {
 pub const PR_ATOMIC: u16 = 0x01;
 /// An address comes with each message.
 pub const PR_ADDR: u16 = 0x02;
-/// It must be connected before it carries data.
+/// The socket must be connected before it carries data.
 pub const PR_CONNREQUIRED: u16 = 0x04;
 /// The protocol wants to know when the user has received (`PRU_RCVD`).
 pub const PR_WANTRCVD: u16 = 0x08;
-/// It passes access rights.
+/// The protocol passes access rights.
 pub const PR_RIGHTS: u16 = 0x10;
-/// It stands for what is below in another subsystem, where there may be no numbers.
+/// The entry stands for a protocol of another subsystem, where there may be no numbers.
 pub const PR_FOREIGN: u16 = 0x20;
 
 /// Requests to `pr_usrreq`.
@@ -52,7 +52,7 @@ pub enum Pru {
     Detach = 1,
     /// Binds it to the address `nam`.
     Bind = 2,
-    /// It waits for connections.
+    /// The socket waits for connections.
     Listen = 3,
     /// Connects it to the address `nam`.
     Connect = 4,
@@ -70,7 +70,7 @@ pub enum Pru {
     Abort = 10,
     /// An ioctl: `cmd`, with its data in `nam`, for the interface `ifp`.
     Control = 11,
-    /// What fstat(2) shows.
+    /// The figures of fstat(2).
     Sense = 12,
     /// Out-of-band data is wanted, into `m`.
     RcvOob = 13,
@@ -92,7 +92,7 @@ pub enum Pru {
     ProtoSend = 21,
 }
 
-/// What goes with a request to `pr_usrreq`.
+/// Arguments of a request to `pr_usrreq`.
 ///
 /// The protocol takes `m` out, and consumes or frees it, but for `Sense`, `RcvOob` and `Control`;
 /// it takes `control` only if it keeps it. What is left is freed by the caller; `nam` stays the
@@ -141,7 +141,7 @@ impl<'a> PruArgs<'a> {
     }
 }
 
-/// What comes with a packet from below: the signature of `pr_input` varies in BSD, here are its
+/// Arguments with a packet from below: the signature of `pr_input` varies in BSD, here are its
 /// forms.
 #[derive(Clone, Debug)]
 pub enum InputArg {
@@ -163,7 +163,7 @@ pub enum InputArg {
     Interface(Rc<Ifnet>),
 }
 
-/// What goes with a packet to a protocol below.
+/// Arguments with a packet to a protocol below.
 #[derive(Clone, Copy, Debug)]
 pub struct OutputArg {
     /// The receiver.
@@ -226,7 +226,7 @@ pub enum Prc {
     RedirectToshost = 17,
     /// Too many hops.
     TimxceedIntrans = 18,
-    /// Its fragments did not come in time.
+    /// The packet's fragments did not come in time.
     TimxceedReass = 19,
     /// The header is wrong.
     Paramprob = 20,
@@ -379,14 +379,14 @@ pub trait ProtoFns {
     }
 }
 
-/// What an entry of the protocol switch says of itself: the fields in front of the functions.
+/// Description in an entry of the protocol switch: the fields in front of the functions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Switch {
     /// The sockets that it serves.
     pub pr_type: Sock,
-    /// Its domain, an address family.
+    /// Domain, an address family.
     pub pr_domain: u8,
-    /// Its number within the domain.
+    /// Number within the domain.
     pub pr_protocol: u8,
     /// [`PR_ATOMIC`] and the others.
     pub pr_flags: u16,
@@ -400,7 +400,7 @@ pub struct Protosw {
     node: RefCell<Option<ProtocolRef>>,
     id: ProtocolId,
     functions: Rc<dyn ProtoFns>,
-    /// What stands on it, by the number in its header (`ip_protox`).
+    /// Upper protocols, by the number in its header (`ip_protox`).
     protox: RefCell<[u8; 256]>,
     uppers: RefCell<alloc::vec::Vec<(u8, Rc<Protosw>)>>,
     is_inited: Cell<bool>,
@@ -476,7 +476,7 @@ impl Protosw {
         self.protox.replace([NONE; 256]);
     }
 
-    /// What stands on it under this number: `inetsw[ip_protox[number]]`.
+    /// The upper protocol with this number: `inetsw[ip_protox[number]]`.
     #[inline]
     pub fn upper(&self, number: u8) -> Option<Rc<Protosw>> {
         let at = self.protox.borrow()[usize::from(number)];

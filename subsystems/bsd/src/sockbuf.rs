@@ -12,7 +12,7 @@ use xk_core::shepherd::{Semaphore, WaitError};
 /// Octets of a socket buffer at most, unless the graph says otherwise.
 pub const SB_MAX: usize = 256 * 1024;
 
-/// What callers sleep on, as on an address in BSD: a wake-up is for all of them.
+/// Channel on which callers sleep, as on an address in BSD: a wake-up is for all of them.
 pub(crate) struct Channel {
     semaphore: Semaphore,
     asleep: Cell<u32>,
@@ -72,7 +72,7 @@ pub struct SockBuf {
     wait: Channel,
 }
 
-/// What an mbuf counts for against `sb_mbmax`.
+/// Octets for which an mbuf counts against `sb_mbmax`.
 fn cost(m: &Mbuf) -> usize {
     MSIZE + if m.has_ext() { m.size() } else { 0 }
 }
@@ -103,7 +103,7 @@ impl SockBuf {
         self.lowat.set(octets.min(self.hiwat.get()).max(1));
     }
 
-    /// How long a call waits (`sb_timeo`); none for as long as it takes.
+    /// Time that a call waits (`sb_timeo`); none for as long as it takes.
     pub fn timeo(&self) -> Option<Duration> {
         self.timeo.get()
     }
@@ -143,7 +143,7 @@ impl SockBuf {
         by_octets.min(self.mbmax.get().saturating_sub(self.mbcnt.get() + mbcnt))
     }
 
-    /// What stands in the peer's buffer counts against this one's room: how a protocol without a
+    /// Counts the octets in the peer's buffer against this one's room: so a protocol without a
     /// window of its own holds its sender back.
     pub fn set_beyond(&self, peer: &SockBuf) {
         self.beyond.set((peer.cc.get(), peer.mbcnt.get()));

@@ -18,11 +18,11 @@ use xk_core::Kernel;
 
 /// No user has it open.
 pub const SS_NOFDREF: u16 = 0x1;
-/// It is connected.
+/// The socket is connected.
 pub const SS_ISCONNECTED: u16 = 0x2;
-/// It is being connected.
+/// The socket is being connected.
 pub const SS_ISCONNECTING: u16 = 0x4;
-/// It is being disconnected.
+/// The socket is being disconnected.
 pub const SS_ISDISCONNECTING: u16 = 0x8;
 /// Nothing more can be sent.
 pub const SS_CANTSENDMORE: u16 = 0x10;
@@ -30,11 +30,11 @@ pub const SS_CANTSENDMORE: u16 = 0x10;
 pub const SS_CANTRCVMORE: u16 = 0x20;
 /// The user is at the mark of out-of-band data.
 pub const SS_RCVATMARK: u16 = 0x40;
-/// It was made with privilege.
+/// The socket was made with privilege.
 pub const SS_PRIV: u16 = 0x80;
 /// Calls do not wait.
 pub const SS_NBIO: u16 = 0x100;
-/// Its user is told of events by signal.
+/// The user is told of events by signal.
 pub const SS_ASYNC: u16 = 0x200;
 /// The user is to decide whether it is connected: by sending or receiving it says yes.
 pub const SS_ISCONFIRMING: u16 = 0x400;
@@ -44,15 +44,15 @@ pub const SOMAXCONN: u16 = 5;
 
 /// The level of options of the socket itself.
 pub const SOL_SOCKET: u16 = 0xffff;
-/// It waits for connections.
+/// The socket waits for connections.
 pub const SO_ACCEPTCONN: u16 = 0x0002;
-/// Its local address may be bound once more.
+/// The local address may be bound once more.
 pub const SO_REUSEADDR: u16 = 0x0004;
 /// Connections are probed.
 pub const SO_KEEPALIVE: u16 = 0x0008;
 /// Packets go past the routes.
 pub const SO_DONTROUTE: u16 = 0x0010;
-/// It may send to broadcast addresses.
+/// The socket may send to broadcast addresses.
 pub const SO_BROADCAST: u16 = 0x0020;
 /// A close waits until the connection has ended: four octets, and four more, the seconds at most.
 pub const SO_LINGER: u16 = 0x0080;
@@ -64,9 +64,9 @@ pub const SO_RCVBUF: u16 = 0x1002;
 pub const SO_SNDLOWAT: u16 = 0x1003;
 /// From how many octets on a receiver is woken.
 pub const SO_RCVLOWAT: u16 = 0x1004;
-/// How long a sender waits, in milliseconds here; 0 for as long as it takes.
+/// Time that a sender waits, in milliseconds here; 0 for as long as it takes.
 pub const SO_SNDTIMEO: u16 = 0x1005;
-/// How long a receiver waits, in milliseconds here; 0 for as long as it takes.
+/// Time that a receiver waits, in milliseconds here; 0 for as long as it takes.
 pub const SO_RCVTIMEO: u16 = 0x1006;
 /// The error that waits; it is cleared.
 pub const SO_ERROR: u16 = 0x1007;
@@ -86,13 +86,13 @@ pub trait Upcall {
 /// One end of communication (`struct socket`).
 pub struct Socket {
     pub(crate) bsd: Rc<Bsd>,
-    /// Its type.
+    /// Type of the socket.
     pub so_type: Sock,
     /// The protocol switch entry that serves it.
     pub so_proto: Rc<Protosw>,
-    /// What waits to be sent.
+    /// Data that wait to be sent.
     pub so_snd: SockBuf,
-    /// What waits to be received.
+    /// Data that wait to be received.
     pub so_rcv: SockBuf,
     options: Cell<u16>,
     linger: Cell<Duration>,
@@ -221,13 +221,13 @@ impl Socket {
 
     // ---- what protocols tell (uipc_socket2.c) ----
 
-    /// It begins to be connected: `soisconnecting`.
+    /// Marks it as being connected: `soisconnecting`.
     pub fn soisconnecting(&self) {
         self.set_state(SS_ISCONNECTING, SS_ISCONNECTED | SS_ISDISCONNECTING);
     }
 
-    /// It is connected: `soisconnected`. One that a listening socket waits for moves to those that
-    /// can be accepted.
+    /// Marks it as connected: `soisconnected`. One that a listening socket waits for moves to those
+    /// that can be accepted.
     pub fn soisconnected(self: &Rc<Self>, cx: &Kernel) {
         self.set_state(SS_ISCONNECTED, SS_ISCONNECTING | SS_ISDISCONNECTING | SS_ISCONFIRMING);
         let head = self.head.borrow().upgrade();
@@ -245,13 +245,13 @@ impl Socket {
         self.sowwakeup(cx);
     }
 
-    /// It begins to be disconnected: `soisdisconnecting`.
+    /// Marks it as being disconnected: `soisdisconnecting`.
     pub fn soisdisconnecting(self: &Rc<Self>, cx: &Kernel) {
         self.set_state(SS_ISDISCONNECTING | SS_CANTRCVMORE | SS_CANTSENDMORE, SS_ISCONNECTING);
         self.wake_all(cx);
     }
 
-    /// It is disconnected: `soisdisconnected`.
+    /// Marks it as disconnected: `soisdisconnected`.
     pub fn soisdisconnected(self: &Rc<Self>, cx: &Kernel) {
         let gone = SS_ISCONNECTING | SS_ISCONNECTED | SS_ISDISCONNECTING | SS_ISCONFIRMING;
         self.set_state(SS_CANTRCVMORE | SS_CANTSENDMORE, gone);

@@ -567,7 +567,7 @@ fn a_send_of_no_octets_is_no_end() {
     assert_eq!(rig.receive(&b, 1).unwrap(), b"x");
 }
 
-/// What a test does to a pair.
+/// An act of a test on a pair.
 #[derive(Clone, Debug)]
 enum Act {
     Send(bool, usize),

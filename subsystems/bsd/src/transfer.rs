@@ -14,7 +14,7 @@ use xk_core::Kernel;
 
 /// Out-of-band data.
 pub const MSG_OOB: u16 = 0x1;
-/// What is received stays.
+/// Received data stay in the buffer.
 pub const MSG_PEEK: u16 = 0x2;
 /// The message was longer than the room for it; the rest is gone.
 pub const MSG_TRUNC: u16 = 0x10;
@@ -23,7 +23,7 @@ pub const MSG_WAITALL: u16 = 0x40;
 /// This call does not wait.
 pub const MSG_DONTWAIT: u16 = 0x80;
 
-/// What a user sends.
+/// Data that a user sends.
 pub enum Uio<'a> {
     /// Octets, which are copied into mbufs by the rules of the release.
     Octets(&'a [u8]),
@@ -182,7 +182,7 @@ impl Sending<'_> {
     }
 }
 
-/// What [`soreceive`] puts data into.
+/// Place into which [`soreceive`] puts data.
 pub enum Sink<'a> {
     /// The mbufs themselves, at most so many octets of them.
     Chain(usize),
@@ -190,7 +190,7 @@ pub enum Sink<'a> {
     Octets(&'a mut [u8]),
 }
 
-/// What [`soreceive`] has received.
+/// Result of [`soreceive`].
 #[derive(Debug, Default)]
 pub struct Received {
     /// Octets of data.

@@ -30,7 +30,7 @@ const DGRAM_RECV: usize = 4096;
 struct Unpcb {
     socket: Weak<Socket>,
     addr: Cell<Option<Sockaddr>>,
-    /// What it is connected to.
+    /// Peer to which it is connected.
     conn: RefCell<Weak<Unpcb>>,
     /// Datagram sockets that are connected to it.
     refs: RefCell<Vec<Weak<Unpcb>>>,
@@ -102,7 +102,7 @@ impl Unpcb {
         Some((unp, so))
     }
 
-    /// Its name, or that of none.
+    /// Name of the socket, or that of none.
     fn name(&self, so: &Socket) -> Sockaddr {
         let none = Sockaddr::unix(so.bsd.mbufs().release(), b"");
         self.addr.get().or(none).unwrap_or_default()

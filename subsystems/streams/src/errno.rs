@@ -37,7 +37,7 @@ errno! {
     ENXIO = 6,
     /// The stream is closed.
     EBADF = 9,
-    /// It would wait.
+    /// The call would wait.
     EAGAIN = 11,
     /// No room.
     ENOMEM = 12,

@@ -94,7 +94,7 @@ pub fn add(cx: &Kernel, name: &str, bounds: Bounds) -> (Rc<Streams>, ProtocolRef
 /// A line of a graph that is a driver or a multiplexor: a node for its name and its counters.
 struct Line {
     lowers: Vec<ProtocolRef>,
-    /// Those below it that are lines of this subsystem, by whatever name they have.
+    /// Lines of this subsystem below it, by whatever name they have.
     tab: Rc<dyn Streamtab>,
 }
 
@@ -209,7 +209,7 @@ impl Streams {
     }
 }
 
-/// What a queue holds and has done, if ever a message waited in it.
+/// Contents and counters of a queue as text, if ever a message waited in it.
 fn in_words(q: &Q) -> Option<String> {
     let (figures, side) = (
         q.figures(),

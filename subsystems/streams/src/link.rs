@@ -13,7 +13,7 @@ use core::cell::{Cell, RefCell};
 use xk_core::Kernel;
 use xk_core::object::ProtocolId;
 
-/// How deep multiplexors may stand on one another.
+/// Largest depth of multiplexors on one another.
 const DEPTH_MAX: usize = 16;
 
 /// A link: the stream of a multiplexor, and the stream below it (`linkblk`).
@@ -49,7 +49,7 @@ pub(crate) struct Links {
 const LINKBLK_OCTETS: usize = 4;
 
 impl Linkblk {
-    /// What a multiplexor finds in the M_IOCTL of `I_LINK`, `I_UNLINK` and the persistent ones.
+    /// Reads the link in the M_IOCTL of `I_LINK`, `I_UNLINK` and the persistent ones.
     pub fn of(cx: &Kernel, mp: &Mblk) -> Option<Self> {
         let index = mp.cont()?.octets().first_chunk::<LINKBLK_OCTETS>()?;
         let streams = Streams::of(cx)?;
@@ -64,7 +64,7 @@ fn is_same(one: &Rc<dyn Streamtab>, other: &Rc<dyn Streamtab>) -> bool {
 }
 
 impl Streams {
-    /// How many links there are.
+    /// Number of links.
     pub fn link_count(&self) -> usize {
         self.links.list.borrow().len()
     }

@@ -1,4 +1,4 @@
-//! What a module or driver says and does: `module_info`, `qinit` and `streamtab` as traits.
+//! Traits of modules and drivers: `module_info`, `qinit` and `streamtab` as traits.
 
 use crate::block::Mblk;
 use crate::errno::Errno;
@@ -17,9 +17,9 @@ pub const INFINITE: u32 = u32::MAX;
 /// Name and marks of a module (`module_info`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModuleInfo {
-    /// Its number.
+    /// Number of the module.
     pub id: u16,
-    /// Its name, of at most [`NAME_MAX`] octets.
+    /// Name, of at most [`NAME_MAX`] octets.
     pub name: &'static str,
     /// Smallest packet that it takes, in octets.
     pub min_packet: u32,
@@ -64,7 +64,7 @@ pub struct Services {
 /// enabled, and empties the queue ([`Q::getq`]) as far as the queue ahead lets it
 /// ([`Q::canputnext`]). Neither may wait.
 pub trait Module {
-    /// Its name and marks.
+    /// Name and marks.
     fn info(&self) -> ModuleInfo;
 
     /// Which queues have a service procedure; asked once, when the module is placed.
@@ -112,7 +112,7 @@ pub trait Module {
         let _ = (cx, q);
     }
 
-    /// What it has counted, in words, for those that look at the modules of a running host.
+    /// Counters in words, for those that look at the modules of a running host.
     fn counted(&self) -> Option<String> {
         None
     }
@@ -123,7 +123,7 @@ pub trait Module {
     }
 }
 
-/// How a stream is opened.
+/// Options for opening a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Opening {
     /// Pushed as a module on a stream, not opened as a driver (MODOPEN).
@@ -137,7 +137,7 @@ pub struct Opening {
 
 /// A driver or module that streams can be opened on or that can be pushed (`streamtab`).
 pub trait Streamtab {
-    /// Its name and marks.
+    /// Name and marks.
     fn info(&self) -> ModuleInfo;
 
     /// Makes the state of one more stream; `q` is the read queue of its pair, which is linked
@@ -153,7 +153,8 @@ pub trait Streamtab {
         None
     }
 
-    /// It is a line of a graph, and this is its node: for its counters, its numbers, its name.
+    /// Tells it that it is a line of a graph, with its node: for its counters, its numbers, its
+    /// name.
     fn placed(&self, node: &ProtocolRef) {
         let _ = node;
     }

@@ -67,7 +67,7 @@ impl Streams {
     }
 }
 
-/// What [`Streams::set_autopush`] does not take.
+/// Error of [`Streams::set_autopush`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AutopushError {
     /// There is no such module.

@@ -40,13 +40,13 @@ pub enum Malformed {
     /// The message is of another form, or of none.
     #[error("the message is of another form")]
     Form,
-    /// It ends within an item.
+    /// The message ends within an item.
     #[error("the message ends within an item")]
     Truncated,
     /// An item is none that the form has.
     #[error("no such item")]
     Item,
-    /// It stands for more octets than a message may have.
+    /// The message stands for more octets than one may have.
     #[error("more octets than a message may have")]
     TooBig,
 }

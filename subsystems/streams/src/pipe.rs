@@ -72,7 +72,7 @@ impl Half {
         self.other.borrow().as_ref().and_then(WeakQ::upgrade)
     }
 
-    /// What flushes one end's write side flushes the other's read side.
+    /// Flushes one end's write side, and so the other's read side.
     fn flush(&self, cx: &Kernel, q: &Q, mut mp: Mblk) {
         let (reads, writes) = q.flush_pair(cx, &mp, What::Data);
         let turned = if reads { FLUSHW } else { 0 } | if writes { FLUSHR } else { 0 };

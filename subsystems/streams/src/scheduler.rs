@@ -1,5 +1,5 @@
-//! What all queues of a kernel share: the scheduler of service procedures, timers, requests that
-//! wait for blocks, and figures.
+//! Shared state of all queues of a kernel: the scheduler of service procedures, timers, requests
+//! that wait for blocks, and figures.
 
 use crate::block::{Blocks, Mblk};
 use crate::queue::{Q, QWAITS, WeakQ};
@@ -17,9 +17,9 @@ const RUN: u64 = 0;
 const BLOCKS: u64 = 1;
 /// Tokens of modules' timers begin here.
 const TIMERS: u64 = 2;
-/// How many timers of modules may be pending.
+/// Largest number of pending timers of modules.
 const TIMERS_MAX: usize = 65_536;
-/// How often it is looked whether blocks can be had again.
+/// Interval at which it is looked whether blocks can be had again.
 const BUFCALL_EVERY: Duration = Duration::from_millis(10);
 /// Service procedures that one event runs, beyond those that were enabled when it began.
 const RUN_MAX: usize = 256;
@@ -34,7 +34,7 @@ struct ModuleTimer {
     timer: Timer,
 }
 
-/// What the scheduler and the modules have done so far.
+/// Counters of the scheduler and the modules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Service procedures run.

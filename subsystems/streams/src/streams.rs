@@ -109,13 +109,13 @@ impl Streams {
         chain(&stream.head_q()).pop().map(|q| q.read_side())
     }
 
-    /// What the scheduler and the modules have done so far.
+    /// Counters of the scheduler and the modules.
     pub fn counts(&self) -> Counts {
         self.core.counts()
     }
 
-    /// What the write queues of a line's driver have done, those of all streams that are open on it
-    /// together; nothing if there is no such line.
+    /// Counters of the write queues of a line's driver, of all streams that are open on it
+    /// together; zeros if there is no such line.
     pub fn figures_of(&self, line: &str) -> Figures {
         let Some(driver) = self.driver(line) else { return Figures::default() };
         let mut sum = Figures::default();

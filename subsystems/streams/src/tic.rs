@@ -35,7 +35,7 @@ struct End {
     state: Cell<State>,
     addr: RefCell<Option<Vec<u8>>>,
     conind: Cell<u32>,
-    /// Those that ask for a connection, by their numbers.
+    /// Ends that ask for a connection, by their numbers.
     asking: RefCell<Vec<(u32, Weak<End>)>>,
     peer: RefCell<Weak<End>>,
 }

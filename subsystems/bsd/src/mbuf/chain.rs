@@ -1,4 +1,4 @@
-//! What is done with chains: copies, headers, cuts.
+//! Operations on chains: copies, headers, cuts.
 
 use super::{Ext, M_COPYFLAGS, M_EXT, M_PKTHDR, Mbuf, Mt, PktHdr};
 use crate::errno::{Errno, Result};

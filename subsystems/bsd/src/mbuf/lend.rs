@@ -140,7 +140,8 @@ impl Mbuf {
         }
     }
 
-    /// What the data of this mbuf [lies in](Self::is_message), and the mbuf behind, if one is.
+    /// Takes the message in which the data of this mbuf [lies](Self::is_message), and the mbuf
+    /// behind, if there is one.
     ///
     /// # Errors
     /// This mbuf, whose data would have to be copied.

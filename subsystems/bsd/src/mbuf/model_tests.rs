@@ -38,7 +38,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// What the chain and its model are after an act; none if the chain was freed.
+/// Applies an act to the chain and its model; none if the chain was freed.
 fn apply(
     (bsd, pool): (&Bsd, &Pool),
     mut m: Mbuf,

@@ -82,7 +82,7 @@ impl Data {
 /// Empty only while it is dropped or taken from.
 pub struct Mblk(Option<Box<Block>>);
 
-/// What a message block has beside its octets.
+/// Head of a message block, beside its octets.
 pub struct Block {
     data: Rc<Data>,
     /// Empty at the end of the message.
@@ -178,7 +178,7 @@ impl Mblk {
         }
     }
 
-    /// How many octets this block has.
+    /// Number of octets of this block.
     #[inline]
     pub fn len(&self) -> usize {
         (self.write - self.read) as usize
@@ -200,7 +200,7 @@ impl Mblk {
         self.read as usize
     }
 
-    /// How many message blocks see the data block (`db_ref`).
+    /// Number of message blocks that see the data block (`db_ref`).
     pub fn references(&self) -> usize {
         Rc::strong_count(&self.data)
     }

@@ -7,15 +7,15 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use xk_core::{Message, Pool};
 
-/// How much it matters that a block is had (`BPRI_LO` to `BPRI_HI`): the last eighth of the pool is
-/// for the medium and the high, the last sixteenth for the high.
+/// Priority of a request for a block (`BPRI_LO` to `BPRI_HI`): the last eighth of the pool is for
+/// the medium and the high, the last sixteenth for the high.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
-    /// Of ordinary data.
+    /// Ordinary data.
     Low,
-    /// Of control.
+    /// Control.
     Medium,
-    /// Of what frees others.
+    /// Work that frees other blocks.
     High,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct BlocksConfig {
     pub(crate) octets_max: usize,
 }
 
-/// What blocks of one size have done so far.
+/// Counters of blocks of one size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassStats {
     /// The largest block counted here, in octets.
@@ -42,7 +42,7 @@ pub struct ClassStats {
     pub made: u64,
 }
 
-/// What a pool of blocks has done so far.
+/// Counters of a pool of blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockStats {
     /// Message blocks in use, duplicates counted each.
@@ -171,7 +171,7 @@ impl Blocks {
         self.0.has_blocks(blocks) && self.0.has_room(octets, Priority::Low)
     }
 
-    /// What it has done so far.
+    /// Counters of the pool.
     pub fn stats(&self) -> BlockStats {
         let core = &self.0;
         let sizes = CLASSES.iter().copied().chain([0]);

@@ -1,4 +1,4 @@
-//! What comes up to the head.
+//! Messages that come up to the head.
 
 use super::{ProtoMode, ReadMode, Stream};
 use crate::block::{Kind, Mblk};

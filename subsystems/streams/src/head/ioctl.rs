@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use xk_core::Kernel;
 
-/// How long `I_STR` waits for its answer, unless told otherwise.
+/// Time that `I_STR` waits for its answer, unless told otherwise.
 const STR_WAIT: Duration = Duration::from_secs(15);
 /// Most octets that go with `I_STR` (STRMSGSZ's role).
 const STR_OCTETS_MAX: usize = 65_536;
@@ -39,7 +39,7 @@ impl Command {
 /// The head of an M_IOCTL, M_IOCACK or M_IOCNAK (`iocblk`): five words, least octet first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
-    /// What is wanted.
+    /// Command of the request.
     pub command: Command,
     /// The number of the request.
     pub id: u32,
@@ -47,7 +47,7 @@ pub struct Info {
     pub count: u32,
     /// Why it is refused.
     pub error: Errno,
-    /// What the call answers.
+    /// Value that the call returns.
     pub value: u32,
 }
 
@@ -55,7 +55,7 @@ pub struct Info {
 const INFO_OCTETS: usize = 20;
 
 impl Info {
-    /// Of this M_IOCTL, or an answer to one.
+    /// Reads this M_IOCTL, or an answer to one.
     pub fn of(mp: &Mblk) -> Option<Self> {
         let octets = mp.octets().first_chunk::<INFO_OCTETS>()?;
         let word = |at: usize| {
@@ -114,7 +114,7 @@ pub(super) struct Pending {
     answer: Option<Mblk>,
 }
 
-/// What a last answer says.
+/// Judges a last answer.
 pub(super) fn judge(answer: Mblk) -> Result<Mblk, Errno> {
     let info = Info::of(&answer).ok_or(Errno::EPROTO)?;
     match (answer.kind(), info.error) {
@@ -466,7 +466,7 @@ impl Stream {
         Ok(self.head.write_side().canputnext_any())
     }
 
-    /// How long a close waits for output (`I_GETCLTIME`).
+    /// Time that a close waits for output (`I_GETCLTIME`).
     ///
     /// # Errors
     /// As for all.
@@ -495,8 +495,7 @@ impl Stream {
         Ok(self.errors_pass.get())
     }
 
-    /// How long a close waits for output from now on (`I_SETCLTIME`); answers how long it did so
-    /// far.
+    /// Sets the time that a close waits for output (`I_SETCLTIME`); returns the former one.
     ///
     /// # Errors
     /// As for all.
@@ -525,7 +524,7 @@ impl Stream {
     }
 }
 
-/// How long `I_STR` waits (`ic_timout`).
+/// Time that `I_STR` waits (`ic_timout`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StrWait {
     /// 15 s (0).

@@ -24,7 +24,7 @@ pub enum Want {
     Band(u8),
 }
 
-/// What `getmsg` has found.
+/// Result of `getmsg`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Got {
     /// The control part; none if the message has none, or it was not asked for.
@@ -35,7 +35,7 @@ pub struct Got {
     pub more: u8,
     /// Whether it was of high priority.
     pub is_high: bool,
-    /// Its band.
+    /// Band of the message.
     pub band: u8,
 }
 
@@ -99,7 +99,7 @@ impl Stream {
         Ok(got)
     }
 
-    /// What `getmsg` would find, if a message is there; it stays (`I_PEEK`).
+    /// Returns what `getmsg` would find, if a message is there; the message stays (`I_PEEK`).
     ///
     /// # Errors
     /// As for all ioctls; ENOSR without blocks to look at it.

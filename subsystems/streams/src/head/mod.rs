@@ -32,10 +32,10 @@ use xk_core::Kernel;
 
 /// Marks of the read queue of a head.
 const HEAD: ModuleInfo = ModuleInfo::new(0, "strhead").marks(5120, 1024);
-/// How long a close waits for a module's output to go out, unless told otherwise.
+/// Time that a close waits for a module's output to go out, unless told otherwise.
 const CLOSE_WAIT: Duration = Duration::from_secs(15);
 
-/// How `read` takes messages (the low bits of `I_SRDOPT`).
+/// Mode in which `read` takes messages (the low bits of `I_SRDOPT`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadMode {
     /// A stream of octets (RNORM).
@@ -47,15 +47,15 @@ pub enum ReadMode {
     Keep,
 }
 
-/// What `read` does about control of protocols (the high bits of `I_SRDOPT`).
+/// Mode in which `read` treats control of protocols (the high bits of `I_SRDOPT`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProtoMode {
-    /// It fails with EBADMSG (RPROTNORM).
+    /// `read` fails with EBADMSG (RPROTNORM).
     #[default]
     Fail,
-    /// It takes it for data (RPROTDAT).
+    /// `read` takes control for data (RPROTDAT).
     Data,
-    /// It drops it (RPROTDIS).
+    /// `read` drops control (RPROTDIS).
     Discard,
 }
 
@@ -192,7 +192,7 @@ impl Stream {
         self.is_below.get()
     }
 
-    /// Its head's procedures are a multiplexor's from now on.
+    /// Makes its head's procedures a multiplexor's from now on.
     pub(crate) fn set_linked(&self) {
         self.is_below.set(true);
     }

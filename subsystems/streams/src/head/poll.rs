@@ -32,7 +32,7 @@ pub const POLLWRBAND: u16 = 0x0100;
 /// Told of an event, with the bits of `I_SETSIG`.
 pub type OnSignal = Rc<dyn Fn(&Kernel, u32)>;
 
-/// What a user wants to be told of a stream.
+/// Events of a stream of which a user wants to be told.
 #[derive(Default)]
 pub struct Signals {
     events: Cell<u32>,

@@ -1,4 +1,4 @@
-//! What users of a stream wait on.
+//! Channels on which users of a stream wait.
 
 use crate::errno::Errno;
 use core::cell::Cell;

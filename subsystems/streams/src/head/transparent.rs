@@ -11,25 +11,25 @@ use xk_core::Kernel;
 /// The count of an M_IOCTL that is transparent: its data is the argument, an address (TRANSPARENT).
 pub const TRANSPARENT: u32 = u32::MAX;
 
-/// What M_COPYIN and M_COPYOUT ask for (`copyreq`).
+/// Request of M_COPYIN and M_COPYOUT (`copyreq`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyReq {
-    /// What the ioctl wants.
+    /// Command of the ioctl.
     pub command: Command,
     /// The number of the request.
     pub id: u32,
     /// Where in the user's memory.
     pub address: u32,
-    /// How many octets.
+    /// Number of octets.
     pub size: u32,
     /// The driver's own, which comes back with the answer.
     pub private: u32,
 }
 
-/// What M_IOCDATA answers (`copyresp`).
+/// Answer of M_IOCDATA (`copyresp`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyResp {
-    /// What the ioctl wants.
+    /// Command of the ioctl.
     pub command: Command,
     /// The number of the request.
     pub id: u32,
@@ -40,7 +40,7 @@ pub struct CopyResp {
 }
 
 impl CopyReq {
-    /// Of an M_COPYIN or M_COPYOUT.
+    /// Reads an M_COPYIN or M_COPYOUT.
     pub fn of(mp: &Mblk) -> Option<Self> {
         let Info { command, id, count, error, value } = Info::of(mp)?;
         Some(Self { command, id, address: count, size: error.0, private: value })
@@ -48,7 +48,7 @@ impl CopyReq {
 }
 
 impl CopyResp {
-    /// Of an M_IOCDATA.
+    /// Reads an M_IOCDATA.
     pub fn of(mp: &Mblk) -> Option<Self> {
         let Info { command, id, error, value, .. } = Info::of(mp)?;
         Some(Self { command, id, error, private: value })

@@ -1,6 +1,6 @@
 //! Flow control of one priority band.
 
-/// What a queue keeps of a band above 0 (`qband`).
+/// State of a band above 0 in a queue (`qband`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Band {
     pub(super) band: u8,

@@ -14,7 +14,7 @@ pub enum What {
     All,
 }
 
-/// How far in front a message stands: high priority, then bands 255 to 1, then band 0.
+/// Class of a message in its queue: high priority first, then bands 255 to 1, then band 0.
 fn class(mp: &Mblk) -> u16 {
     if mp.kind().is_high() { 256 } else { u16::from(mp.band) }
 }
@@ -151,7 +151,7 @@ impl Q {
         self.queue().messages.borrow().iter().for_each(&mut look);
     }
 
-    /// How many messages wait (`qsize`).
+    /// Number of waiting messages (`qsize`).
     pub fn qsize(&self) -> usize {
         self.queue().messages.borrow().len()
     }
@@ -262,7 +262,7 @@ impl Q {
         mp.kind().is_high() || self.qsize() == 0 && self.bcanputnext(mp.band)
     }
 
-    /// What put procedures of modules with service procedures do with M_FLUSH: flushes this pair as
+    /// Treats M_FLUSH for put procedures of modules with service procedures: flushes this pair as
     /// the message says; answers which queues it names, read and write.
     pub fn flush_pair(&self, cx: &Kernel, mp: &Mblk, what: What) -> (bool, bool) {
         debug_assert_eq!(mp.kind(), Kind::Flush);
@@ -283,7 +283,7 @@ impl Q {
         named
     }
 
-    /// What the driver's write put procedure does with M_FLUSH: flushes what it names, and sends it
+    /// Treats M_FLUSH for the driver's write put procedure: flushes what it names, and sends it
     /// back up for the read side.
     pub fn flush_at_driver(&self, cx: &Kernel, mut mp: Mblk) {
         let (reads, _) = self.flush_pair(cx, &mp, What::Data);

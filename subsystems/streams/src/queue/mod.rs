@@ -277,8 +277,8 @@ impl Q {
         }
     }
 
-    /// What a service procedure does that only passes messages on: each goes to the queue ahead
-    /// while there is room.
+    /// Service procedure that only passes messages on: each goes to the queue ahead while there is
+    /// room.
     pub fn serve_through(&self, cx: &Kernel) {
         while let Some(mp) = self.getq(cx) {
             if !mp.kind().is_high() && !self.bcanputnext(mp.band) {
@@ -308,12 +308,12 @@ impl Q {
         freed
     }
 
-    /// How often its put procedure and its service procedure ran.
+    /// Number of runs of its put procedure and of its service procedure.
     pub fn runs(&self) -> (u64, u64) {
         (self.queue().puts.get(), self.figures().services)
     }
 
-    /// What it has done so far.
+    /// Counters of the queue.
     pub fn figures(&self) -> Figures {
         self.queue().figures.get()
     }

@@ -55,7 +55,7 @@ impl Rig {
         mp.of_kind(kind)
     }
 
-    /// How often the queue behind was served since it was asked last.
+    /// Runs of the queue behind since the last call.
     fn served(&self) -> u64 {
         let before = self.behind.runs().1;
         self.cx.run_due();
@@ -217,7 +217,7 @@ fn flushing_takes_what_it_names() {
     assert_eq!((q.qsize(), q.count(), rig.blocks.stats().messages), (0, 0, 0));
 }
 
-/// What a test does to a queue.
+/// An act of a test on a queue.
 #[derive(Clone, Debug)]
 enum Act {
     Put(bool, u8, usize),

@@ -17,18 +17,18 @@ pub struct Call {
     pub opt: Vec<u8>,
     /// Data that came with it.
     pub data: Vec<u8>,
-    /// Its number among those that wait for an answer.
+    /// Number among calls that wait for an answer.
     pub sequence: u32,
 }
 
-/// How a connection ended.
+/// End of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disconnect {
     /// Data that came with it.
     pub data: Vec<u8>,
     /// The provider's number.
     pub reason: u32,
-    /// Of the indication that is taken back.
+    /// Number of the indication that is taken back.
     pub sequence: u32,
 }
 

@@ -7,14 +7,14 @@ use crate::tpi::{Primitive, Service, TliError, UNLIMITED};
 use alloc::vec::Vec;
 use xk_core::Kernel;
 
-/// How much a call takes of each part (`maxlen`), in octets.
+/// Octets that a call takes of each part (`maxlen`).
 #[derive(Clone, Copy, Debug)]
 pub struct Maxima {
-    /// Of an address.
+    /// Octets of an address.
     pub addr: usize,
-    /// Of options.
+    /// Octets of options.
     pub opt: usize,
-    /// Of data.
+    /// Octets of data.
     pub data: usize,
 }
 
@@ -41,7 +41,7 @@ pub struct Unit {
 pub struct Error {
     /// Where to.
     pub addr: Vec<u8>,
-    /// Its options.
+    /// Options of the datagram.
     pub opt: Vec<u8>,
     /// The provider's number.
     pub error: u32,

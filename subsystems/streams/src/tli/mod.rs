@@ -57,7 +57,7 @@ pub struct Endpoint {
     info: Cell<Info>,
     /// Connection indications that wait for an answer.
     outcnt: Cell<u32>,
-    /// What is left of a unit of data that was read in part.
+    /// Rest of a unit of data that was read in part.
     rest: RefCell<Option<(Mblk, u32)>>,
 }
 
@@ -147,7 +147,7 @@ impl Endpoint {
         block.ok_or(system(Errno::ENOSR))
     }
 
-    /// What the provider says of itself.
+    /// Asks the provider for its properties.
     ///
     /// # Errors
     /// TSYSERR.

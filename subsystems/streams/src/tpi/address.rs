@@ -32,7 +32,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Its octets.
+    /// Octets of the address.
     pub fn octets(self) -> [u8; ADDRESS_OCTETS] {
         let mut octets = [0; ADDRESS_OCTETS];
         (octets[0], octets[1]) = (ADDRESS_OCTETS as u8, AF_LINK);

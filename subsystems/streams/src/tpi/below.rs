@@ -53,7 +53,7 @@ impl Below {
         self.line.get().and_then(|line| cx.protocol(line))
     }
 
-    /// It is no longer there.
+    /// Notes that the stream below is no longer there.
     pub fn gone(&self) {
         self.bottom.replace(None);
     }

@@ -243,7 +243,7 @@ impl<'a> Primitive<'a> {
         })
     }
 
-    /// Its number.
+    /// Number of the primitive.
     pub fn number(&self) -> u32 {
         match self {
             Self::ConnReq { .. } => 0,

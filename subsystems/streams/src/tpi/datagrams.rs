@@ -18,20 +18,20 @@ use xk_core::{Kernel, Reason, reason};
 /// Why a datagram is not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
-    /// It is dropped, and counted by [`Datagrams::told`]; the user is told by T_UDERROR_IND, with
-    /// this number.
+    /// The datagram is dropped, and counted by [`Datagrams::told`]; the user is told by
+    /// T_UDERROR_IND, with this number.
     Told(Errno),
-    /// It is dropped, and counted by the provider.
+    /// The datagram is dropped, and counted by the provider.
     Dropped,
 }
 
-/// What a provider of datagrams does itself; [`Endpoint`] does the rest. `q` is the read queue of
-/// the endpoint's stream.
+/// Work that a provider of datagrams does itself; [`Endpoint`] does the rest. `q` is the read queue
+/// of the endpoint's stream.
 pub trait Datagrams {
     /// The name and marks of the driver.
     fn module(&self) -> ModuleInfo;
 
-    /// What T_INFO_ACK says, but for the state.
+    /// Contents of T_INFO_ACK, but for the state.
     fn info(&self) -> Info;
 
     /// Binds the endpoint to an address, any if it is empty; answers the one that it has.
@@ -88,8 +88,7 @@ pub trait Datagrams {
         Vec::new()
     }
 
-    /// What T_ADDR_ACK says of the other end: nothing, or what the provider has to tell, such as a
-    /// router.
+    /// The other end in T_ADDR_ACK: empty, or what the provider has to tell, such as a router.
     fn remote(&self, q: &Q) -> Vec<u8> {
         let _ = q;
         Vec::new()

@@ -1,4 +1,4 @@
-//! What a provider says of itself.
+//! Properties of a provider.
 
 use super::State;
 
@@ -26,7 +26,7 @@ impl Service {
     }
 }
 
-/// What T_INFO_ACK says: sizes in octets, [`UNLIMITED`] or [`NO_SIZE`].
+/// Contents of T_INFO_ACK: sizes in octets, [`UNLIMITED`] or [`NO_SIZE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
     /// Largest unit of data.
@@ -52,8 +52,8 @@ pub struct Info {
 }
 
 impl Info {
-    /// Of a provider of datagrams of at most so many octets, with addresses and options of these
-    /// sizes.
+    /// Properties of a provider of datagrams of at most `tsdu` octets, with addresses and options
+    /// of these sizes.
     pub const fn datagrams(tsdu: u32, address: u32, options: u32) -> Self {
         Self {
             tsdu,

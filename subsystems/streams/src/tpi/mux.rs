@@ -1,4 +1,4 @@
-//! What multiplexors over one stream have in common: their driver, and the streams of their users.
+//! Shared parts of multiplexors over one stream: their driver, and the streams of their users.
 
 use super::Below;
 use crate::errno::Errno;
@@ -9,13 +9,13 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use xk_core::{Answer, Ask, Kernel, ProtocolRef, Reason};
 
-/// What each has beside its own; `U` is what it keeps of a user.
+/// Shared state of each; `U` is its state of a user.
 pub struct Mux<U> {
-    /// Its node, for what is dropped.
+    /// Node of the line, at which drops are counted.
     node: RefCell<Option<ProtocolRef>>,
     /// The stream below.
     pub below: Below,
-    /// Those that use it.
+    /// Users of the multiplexor.
     pub users: Users<U>,
 }
 
@@ -42,13 +42,13 @@ impl<U> Mux<U> {
 
 /// A multiplexor over one stream: what is its own.
 pub trait Multiplexor: Sized + 'static {
-    /// What it keeps of a user.
+    /// State of a user.
     type User;
 
-    /// Its name and marks.
+    /// Name and marks.
     const INFO: ModuleInfo;
 
-    /// What it has of all.
+    /// The shared state.
     fn mux(&self) -> &Mux<Self::User>;
 
     /// The pair of one more stream.
@@ -76,7 +76,7 @@ pub trait Multiplexor: Sized + 'static {
 pub struct Driver<P>(Rc<P>);
 
 impl<P: Multiplexor> Driver<P> {
-    /// Of this one.
+    /// Makes a driver of this multiplexor.
     pub fn new(mux: P) -> Rc<Self> {
         Rc::new(Self(Rc::new(mux)))
     }
@@ -131,12 +131,12 @@ impl<U> Users<U> {
         self.0.borrow_mut().push(User { id: q.id(), q: q.downgrade(), own });
     }
 
-    /// That one is gone.
+    /// Forgets the user of a stream that is gone.
     pub fn close(&self, q: &Q) {
         self.0.borrow_mut().retain(|user| user.id != q.id());
     }
 
-    /// What `act` does with that of this stream.
+    /// Runs `act` on the state of this stream's user.
     pub fn with<T>(&self, q: &Q, act: impl FnOnce(&mut U) -> T) -> Option<T> {
         self.0.borrow_mut().iter_mut().find(|user| user.id == q.id()).map(|user| act(&mut user.own))
     }
@@ -146,7 +146,7 @@ impl<U> Users<U> {
         self.0.borrow().iter().any(|user| is(&user.own))
     }
 
-    /// What `pick` says of the first of which it says something, and its read queue.
+    /// Returns the first result of `pick` on the users, and that user's read queue.
     pub fn pick<T>(&self, pick: impl Fn(&U) -> Option<T>) -> Option<(Option<Q>, T)> {
         let all = self.0.borrow();
         all.iter().find_map(|user| pick(&user.own).map(|picked| (user.q.upgrade(), picked)))

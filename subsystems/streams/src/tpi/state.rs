@@ -51,9 +51,8 @@ use State::{
     WackDreq10, WackDreq11, WackOptreq, WackUreq, WconCreq, WindOrdrel, WreqOrdrel, WresCind,
 };
 
-/// What happens at the interface. Acknowledgements are told apart by how many connection
-/// indications wait for the user's answer, and whether a connection is accepted on the stream that
-/// heard of it.
+/// Event at the interface. Acknowledgements are told apart by how many connection indications wait
+/// for the user's answer, and whether a connection is accepted on the stream that heard of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Event {
@@ -211,7 +210,7 @@ pub(super) const STATES: [State; 17] = [
     WindOrdrel, WreqOrdrel, WackDreq6, WackDreq7, WackDreq9, WackDreq10, WackDreq11,
 ];
 
-/// How many events there are.
+/// Number of events.
 const EVENTS: usize = Event::UderrorInd as usize + 1;
 
 /// The state after each event in each state, by their numbers; none where it may not happen.

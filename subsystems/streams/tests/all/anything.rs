@@ -7,7 +7,7 @@ use std::rc::Rc;
 use xk_streams::head::{Command, Want};
 use xk_streams::{Kind, Stream};
 
-/// What is done, to which stream, and with which other or how much.
+/// An act: what is done, to which stream, and with which other or how much.
 #[derive(Clone, Debug)]
 struct Act {
     what: u8,

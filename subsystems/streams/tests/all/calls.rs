@@ -1,4 +1,4 @@
-//! What every call of the head says when the stream is in error, hung up, linked below a
+//! Errors of every call of the head when the stream is in error, hung up, linked below a
 //! multiplexor, or closed; and errors that pass.
 
 use crate::rig::{Driver, Rig, Seen, TURN};
@@ -9,7 +9,7 @@ use xk_streams::{Errno, Kind};
 
 type Call = fn(&Rig) -> Result<(), Errno>;
 
-/// What a call answers in one of the four conditions; none where it succeeds.
+/// Errors of a call in the four conditions; none where it succeeds.
 type Answers = [Option<Errno>; 4];
 
 const P: Option<Errno> = Some(Errno::EPROTO);

@@ -17,7 +17,7 @@ pub(crate) const FORBIDDEN: Command = Command(0x5402);
 /// The command that it never answers.
 pub(crate) const SILENT: Command = Command(0x5403);
 
-/// What the driver has got, and what it is to do.
+/// Messages that the driver has got, and its behaviour.
 #[derive(Default)]
 pub(crate) struct Seen {
     pub(crate) got: RefCell<Vec<Mblk>>,
@@ -25,7 +25,7 @@ pub(crate) struct Seen {
     pub(crate) reopens: Cell<u32>,
     pub(crate) closes: Cell<u32>,
     pub(crate) links: RefCell<Vec<Linkblk>>,
-    /// What came up from streams below.
+    /// Number of messages that came up from streams below.
     pub(crate) from_below: Cell<u32>,
     /// Messages stay in its write queue.
     pub(crate) is_stopped: Cell<bool>,
@@ -230,7 +230,7 @@ impl Rig {
         q.putnext(&self.cx, mp);
     }
 
-    /// What the driver has got: types and octets.
+    /// Messages that the driver has got: types and octets.
     pub(crate) fn got(&self) -> Vec<(Kind, Vec<u8>)> {
         self.cx.run_due();
         self.seen.got.borrow_mut().drain(..).map(|mp| (mp.kind(), mp.to_vec())).collect()

@@ -12,9 +12,9 @@ use xk_testkit::kernel::TestKernel;
 /// The driver turns round the octets of a record: the address and length of a string, four octets
 /// each. It asks for the record, then for the string, and writes the string back.
 const TURN: Command = Command(0x5501);
-/// It asks for an address that is nowhere.
+/// The command asks for an address that is nowhere.
 const WILD: Command = Command(0x5502);
-/// It asks for nothing and answers.
+/// The command asks for nothing and is answered.
 const PLAIN: Command = Command(0x5503);
 
 #[derive(Default)]
