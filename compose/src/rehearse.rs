@@ -15,7 +15,9 @@ use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{Entry, Kernel, Message, Participants, Pool, Reason};
 use xk_kit::EthAddr;
 use xk_kit::control::TryOpen;
-use xk_kit::wire::device_wire::{DeviceSettings, DeviceWire, FrameDevice, Untaken};
+use xk_kit::wire::anchor::Capabilities;
+use xk_kit::wire::device_wire::{DeviceWire, FrameDevice, Untaken};
+use xk_kit::wire::entry::HEADER_OCTETS;
 use xk_lang::{Diagnostic, Diagnostics, Graph, Host, HostInstance, Node, Severity, Spanned, Value};
 
 use crate::build::{self, Site};
@@ -30,10 +32,6 @@ const MTU: usize = 65_535;
 struct Silent;
 
 impl FrameDevice for Silent {
-    fn mtu(&self) -> usize {
-        MTU
-    }
-
     fn receive(
         &mut self,
         _: &Pool,
@@ -231,9 +229,8 @@ fn build_one(
     if let shape @ (Shape::Wire | Shape::Filter) = place.entry.shape {
         if place.entry.realm == Realm::Wire {
             let address = EthAddr([2, 0, 0, 0, 0, 1]);
-            let takes_groups = true;
-            let settings = DeviceSettings { address, takes_groups };
-            return Some(kernel.add_protocol(kind, name, DeviceWire::new(Silent, settings)));
+            let capabilities = Capabilities::ethernet(MTU + HEADER_OCTETS, address);
+            return Some(kernel.add_protocol(kind, name, DeviceWire::new(Silent, capabilities)));
         }
         return (shape == Shape::Filter).then(|| stand_in(kernel, site));
     }

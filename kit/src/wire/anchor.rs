@@ -31,47 +31,65 @@ pub fn room_if(has_room: bool) -> Option<Duration> {
     Some(if has_room { Duration::ZERO } else { ROOM_AGAIN })
 }
 
+/// Sizes, kind and abilities of a wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The longest message, in octets, link header included.
+    pub frame_octets_max: usize,
+    /// The link type of what passes, as in captures.
+    pub link_type: u16,
+    /// Our hardware address, on a link that has such addresses.
+    pub address: Option<EthAddr>,
+    /// Takes messages with a checksum left open ([`offload`]); otherwise it is finished before
+    /// [`Anchor::send`].
+    pub takes_partial_checksums: bool,
+    /// Packets that a message may stand for at most, its checksum open ([`segments`]); a longer run
+    /// is cut before [`Anchor::send`].
+    pub run_packets_max: u16,
+    /// Has frames for every group arrive without being asked for.
+    pub takes_groups: bool,
+}
+
+impl Capabilities {
+    /// Returns those of an Ethernet for which checksums are finished and runs cut.
+    pub const fn ethernet(frame_octets_max: usize, address: EthAddr) -> Self {
+        Self { link_type: ETHERNET, address: Some(address), ..Self::bare(frame_octets_max) }
+    }
+
+    /// Returns those of a link without addresses, for octets of no known form.
+    pub const fn bare(frame_octets_max: usize) -> Self {
+        Self {
+            frame_octets_max,
+            link_type: USER0,
+            address: None,
+            takes_partial_checksums: false,
+            run_packets_max: 0,
+            takes_groups: true,
+        }
+    }
+
+    /// Has checksums left open, and runs of up to so many packets uncut, if it `does` that.
+    #[must_use]
+    pub const fn offloads(self, does: bool, packets_max: u16) -> Self {
+        let run_packets_max = if does { packets_max } else { 0 };
+        Self { takes_partial_checksums: does, run_packets_max, ..self }
+    }
+}
+
 /// The outside of a wire: what [`Anchored`] makes a protocol and its session of. How the executor
 /// looks after it is its [`Wire`].
 pub trait Anchor: Wire + Sized + 'static {
     /// The upper side.
     fn end(&self) -> &WireEnd<Self>;
 
-    /// The longest message, in octets, link header included.
-    fn frame_octets_max(&self) -> usize;
-
-    /// The link type of what passes, as in captures.
-    fn link_type(&self) -> u16 {
-        ETHERNET
-    }
-
-    /// True if messages may come down with a checksum left open ([`offload`]); otherwise it is
-    /// finished before [`send`](Self::send).
-    fn takes_partial_checksums(&self) -> bool {
-        false
-    }
-
-    /// True if messages may come down that stand for a run of segments, their checksum open
-    /// ([`segments`]); otherwise they are cut before [`send`](Self::send).
-    fn takes_segments(&self) -> bool {
-        false
-    }
-
-    /// Packets for which such a message may stand; a longer run is cut.
-    fn run_packets_max(&self) -> u16 {
-        if self.takes_segments() { u16::MAX } else { 0 }
-    }
+    /// Returns sizes, kind and abilities of the wire, as they are now.
+    fn capabilities(&self) -> Capabilities;
 
     /// Sends or queues a message that came down through the session `this` and is not too long.
     ///
     /// # Errors
     /// [`PushError`]; the message is gone, and counted.
     fn send(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError>;
-
-    /// Our hardware address, on a link that has such addresses.
-    fn address(&self) -> Option<EthAddr> {
-        None
-    }
 
     /// Time until it takes one more message, if it can tell: zero if none is refused for want of
     /// room.
@@ -80,9 +98,9 @@ pub trait Anchor: Wire + Sized + 'static {
         None
     }
 
-    /// True if frames for every group arrive without being asked for.
+    /// True if frames for a group that is asked for arrive.
     fn takes_groups(&self) -> bool {
-        true
+        self.capabilities().takes_groups
     }
 
     /// Description of the wire, for [`Describe`].
@@ -94,7 +112,7 @@ pub trait Anchor: Wire + Sized + 'static {
     fn session_control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         let _ = this;
         if let Some(question) = ask.get::<Headers>() {
-            return question.found(Some(Headers::of_wire(self.frame_octets_max())));
+            return question.found(Some(Headers::of_wire(self.capabilities().frame_octets_max)));
         }
         answer(self, cx, ask)
     }
@@ -117,14 +135,15 @@ pub trait Anchor: Wire + Sized + 'static {
 
 /// The sizes and the kind of link, and what else is known of the wire.
 fn answer(wire: &impl Anchor, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
-    let octets = u32::try_from(wire.frame_octets_max()).unwrap_or(u32::MAX);
+    let able = wire.capabilities();
+    let octets = u32::try_from(able.frame_octets_max).unwrap_or(u32::MAX);
     if let Some(q) = ask.get::<MaxPacket>() {
         q.octets = octets;
     } else if let Some(q) = ask.get::<OptPacket>() {
         q.octets = octets;
     } else if let Some(q) = ask.get::<LinkType>() {
-        q.number = wire.link_type();
-    } else if let (Some(q), Some(address)) = (ask.get::<MyEther>(), wire.address()) {
+        q.number = able.link_type;
+    } else if let (Some(q), Some(address)) = (ask.get::<MyEther>(), able.address) {
         q.address = address.0;
     } else if let Some(q) = ask.get::<WireRoom>() {
         match wire.room(cx) {
@@ -327,8 +346,9 @@ impl<A: Anchor> Protocol for Anchored<A> {
         if let Some(list) = ask.get::<ListSessions>() {
             wire.end().session().iter().for_each(|session| list.push(session));
         } else if let Some(question) = ask.get::<Offloads>() {
-            let (sums, segments) = (wire.takes_partial_checksums(), wire.takes_segments());
-            question.answer_wire(this.id(), sums, segments);
+            let able = wire.capabilities();
+            let segments = able.run_packets_max > 0;
+            question.answer_wire(this.id(), able.takes_partial_checksums, segments);
         } else {
             return answer(wire, cx, ask);
         }
@@ -396,21 +416,21 @@ fn count(cx: &Kernel, this: &SessionRef, why: &'static Reason) {
 
 impl<A: Anchor> Session for WireSession<A> {
     fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
-        let wire = &self.wire;
-        if segments::of(&message).is_some_and(|run| run.packets() > wire.run_packets_max()) {
+        let able = self.wire.capabilities();
+        if segments::of(&message).is_some_and(|run| run.packets() > able.run_packets_max) {
             return self.push_run(cx, this, message);
         }
-        if !wire.takes_partial_checksums()
+        if !able.takes_partial_checksums
             && offload::finish_checksum(cx.pool(), &mut message).is_err()
         {
             this.discard(cx, message, &reason::NO_BUFFERS);
             return Err(PushError::NoBuffers);
         }
-        if segments::longest(&message) > wire.frame_octets_max() {
+        if segments::longest(&message) > able.frame_octets_max {
             this.discard(cx, message, &reason::TOO_BIG);
             return Err(PushError::TooBig);
         }
-        wire.send(cx, this, message)
+        self.wire.send(cx, this, message)
     }
 
     #[inline]

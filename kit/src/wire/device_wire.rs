@@ -1,10 +1,8 @@
 //! A wire over a device that carries whole Ethernet frames: all that such wires have in common.
 
-use crate::EthAddr;
-use crate::wire::anchor::{Anchor, Anchored, WireEnd, room_if};
-use crate::wire::entry::HEADER_OCTETS;
+use crate::wire::anchor::{Anchor, Anchored, Capabilities, WireEnd, room_if};
 use alloc::collections::VecDeque;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use core::any::Any;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
@@ -39,9 +37,6 @@ pub enum Untaken {
 
 /// A device that carries whole Ethernet frames, without check sequence.
 pub trait FrameDevice {
-    /// The largest payload of a frame, in octets.
-    fn mtu(&self) -> usize;
-
     /// Takes at most `budget` frames and puts them behind `arrivals`, in messages from `pool`.
     ///
     /// # Errors
@@ -69,20 +64,6 @@ pub trait FrameDevice {
         Ok(true)
     }
 
-    /// Whether it completes partial checksums, or carries them to a receiver that knows
-    /// ([`crate::wire::offload`]). For one that does not, they are completed before it gets a
-    /// frame.
-    fn takes_partial_checksums(&self) -> bool {
-        false
-    }
-
-    /// Whether it takes runs of TCP segments with partial checksums as one frame, however long, and
-    /// has them cut ([`crate::wire::segments`]). For one that does not, they are cut before it gets
-    /// a frame.
-    fn takes_segments(&self) -> bool {
-        false
-    }
-
     /// Number of arrivals that the device has lost by itself since it was opened.
     fn losses(&mut self) -> u64 {
         0
@@ -98,25 +79,11 @@ pub trait FrameDevice {
     }
 }
 
-/// Settings of a device wire.
-#[derive(Clone, Copy, Debug)]
-pub struct DeviceSettings {
-    /// Our hardware address.
-    pub address: EthAddr,
-    /// True if frames for every group arrive without being asked for.
-    pub takes_groups: bool,
-}
-
 /// The wire over `D`.
 pub struct DeviceWire<D> {
     device: RefCell<D>,
-    settings: DeviceSettings,
-    frame_octets_max: usize,
+    capabilities: Capabilities,
     end: WireEnd<Self>,
-    /// Frames may go to the device with partial checksums.
-    partial_checksums: bool,
-    /// Frames may be runs of segments.
-    segments: bool,
     /// Frames that the device had no room for.
     backlog: RefCell<VecDeque<Message>>,
     /// The device holds frames that have not gone out.
@@ -127,14 +94,10 @@ pub struct DeviceWire<D> {
 
 impl<D: FrameDevice + 'static> DeviceWire<D> {
     /// The protocol object of a wire over an opened device.
-    pub fn new(device: D, settings: DeviceSettings) -> Anchored<Self> {
-        let frame_octets_max = device.mtu() + HEADER_OCTETS;
+    pub fn new(device: D, capabilities: Capabilities) -> Anchored<Self> {
         Anchored::new(|end| Self {
-            partial_checksums: device.takes_partial_checksums(),
-            segments: device.takes_segments(),
             device: RefCell::new(device),
-            settings,
-            frame_octets_max,
+            capabilities,
             end,
             backlog: RefCell::default(),
             unflushed: Cell::new(false),
@@ -224,16 +187,9 @@ impl<D: FrameDevice + 'static> Anchor for DeviceWire<D> {
         &self.end
     }
 
-    fn frame_octets_max(&self) -> usize {
-        self.frame_octets_max
-    }
-
-    fn takes_partial_checksums(&self) -> bool {
-        self.partial_checksums
-    }
-
-    fn takes_segments(&self) -> bool {
-        self.segments
+    #[inline]
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
     }
 
     #[inline]
@@ -245,16 +201,9 @@ impl<D: FrameDevice + 'static> Anchor for DeviceWire<D> {
         room_if(self.backlog.borrow().len() < BACKLOG_MAX)
     }
 
-    fn address(&self) -> Option<EthAddr> {
-        Some(self.settings.address)
-    }
-
-    fn takes_groups(&self) -> bool {
-        self.settings.takes_groups
-    }
-
     fn describe(&self) -> Option<String> {
-        let mut text = alloc::format!("{}", self.settings.address);
+        let mut text =
+            self.capabilities.address.map_or(String::new(), |address| address.to_string());
         self.device.borrow().describe(&mut text);
         Some(text)
     }

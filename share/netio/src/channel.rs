@@ -10,7 +10,7 @@ use xk_core::wire::{Sleeper, Wire};
 use xk_core::{Kernel, Message, ProtocolRef, Secret, SessionRef, Time, fields, reason};
 use xk_kit::EthAddr;
 use xk_kit::net::template::{Check, Template};
-use xk_kit::wire::anchor::{Anchor, Anchored, WireEnd};
+use xk_kit::wire::anchor::{Anchor, Anchored, Capabilities, WireEnd};
 use xk_kit::wire::segments::{self, RUN_PACKETS_MAX};
 use xk_share::{Arrival, Carrier, SendError};
 
@@ -283,13 +283,10 @@ pub fn channel(
     (address, frame_octets_max): (EthAddr, usize),
 ) -> (ProtocolRef, Rc<Cell<bool>>) {
     let is_over = Rc::new(Cell::new(false));
-    let wire = Anchored::new(|end| ChannelWire {
-        end,
-        carrier,
-        is_over: Rc::clone(&is_over),
-        address,
-        frame_octets_max,
-    });
+    let capabilities = Capabilities::ethernet(frame_octets_max, address)
+        .offloads(carrier.takes_notes(), RUN_PACKETS_MAX);
+    let is_told = Rc::clone(&is_over);
+    let wire = Anchored::new(|end| ChannelWire { end, carrier, is_over: is_told, capabilities });
     (cx.add_protocol("channel", name, wire), is_over)
 }
 
@@ -297,8 +294,7 @@ struct ChannelWire {
     end: WireEnd<Self>,
     carrier: Box<dyn Carrier>,
     is_over: Rc<Cell<bool>>,
-    address: EthAddr,
-    frame_octets_max: usize,
+    capabilities: Capabilities,
 }
 
 impl Anchor for ChannelWire {
@@ -306,24 +302,8 @@ impl Anchor for ChannelWire {
         &self.end
     }
 
-    fn frame_octets_max(&self) -> usize {
-        self.frame_octets_max
-    }
-
-    fn address(&self) -> Option<EthAddr> {
-        Some(self.address)
-    }
-
-    fn takes_partial_checksums(&self) -> bool {
-        self.carrier.takes_notes()
-    }
-
-    fn takes_segments(&self) -> bool {
-        self.carrier.takes_notes()
-    }
-
-    fn run_packets_max(&self) -> u16 {
-        if self.takes_segments() { RUN_PACKETS_MAX } else { 0 }
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
     }
 
     fn send(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {

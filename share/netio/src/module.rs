@@ -19,7 +19,7 @@ use xk_core::{
 };
 use xk_kit::control::{MaxPacket, MyEther};
 use xk_kit::net::template::Headers;
-use xk_kit::wire::anchor::{Anchor, Anchored, WireEnd};
+use xk_kit::wire::anchor::{Anchor, Anchored, Capabilities, ETHERNET, WireEnd};
 use xk_kit::wire::segments::{self, RUN_PACKETS_MAX};
 use xk_kit::wire::{offload, offload::Offloads};
 use xk_share::{Arrival, Carrier, SendError};
@@ -696,17 +696,10 @@ impl Anchor for Module {
         &self.end
     }
 
-    fn frame_octets_max(&self) -> usize {
-        self.frame_octets_max.get()
-    }
-
-    /// True: the wire below completes checksums.
-    fn takes_partial_checksums(&self) -> bool {
-        true
-    }
-
-    fn takes_segments(&self) -> bool {
-        true
+    fn capabilities(&self) -> Capabilities {
+        // What is open in a message is for the wire to finish.
+        let bare = Capabilities::bare(self.frame_octets_max.get()).offloads(true, u16::MAX);
+        Capabilities { link_type: ETHERNET, ..bare }
     }
 
     fn send(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {

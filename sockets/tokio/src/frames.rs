@@ -31,7 +31,7 @@ use xk_core::{
     Upper,
 };
 use xk_kit::EthAddr;
-use xk_kit::wire::anchor::{Anchor, Anchored, ETHERNET, USER0, WireEnd};
+use xk_kit::wire::anchor::{Anchor, Anchored, Capabilities, WireEnd};
 use xk_kit::wire::entry::{HEADROOM, address, station};
 use xk_run::Bell;
 
@@ -355,16 +355,11 @@ impl Anchor for TaskWire {
         &self.end
     }
 
-    fn frame_octets_max(&self) -> usize {
-        self.mtu
-    }
-
-    fn link_type(&self) -> u16 {
-        if self.address.is_some() { ETHERNET } else { USER0 }
-    }
-
-    fn address(&self) -> Option<EthAddr> {
-        self.address
+    fn capabilities(&self) -> Capabilities {
+        match self.address {
+            Some(address) => Capabilities::ethernet(self.mtu, address),
+            None => Capabilities::bare(self.mtu),
+        }
     }
 
     fn send(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {

@@ -12,7 +12,7 @@ use xk_core::object::PushError;
 use xk_core::wire::Wire;
 use xk_core::{Kernel, Message, ProtocolRef, SessionRef, Time, reason};
 use xk_kit::EthAddr;
-use xk_kit::wire::anchor::{Anchor, Anchored, ETHERNET, USER0, WireEnd};
+use xk_kit::wire::anchor::{Anchor, Anchored, Capabilities, WireEnd};
 use xk_kit::wire::entry::HEADROOM;
 
 /// How the executor hears that a device has something.
@@ -42,36 +42,34 @@ pub fn wire<D: Device + 'static>(
     wake: Wake,
     address: [u8; 6],
 ) -> ProtocolRef {
-    let capabilities = device.capabilities();
+    let able = device.capabilities();
+    let bare = Capabilities::bare(able.max_transmission_unit);
+    let capabilities = match able.medium {
+        Medium::Ethernet => Capabilities::ethernet(bare.frame_octets_max, EthAddr(address)),
+        Medium::Ip => Capabilities { link_type: RAW_IP, ..bare },
+        #[allow(unreachable_patterns, reason = "smoltcp's features add media")]
+        _ => bare,
+    };
     let make = |end| Below {
         end,
-        link_type: match capabilities.medium {
-            Medium::Ethernet => ETHERNET,
-            Medium::Ip => RAW_IP,
-            #[allow(unreachable_patterns, reason = "smoltcp's features add media")]
-            _ => USER0,
-        },
-        octets_max: capabilities.max_transmission_unit,
+        capabilities,
         device: RefCell::new(device),
         waiting: RefCell::default(),
         wake,
         looked: Cell::new(Time::ZERO),
-        address: EthAddr(address),
     };
     cx.add_protocol("smoltcp-wire", name, Anchored::new(make))
 }
 
 struct Below<D> {
     end: WireEnd<Self>,
-    link_type: u16,
-    octets_max: usize,
+    capabilities: Capabilities,
     device: RefCell<D>,
     /// What the device had no room for.
     waiting: RefCell<VecDeque<Message>>,
     wake: Wake,
     /// When it was looked at last.
     looked: Cell<Time>,
-    address: EthAddr,
 }
 
 impl<D: Device> Below<D> {
@@ -91,16 +89,8 @@ impl<D: Device + 'static> Anchor for Below<D> {
         &self.end
     }
 
-    fn frame_octets_max(&self) -> usize {
-        self.octets_max
-    }
-
-    fn link_type(&self) -> u16 {
-        self.link_type
-    }
-
-    fn address(&self) -> Option<EthAddr> {
-        (self.link_type == ETHERNET).then_some(self.address)
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
     }
 
     fn send(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {

@@ -7,7 +7,7 @@ use xk_core::graph::{Build, BuildError};
 use xk_core::object::PushError;
 use xk_core::wire::Wire;
 use xk_core::{Kernel, Message, ProtocolRef, SessionRef, Time, reason};
-use xk_kit::wire::anchor::{Anchor, Anchored, USER0, WireEnd, room_if};
+use xk_kit::wire::anchor::{Anchor, Anchored, Capabilities, WireEnd, room_if};
 
 xk_core::settings! {
     /// Settings of the wire.
@@ -47,12 +47,8 @@ impl Anchor for Loopback {
         &self.end
     }
 
-    fn frame_octets_max(&self) -> usize {
-        self.settings.mtu
-    }
-
-    fn link_type(&self) -> u16 {
-        USER0
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::bare(self.settings.mtu)
     }
 
     fn send(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {

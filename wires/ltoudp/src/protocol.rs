@@ -9,7 +9,7 @@ use xk_core::graph::{Build, BuildError};
 use xk_core::object::PushError;
 use xk_core::wire::Wire;
 use xk_core::{Kernel, Message, ProtocolRef, SessionRef, reason};
-use xk_kit::wire::anchor::{Anchor, Anchored, USER0, WireEnd};
+use xk_kit::wire::anchor::{Anchor, Anchored, Capabilities, WireEnd};
 use xk_kit::wire::device_wire::{DEVICE_ERROR, DEVICE_FULL};
 use xk_kit::wire::entry::{HEADROOM, environment};
 
@@ -74,12 +74,8 @@ impl Anchor for LtoUdp {
         &self.end
     }
 
-    fn frame_octets_max(&self) -> usize {
-        FRAME_OCTETS_MAX
-    }
-
-    fn link_type(&self) -> u16 {
-        USER0
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::bare(FRAME_OCTETS_MAX)
     }
 
     fn send(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {

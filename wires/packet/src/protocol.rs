@@ -10,10 +10,9 @@ use xk_core::graph::{Build, BuildError, Look, Params, Value};
 use xk_core::message::NoBuffers;
 use xk_core::reason;
 use xk_core::{Message, Pool, ProtocolRef, Reason};
-use xk_kit::wire::device_wire::{
-    DEVICE_DOWN, DEVICE_ERROR, DeviceSettings, DeviceWire, FrameDevice, Untaken,
-};
-use xk_kit::wire::entry::{Address, HEADROOM, environment, interface_name};
+use xk_kit::wire::anchor::Capabilities;
+use xk_kit::wire::device_wire::{DEVICE_DOWN, DEVICE_ERROR, DeviceWire, FrameDevice, Untaken};
+use xk_kit::wire::entry::{Address, HEADER_OCTETS, HEADROOM, environment, interface_name};
 use xk_kit::wire::handed::HandedDevices;
 use xk_kit::wire::offload::{self, TransportChecksum};
 use xk_kit::wire::segments;
@@ -52,10 +51,14 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     };
     let device = device.map_err(|error| environment("device", &error))?;
     let own = device.hardware_address();
-    let settings = DeviceSettings { address: address.beside(own), takes_groups: promiscuous };
+    let capabilities = Capabilities {
+        takes_groups: promiscuous,
+        ..Capabilities::ethernet(device.mtu() + HEADER_OCTETS, address.beside(own))
+    }
+    .offloads(options.offload, u16::MAX);
     let (offload, pieces) = (options.offload, Vec::new());
     let wire = PacketWire { device, handed, offload, scrapped: 0, pieces, empty: 0 };
-    build.add(DeviceWire::new(wire, settings))
+    build.add(DeviceWire::new(wire, capabilities))
 }
 
 /// Looks whether the interface can be opened.
@@ -168,10 +171,6 @@ fn arrive(
 }
 
 impl FrameDevice for PacketWire {
-    fn mtu(&self) -> usize {
-        self.device.mtu()
-    }
-
     fn receive(
         &mut self,
         pool: &Pool,
@@ -233,19 +232,11 @@ impl FrameDevice for PacketWire {
         }
     }
 
-    fn takes_segments(&self) -> bool {
-        self.offload
-    }
-
     fn flush(&mut self) -> Result<bool, &'static Reason> {
         match self.device.flush() {
             Ok(left) => Ok(left == 0),
             Err(_) => Err(&DEVICE_ERROR),
         }
-    }
-
-    fn takes_partial_checksums(&self) -> bool {
-        self.offload
     }
 
     fn losses(&mut self) -> u64 {

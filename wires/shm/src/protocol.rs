@@ -14,7 +14,7 @@ use xk_core::wire::{Sleeper, Wire};
 use xk_core::{Kernel, Message, ProtocolRef, Reason, SessionRef, Time};
 use xk_kit::EthAddr;
 use xk_kit::net::notice::notice;
-use xk_kit::wire::anchor::{Anchor, Anchored, WireEnd, room_if};
+use xk_kit::wire::anchor::{Anchor, Anchored, Capabilities, WireEnd, room_if};
 use xk_kit::wire::entry::{HEADER_OCTETS, HEADROOM, environment, station};
 
 use crate::layout::Geometry;
@@ -289,8 +289,8 @@ impl Anchor for ShmWire {
         &self.end
     }
 
-    fn frame_octets_max(&self) -> usize {
-        self.frame_octets_max
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::ethernet(self.frame_octets_max, self.address)
     }
 
     fn send(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
@@ -310,10 +310,6 @@ impl Anchor for ShmWire {
         };
         this.discard(cx, message, why);
         Err(error)
-    }
-
-    fn address(&self) -> Option<EthAddr> {
-        Some(self.address)
     }
 
     /// Tells room where there is no peer: frames are lost then, and counted, and wait for none.

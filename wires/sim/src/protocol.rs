@@ -10,7 +10,7 @@ use xk_core::object::{OpenError, PushError};
 use xk_core::wire::Wire;
 use xk_core::{Kernel, Message, ProtocolRef, Reason, SessionRef, reason};
 use xk_kit::EthAddr;
-use xk_kit::wire::anchor::{Anchor, Anchored, WireEnd};
+use xk_kit::wire::anchor::{Anchor, Anchored, Capabilities, WireEnd};
 use xk_kit::wire::entry::station;
 
 /// Which host of the world a kernel is; put beside the kernel by
@@ -113,8 +113,8 @@ impl Anchor for SimPort {
         &self.end
     }
 
-    fn frame_octets_max(&self) -> usize {
-        self.frame_octets_max
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::ethernet(self.frame_octets_max, self.address.get())
     }
 
     fn start(self: &Rc<Self>, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
@@ -134,10 +134,6 @@ impl Anchor for SimPort {
 
     fn room(&self, cx: &Kernel) -> Option<Duration> {
         self.network.room_after(cx.now(), self.id.get()?)
-    }
-
-    fn address(&self) -> Option<EthAddr> {
-        Some(self.address.get())
     }
 
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {

@@ -12,8 +12,9 @@ use xk_core::graph::{Build, BuildError, Look, Params};
 use xk_core::message::NoBuffers;
 use xk_core::reason;
 use xk_core::{Message, Pool, ProtocolRef, Reason};
-use xk_kit::wire::device_wire::{DEVICE_ERROR, DeviceSettings, DeviceWire, FrameDevice, Untaken};
-use xk_kit::wire::entry::{HEADROOM, environment, interface_name, station};
+use xk_kit::wire::anchor::Capabilities;
+use xk_kit::wire::device_wire::{DEVICE_ERROR, DeviceWire, FrameDevice, Untaken};
+use xk_kit::wire::entry::{HEADER_OCTETS, HEADROOM, environment, interface_name, station};
 use xk_kit::wire::handed::HandedDevices;
 use xk_kit::wire::offload::{self, TransportChecksum};
 use xk_kit::wire::segments;
@@ -42,12 +43,11 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         None => (TapDevice::open(name, &options), None),
     };
     let device = device.map_err(|error| environment("device", &error))?;
-    let settings = DeviceSettings {
-        address: address.unwrap_or(EthAddr(device.hardware_address())),
-        takes_groups: true,
-    };
+    let address = address.unwrap_or(EthAddr(device.hardware_address()));
+    let capabilities = Capabilities::ethernet(device.mtu() + HEADER_OCTETS, address)
+        .offloads(device.takes_open_checksums(), u16::MAX);
     let wire = TapWire { device, handed, usual: None, others: Vec::new() };
-    build.add(DeviceWire::new(wire, settings))
+    build.add(DeviceWire::new(wire, capabilities))
 }
 
 /// Looks whether the device can be opened or made. One that is made for the look goes with it.
@@ -194,10 +194,6 @@ impl TapWire {
 }
 
 impl FrameDevice for TapWire {
-    fn mtu(&self) -> usize {
-        self.device.mtu()
-    }
-
     fn receive(
         &mut self,
         pool: &Pool,
@@ -236,14 +232,6 @@ impl FrameDevice for TapWire {
             Ok(Transmitted::WouldBlock) => Err(Untaken::Full(frame)),
             Err(_) => Err(Untaken::Never(frame)),
         }
-    }
-
-    fn takes_segments(&self) -> bool {
-        self.device.takes_open_checksums()
-    }
-
-    fn takes_partial_checksums(&self) -> bool {
-        self.device.takes_open_checksums()
     }
 
     fn losses(&mut self) -> u64 {

@@ -432,10 +432,6 @@ impl XdpDevice {
 }
 
 impl FrameDevice for XdpDevice {
-    fn mtu(&self) -> usize {
-        self.interface.mtu
-    }
-
     #[inline]
     fn receive(
         &mut self,

@@ -5,8 +5,9 @@ use std::net::Ipv4Addr;
 use xk_core::ProtocolRef;
 use xk_core::graph::{Build, BuildError, Look, Params, Value};
 use xk_kit::EthAddr;
-use xk_kit::wire::device_wire::{DeviceSettings, DeviceWire};
-use xk_kit::wire::entry::{Address, environment, interface_name};
+use xk_kit::wire::anchor::Capabilities;
+use xk_kit::wire::device_wire::DeviceWire;
+use xk_kit::wire::entry::{Address, HEADER_OCTETS, environment, interface_name};
 use xk_linux::Interface;
 
 use crate::bare::{Mode, find, ring_entries};
@@ -22,9 +23,13 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let interface = find(wanted.name).map_err(unopened)?;
     let address = wanted.address.beside(interface.hardware_address);
     let settings = wanted.settings(&interface, address).map_err(unopened)?;
+    let mtu = interface.mtu;
     let device = XdpDevice::open(interface, &settings, build.cx.pool()).map_err(unopened)?;
-    let settings = DeviceSettings { address, takes_groups: settings.promiscuous };
-    build.add(DeviceWire::new(device, settings))
+    let capabilities = Capabilities {
+        takes_groups: settings.promiscuous,
+        ..Capabilities::ethernet(mtu + HEADER_OCTETS, address)
+    };
+    build.add(DeviceWire::new(device, capabilities))
 }
 
 /// Looks whether the interface is there and this process may use it, without touching it.

@@ -1,6 +1,8 @@
 use super::*;
+use crate::EthAddr;
 use crate::control::{JoinGroup, MaxPacket, MyEther, WireRoom};
 use crate::wire::anchor::ROOM_AGAIN;
+use crate::wire::entry::HEADER_OCTETS;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec;
@@ -26,10 +28,6 @@ struct State {
 struct Fake(Rc<RefCell<State>>);
 
 impl FrameDevice for Fake {
-    fn mtu(&self) -> usize {
-        100
-    }
-
     fn receive(
         &mut self,
         pool: &Pool,
@@ -106,7 +104,7 @@ fn world() -> World {
         timers_max: 16,
     });
     let state = Rc::new(RefCell::new(State::default()));
-    let settings = DeviceSettings { address: EthAddr([2, 0, 0, 0, 0, 9]), takes_groups: true };
+    let settings = Capabilities::ethernet(100 + HEADER_OCTETS, EthAddr([2, 0, 0, 0, 0, 9]));
     let wire = cx.add_protocol("fake", "wire", DeviceWire::new(Fake(state.clone()), settings));
     let seen = Rc::default();
     let top = cx.add_protocol("top", "top", Top(Rc::clone(&seen)));

@@ -20,7 +20,7 @@ use xk_core::{
 };
 use xk_kit::layer::{Bounds, Layered};
 use xk_kit::net::attribute::LinkCast;
-use xk_kit::wire::anchor::{Anchor, Anchored, WireEnd};
+use xk_kit::wire::anchor::{Anchor, Anchored, Capabilities, WireEnd};
 
 /// The station's own address.
 pub(crate) const MINE: EthAddr = EthAddr([2, 0, 0, 0, 0, 1]);
@@ -45,21 +45,13 @@ impl Anchor for Tray {
         &self.end
     }
 
-    fn frame_octets_max(&self) -> usize {
-        FRAME_MAX as usize
-    }
-
-    fn takes_partial_checksums(&self) -> bool {
-        true
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::ethernet(FRAME_MAX as usize, MINE).offloads(true, 0)
     }
 
     fn send(&self, _: &Kernel, _: &SessionRef, message: Message) -> Result<(), PushError> {
         self.sent.borrow_mut().push(message.octets().collect());
         Ok(())
-    }
-
-    fn address(&self) -> Option<EthAddr> {
-        Some(MINE)
     }
 
     /// Asked once for each group that is joined.

@@ -12,7 +12,7 @@ use xk_core::wire::Wire;
 use xk_core::{Kernel, Message, ProtocolRef, Reason, SessionRef, Time};
 use xk_kit::EthAddr;
 use xk_kit::net::ports::NO_PEER;
-use xk_kit::wire::anchor::{Anchor, Anchored, WireEnd, room_if};
+use xk_kit::wire::anchor::{Anchor, Anchored, Capabilities, WireEnd, room_if};
 use xk_kit::wire::device_wire::DEVICE_FULL;
 use xk_kit::wire::entry::HEADER_OCTETS;
 use xk_kit::wire::segments;
@@ -199,8 +199,8 @@ impl Anchor for HostEth {
         &self.end
     }
 
-    fn frame_octets_max(&self) -> usize {
-        self.frame_octets_max
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::ethernet(self.frame_octets_max, self.address)
     }
 
     /// Sends a frame to its station's peer.
@@ -212,10 +212,6 @@ impl Anchor for HostEth {
             Destination::One(to) => self.queue(cx, this, frame, to),
             Destination::All => self.send_all(cx, this, frame),
         }
-    }
-
-    fn address(&self) -> Option<EthAddr> {
-        Some(self.address)
     }
 
     /// Tells room for a frame that goes to every peer, or to as many as ever find a place.
