@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::output::{heading, print};
-use crate::protocols::{below, named};
+use crate::protocols::{above, below, named};
 use crate::table::Table;
 use std::collections::BTreeMap;
 use xk_core::Entry;
@@ -119,8 +119,8 @@ fn text(entry: &Entry, catalog: &Catalog) -> String {
     let mut text = format!("{} - {}\n\n", heading(&named(entry)), entry.summary);
     text.push_str(&manual(&entry.manual_text()));
     text.push_str(&format!("\n{}\n{}\n", heading("REALM"), entry.realm));
-    text.push_str(&format!("\n{}\n{}\n", heading("REALM"), entry.realm));
     text.push_str(&format!("\n{}\n{}\n", heading("SHAPE"), entry.shape));
+    text.push_str(&format!("\n{}\n{}\n", heading("TAKES FROM ABOVE"), above(entry)));
     text.push_str(&format!("\n{}\n", heading("STANDS ON")));
     text.push_str(&format!("{}\n", below(&entry.below)));
     let parameters = parameters(entry);

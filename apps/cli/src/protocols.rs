@@ -50,7 +50,8 @@ fn rank(realm: Realm) -> u8 {
     }
 }
 
-fn above(entry: &Entry) -> String {
+/// Describes the addresses that a protocol takes from above.
+pub(crate) fn above(entry: &Entry) -> String {
     if entry.realm == Realm::Top {
         return "-".into();
     }

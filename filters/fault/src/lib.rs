@@ -5,12 +5,6 @@
 //! # Participants
 //! Those of the layer below, passed through.
 //!
-//! # Above
-//! Any protocol that could stand on the layer below.
-//!
-//! # Below
-//! Any protocol or wire.
-//!
 //! # Behaviour
 //! For each message of the chosen direction, in this order: one larger than `mtu` is refused (going
 //! down) or dropped (going up); one is dropped with probability `loss`; one bit of it is flipped,

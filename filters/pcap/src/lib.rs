@@ -4,12 +4,6 @@
 //! # Participants
 //! Those of the layer below, passed through.
 //!
-//! # Above
-//! Any protocol that could stand on the layer below.
-//!
-//! # Below
-//! Any protocol or wire.
-//!
 //! # Behaviour
 //! Passes everything on unchanged, and writes each message of either direction to the file, with
 //! its time, its direction, and the edge's name (`eth > tap`) as a comment. The link type is that

@@ -4,12 +4,6 @@
 //! # Participants
 //! Those of the layer below, passed through.
 //!
-//! # Above
-//! Any protocol that could stand on the layer below.
-//!
-//! # Below
-//! Any protocol or wire.
-//!
 //! # Behaviour
 //! Passes everything on unchanged, and notes each crossing: when, which way, how long, through
 //! which session, and its first octets. It keeps the last `ring` of them. If the program that runs

@@ -9,9 +9,6 @@
 //! Any protocol that could stand on the layer below, under the type number that it has there; one
 //! that serves, any number that call. Layers of authentication stand below it.
 //!
-//! # Below
-//! One protocol of the rpc realm.
-//!
 //! # Behaviour
 //! A request gets four octets in front, in network order: for how many microseconds its client
 //! still waits, rounded up, 2^32 - 1 without end. It is the time left until the deadline of the

@@ -5,12 +5,6 @@
 //! # Participants
 //! Those of the layer below, passed through.
 //!
-//! # Above
-//! Any protocol of the async realm that has a type number on `null`.
-//!
-//! # Below
-//! One protocol of the async realm, or a wire.
-//!
 //! # Behaviour
 //! A message sent gets the type number of the upper protocol in front, four octets in network
 //! order; on arrival the number finds the session, or the upper protocol that enabled it. Nothing

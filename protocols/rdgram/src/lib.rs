@@ -4,9 +4,6 @@
 //! # Participants
 //! Those of the layer below, passed through: hosts.
 //!
-//! # Above
-//! Any protocol of the async realm that has a type number on `rdgram`.
-//!
 //! # Below
 //! One protocol of the rpc realm whose participants are hosts: `channel`, where a datagram is
 //! delivered at most once, or `reqrep`, where it may be more than once.

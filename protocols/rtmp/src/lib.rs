@@ -5,9 +5,6 @@
 //! # Participants
 //! None.
 //!
-//! # Above
-//! Nothing.
-//!
 //! # Below
 //! One `ddp`, whose networks, routers and routes it sets.
 //!

@@ -4,9 +4,6 @@
 //! # Participants
 //! Socket addresses above, the same octets in the address fields of TPI below.
 //!
-//! # Above
-//! One line of `subsystem bsd`.
-//!
 //! # Below
 //! One line of `subsystem streams`: `ddp`, `udp`, `ip`.
 //!

@@ -6,9 +6,6 @@
 //! Socket addresses above, which become participants of the protocol below: `sockaddr_at` those of
 //! `ddp` and `atp`, `sockaddr_in` those of `udp`, `tcp` and `ip`.
 //!
-//! # Above
-//! One line of `subsystem bsd`.
-//!
 //! # Below
 //! One protocol of the x-kernel whose addresses are those of `ddp`, `atp`, `udp`, `tcp` or `ip`:
 //! these, and whatever takes hosts or ports in their place, such as `vip`; or a wire.

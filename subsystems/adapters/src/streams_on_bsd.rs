@@ -5,9 +5,6 @@
 //! # Participants
 //! Address fields of TPI above, the same octets as socket addresses below.
 //!
-//! # Above
-//! One line of `subsystem streams`.
-//!
 //! # Below
 //! One line of `subsystem bsd`: `ddp`, `udp`, `ip`, `atp`, or an interface, `ether`.
 //!

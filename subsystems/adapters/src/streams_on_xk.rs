@@ -5,9 +5,6 @@
 //! # Participants
 //! Address fields of TPI above, which become participants of the protocol below.
 //!
-//! # Above
-//! One line of `subsystem streams`.
-//!
 //! # Below
 //! One protocol of the x-kernel whose addresses are those of `ddp`, `atp`, `udp`, `tcp` or `ip`:
 //! these, and whatever takes hosts or ports in their place, such as `vip`; or a wire.

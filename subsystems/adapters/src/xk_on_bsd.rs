@@ -5,9 +5,6 @@
 //! Those of the x-kernel's protocol of the kind below, which become socket addresses:
 //! `socket4@node18@net10` on `ddp` and `atp`, `port7@10.0.0.2` on `udp`, `10.0.0.2` on `ip`.
 //!
-//! # Above
-//! One protocol of the x-kernel.
-//!
 //! # Below
 //! One line of `subsystem bsd`: `ddp`, `atp`, `udp`, `ip`, or an interface, `ether`.
 //!

@@ -6,9 +6,6 @@
 //! Those of the x-kernel's protocol of the kind below, which become sixteen octets in the address
 //! fields of TPI: `socket4@node18@net10` on `ddp` and `atp`, `port7@10.0.0.2` on `udp`.
 //!
-//! # Above
-//! One protocol of the x-kernel.
-//!
 //! # Below
 //! One line of `subsystem streams`: `ddp`, `atp`, `udp`, `ip`, or `ether`.
 //!

@@ -4,9 +4,6 @@
 //! # Participants
 //! None.
 //!
-//! # Above
-//! Nothing.
-//!
 //! # Below
 //! `ddp`, which it tells the networks of the cable and the router heard last, by ioctl. What stands
 //! in for DDP and does not know the ioctl is not told.

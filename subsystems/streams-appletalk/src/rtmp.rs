@@ -4,9 +4,6 @@
 //! # Participants
 //! Those of `ddp`; the socket is 1.
 //!
-//! # Above
-//! Nothing.
-//!
 //! # Below
 //! One line of `ddp`.
 //!

@@ -7,12 +7,6 @@
 //! `procedure=1 to="10.0.0.2"` is `procedure1@10.0.0.2`. A `local` that is not given is a wildcard
 //! at every layer.
 //!
-//! # Above
-//! Nothing.
-//!
-//! # Below
-//! One protocol of the rpc realm.
-//!
 //! # Behaviour
 //! From `start` on it makes `count` calls, each on a shepherd that waits for the reply, and each
 //! through a session that no other call is using: it opens one more when all are in use. With an

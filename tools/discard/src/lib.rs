@@ -4,12 +4,6 @@
 //! # Participants
 //! Those that the layer below enables: `local` as it stands, or `port9` for `port=9`.
 //!
-//! # Above
-//! Nothing.
-//!
-//! # Below
-//! One protocol of the async realm, or a link with one other end.
-//!
 //! # Behaviour
 //! It enables itself below and answers nothing. To take messages is its purpose, so they count as
 //! received and not as dropped. It serves without end.

@@ -4,12 +4,6 @@
 //! # Participants
 //! Those that the layer below enables: `local` as it stands, or `port7` for `port=7`.
 //!
-//! # Above
-//! Nothing.
-//!
-//! # Below
-//! One protocol of the async realm, or a link with one other end.
-//!
 //! # Behaviour
 //! It enables itself below. Each message goes back through the session that it came by, its octets
 //! unchanged. What the session does not take is lost, and counted there and here. It serves for

@@ -5,9 +5,6 @@
 //! # Participants
 //! None: it makes whole frames, in the name of hosts that are not there.
 //!
-//! # Above
-//! Nothing.
-//!
 //! # Below
 //! A wire that carries Ethernet frames, or a layer on one that lets them through, such as `pcap`.
 //!

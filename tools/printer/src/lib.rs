@@ -5,9 +5,6 @@
 //! # Participants
 //! It enables `socket130`, or what `socket` says, and calls those that print from there.
 //!
-//! # Above
-//! Nothing.
-//!
 //! # Below
 //! One protocol of transactions, `atp`; and, for its name to be found, `nbp`.
 //!

@@ -4,9 +4,6 @@
 //! # Participants
 //! `to` as it stands, or the socket that has the name `entity`; its own is `socket`.
 //!
-//! # Above
-//! Nothing.
-//!
 //! # Below
 //! One protocol of transactions, `atp`; and, for names to be looked up, `nbp`.
 //!

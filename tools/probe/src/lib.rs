@@ -4,9 +4,6 @@
 //! # Participants
 //! It opens the layer below with `local` and `to`. What is not given is a wildcard at every layer.
 //!
-//! # Above
-//! Nothing.
-//!
 //! # Below
 //! One protocol of the async realm, or a link with one other end. On `icmp` it is ping; on `udp` a
 //! client of `echo`; on `eth`, `ip` and `null` it has the number of `echo`.

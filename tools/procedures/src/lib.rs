@@ -4,12 +4,6 @@
 //! # Participants
 //! Those that the layer below enables: `at` as it stands, `*` for any procedure.
 //!
-//! # Above
-//! Nothing.
-//!
-//! # Below
-//! One protocol of the rpc realm.
-//!
 //! # Behaviour
 //! It enables itself below. Each request is executed on the shepherd that brought it, by the number
 //! of its procedure:

@@ -4,12 +4,6 @@
 //! # Participants
 //! None.
 //!
-//! # Above
-//! One protocol of any kind.
-//!
-//! # Below
-//! Nothing.
-//!
 //! # Behaviour
 //! A message sent waits in a queue for `delay` and until the executor polls, and then comes up
 //! through the wire's only session; never while the sender still sends. If the queue is full, it is

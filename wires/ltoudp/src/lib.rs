@@ -8,9 +8,6 @@
 //! # Above
 //! One protocol that makes frames of LocalTalk: `llap`.
 //!
-//! # Below
-//! Nothing.
-//!
 //! # Behaviour
 //! Each frame, without its check sequence, is a datagram to 239.192.76.84, port 1954, with a TTL of
 //! 1, behind four octets that name the sender: those drawn when the wire starts. Datagrams that

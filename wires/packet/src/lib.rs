@@ -8,9 +8,6 @@
 //! # Above
 //! One protocol that makes Ethernet frames: `eth`.
 //!
-//! # Below
-//! Nothing.
-//!
 //! # Behaviour
 //! The wire sees every frame that arrives at the interface and puts frames on it, beside the host's
 //! own stack, which goes on seeing and answering the same frames: give the graph an IPv4 address

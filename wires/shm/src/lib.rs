@@ -7,9 +7,6 @@
 //! # Above
 //! One protocol that makes Ethernet frames: `eth`.
 //!
-//! # Below
-//! Nothing.
-//!
 //! # Behaviour
 //! Two processes whose graphs name the same socket are linked. The line is the same on both sides:
 //! the first to come listens at the socket, the other connects, in either order and as often as

@@ -7,9 +7,6 @@
 //! # Above
 //! One protocol that makes Ethernet frames: `eth`.
 //!
-//! # Below
-//! Nothing.
-//!
 //! # Behaviour
 //! A [`World`] holds hosts, each a kernel, and a [`Network`] of links between them. It knows no
 //! clock: time jumps from one event to the next, and one seed replays a run to the bit, captures

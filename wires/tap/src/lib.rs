@@ -8,9 +8,6 @@
 //! # Above
 //! One protocol that makes Ethernet frames: `eth`.
 //!
-//! # Below
-//! Nothing.
-//!
 //! # Behaviour
 //! The device is made if there is none, and goes with the program then. Its other end is an
 //! interface of the host with a hardware address of its own; `host_address` gives it an IPv4

@@ -7,9 +7,6 @@
 //! # Above
 //! One protocol that makes Ethernet frames: `eth`.
 //!
-//! # Below
-//! Nothing.
-//!
 //! # Behaviour
 //! A program of a few instructions stands at the entrance of the interface. It gives frames that
 //! are ours to our sockets and leaves the others to the host's own stack, which goes on using the
