@@ -14,7 +14,7 @@
 //! | [`peer`] | a runner for test programs with `harness = false` that counts skipped tests, which the standard one cannot |
 //! | [`pty_unsafe`] | a serial line to a program |
 //! | [`script`] | packet scripts: segments, acts of an application and times, for a protocol of streams |
-//! | [`seeds`] | the seeds of tests by chance: how many, one alone, and what does one again |
+//! | [`seeds`] | the seeds of tests by chance: how many, each in a process of its own, one alone, and what does one again |
 //! | [`signals_unsafe`] | programs that find their signals as a person would have them, however the tests were started |
 //! | [`streams`] | streams in a random network against a model, by seed |
 //! | [`tshark`] | a second opinion on a capture: malformed packets, wrong checksums, the dissectors' warnings |

@@ -1,35 +1,48 @@
 //! The seeds of tests by chance: how many there are stands here, for all suites.
 //!
 //! `XK_LONG=1` has each test take a hundred times as many as usually, `XK_LONG=8` eight hundred
-//! times; `XK_SEED=7` has them take that one. Seeds run in the test's own process, one after
-//! another: beside it are threads of other tests, and a process with threads at work is not forked.
-//! Tests whose processes are to have nothing of one seed left for the next are sweeps of
-//! `xk-world`.
+//! times; `XK_SEED=7` has them take that one, in the test's own process, where all that it prints is
+//! seen. Else each seed has a process of its own, and nothing of one is left for the next: a pool of
+//! [`xk_sweep`] starts the test's program again for the one test, and forks there for each seed. One
+//! in a hundred is done twice.
 
-use core::ops::Range;
+use core::time::Duration;
+use std::num::NonZero;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use xk_sweep::pool::{Pool, PoolError};
+use xk_sweep::{Call, Folder, Job, Plan, Row, Verdict};
 
 /// Seeds of the ordinary run, where one costs next to nothing.
 const SHORT: u64 = 300;
 /// The long run has so many times as many.
 const TIMES_LONG: u64 = 100;
+/// The real time that a seed may take: it hangs, or the machine does.
+const LIMIT: Duration = Duration::from_secs(600);
+/// After so many seeds at which something did not hold the others are not run.
+const FAILURES_MAX: u64 = 20;
+/// The most octets that are shown of what a failed seed prints when it is done again.
+const SHOWN_OCTETS_MAX: usize = 1 << 16;
+
+/// The variable that names a seed which alone is to be run.
+const SEED: &str = "XK_SEED";
+
+/// Calls of this process whose seeds are being run.
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
 /// The seeds of a test of which each costs so many times as much as the cheapest do, or the one
 /// that the environment names.
 ///
 /// # Panics
 /// If that is no number.
-#[must_use]
 pub fn of(cost: u64) -> Seeds {
     let number = |name: &str| {
         let text = std::env::var(name).ok()?;
         Some(text.parse().unwrap_or_else(|_| panic!("{name}=\"{text}\" is no number")))
     };
-    let (left, is_whole) = match number("XK_SEED") {
-        Some(seed) => (seed..seed + 1, false),
-        None => (0..count(cost, number("XK_LONG").unwrap_or(0)), true),
-    };
-    Seeds { telling: &[], left, is_whole, current: None }
+    let count = count(cost, number("XK_LONG").unwrap_or(0));
+    Seeds { telling: &[], count, only: number(SEED) }
 }
 
 /// Counts the seeds of such a cost in a run that is so long.
@@ -38,73 +51,138 @@ fn count(cost: u64, long: u64) -> u64 {
     (SHORT * times / cost).max(1)
 }
 
-/// Seeds, one after the other. If the test panics over one, the command that does it again is
-/// printed.
+/// Seeds that are to be run.
 #[derive(Debug)]
+#[must_use = "`run` and `sum` run them"]
 pub struct Seeds {
     telling: &'static [u64],
-    left: Range<u64>,
-    is_whole: bool,
-    current: Option<u64>,
+    count: u64,
+    only: Option<u64>,
 }
 
 impl Seeds {
     /// Takes those before the others that have shown faults, unless one is done again.
-    #[must_use]
     pub fn behind(mut self, telling: &'static [u64]) -> Self {
-        if self.is_whole {
-            self.telling = telling;
-        }
+        self.telling = telling;
         self
     }
 
-    /// Counts the seeds of a whole run without [telling ones](Self::behind); `None` if it is one
-    /// that is done again.
-    #[must_use]
-    pub fn whole(&self) -> Option<u64> {
-        self.is_whole.then_some(self.left.end)
+    /// Runs a test for each seed, which panics if something does not hold.
+    ///
+    /// # Panics
+    /// If one does: with the words of the first, and the command that does it again.
+    #[track_caller]
+    pub fn run(self, test: impl Fn(u64)) {
+        self.sum(|seed| {
+            test(seed);
+            []
+        });
     }
-}
 
-impl Iterator for Seeds {
-    type Item = u64;
-
-    fn next(&mut self) -> Option<u64> {
-        self.current = match self.telling {
-            [first, rest @ ..] => {
-                self.telling = rest;
-                Some(*first)
-            }
-            [] => self.left.next(),
+    /// Runs a test for each seed, and adds up what they count. `None` if that is not of all seeds:
+    /// if one is done again, and in a process that was started for another call of the test.
+    ///
+    /// # Panics
+    /// As [`run`](Self::run).
+    #[track_caller]
+    pub fn sum<const N: usize>(self, test: impl Fn(u64) -> [u64; N]) -> Option<[u64; N]> {
+        let call = Call::here();
+        // A plan's seeds stand in a row.
+        let told = self.telling.len() as u64;
+        let seed_of = |at: u64| {
+            let telling = self.telling.get(at as usize);
+            telling.copied().unwrap_or_else(|| at - told)
         };
-        self.current
-    }
-}
-
-impl Drop for Seeds {
-    fn drop(&mut self) {
-        if let Some(seed) = self.current
-            && thread::panicking()
-        {
-            eprintln!("again: {}", again(seed));
+        let run = |job: &Job| {
+            let counts = test(seed_of(job.seed)).into_iter().enumerate();
+            let figures = counts.map(|(at, count)| (at.to_string(), count as f64)).collect();
+            Row { figures, ..Row::silent(job, Verdict::Clean, "") }
+        };
+        let replay = |job: &Job| call.again(seed_of(job.seed));
+        if call.serves(&run, &replay) {
+            return None;
         }
+        if let Some(seed) = self.only {
+            test(seed);
+            return None;
+        }
+        let plan = Plan {
+            what: call.name.clone(),
+            options: Vec::new(),
+            axes: Vec::new(),
+            draws: Vec::new(),
+            seeds: (0, told + self.count),
+        };
+        let rows = rows(&call, plan, &run, &replay).unwrap_or_else(|error| panic!("{error}"));
+        let failed: Vec<&Row> = rows.iter().filter(|row| row.verdict != Verdict::Clean).collect();
+        if let Some(first) = failed.first() {
+            // One that hangs would hang again.
+            if first.verdict == Verdict::Failed {
+                show(&call, seed_of(first.seed));
+            }
+            let say = |row: &&Row| {
+                format!("{}: {}\n  again: {}", row.verdict.word(), row.why, row.replay)
+            };
+            let all: Vec<String> = failed.iter().map(say).collect();
+            panic!("{} of {} seeds:\n{}", failed.len(), rows.len(), all.join("\n"));
+        }
+        let sum = |at: usize| {
+            let counts = rows.iter().filter_map(|row| row.figures.get(&at.to_string()));
+            counts.map(|count| *count as u64).sum()
+        };
+        Some(core::array::from_fn(sum))
     }
 }
 
-/// Returns the command that does a seed of this thread's test again.
-#[must_use]
-pub fn again(seed: u64) -> String {
-    let package = std::env::var("CARGO_PKG_NAME").unwrap_or_default();
-    let thread = thread::current();
-    let test = thread.name().unwrap_or_default();
-    format!("XK_SEED={seed} cargo test -p {package} {test} -- --exact")
+/// Runs the seeds of a call, with the processors shared among the calls of this process.
+fn rows(
+    call: &Call,
+    plan: Plan,
+    run: &impl Fn(&Job) -> Row,
+    replay: &impl Fn(&Job) -> String,
+) -> Result<Vec<Row>, PoolError> {
+    let mut folder = Folder::unnamed(plan)?;
+    let others = RUNNING.fetch_add(1, Ordering::Relaxed);
+    let processors = thread::available_parallelism().map_or(1, NonZero::get);
+    let pool = Pool {
+        jobs: processors / (others + 1),
+        limit: LIMIT,
+        keeps_going: true,
+        command: &|| {
+            let mut command = call.process(Some(""));
+            // What the harness prints is no part of a run.
+            command.stdout(Stdio::null());
+            command
+        },
+    };
+    let filled = call.fill(&pool, &mut folder, run, replay, &mut |progress, _| {
+        progress.failed + progress.exhausted < FAILURES_MAX
+    });
+    RUNNING.fetch_sub(1, Ordering::Relaxed);
+    filled?;
+    Ok(folder.rows().collect::<Result<_, _>>()?)
+}
+
+/// Shows all that a seed prints, which is done again in the way that a person does it again.
+fn show(call: &Call, seed: u64) {
+    let Ok(output) = call.process(None).env(SEED, seed.to_string()).stdin(Stdio::null()).output()
+    else {
+        return;
+    };
+    for octets in [output.stdout, output.stderr] {
+        let from = octets.len().saturating_sub(SHOWN_OCTETS_MAX);
+        eprint!("{}", String::from_utf8_lossy(&octets[from..]));
+    }
+    if output.status.success() {
+        eprintln!("done again by itself, seed {seed} holds");
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::process::Command;
+    use std::sync::atomic::AtomicU32;
 
     #[test]
     fn a_long_run_has_a_hundred_times_as_many_whatever_one_costs() {
@@ -115,39 +193,64 @@ mod tests {
         assert_eq!(count(1000, 0), 1);
     }
 
-    /// The seed over which a test panics is told of, and it alone is taken when it is named; one
-    /// that panics behind its seeds tells of none.
+    /// What one seed has set in its process, another does not see; what they count is added up, and
+    /// what has shown faults is there once more. A second call of a test has processes of its own.
     #[test]
-    fn the_seed_of_a_panic_is_told_and_done_again() {
-        if std::env::var_os("XK_SEEDS_TOLD").is_some() {
-            let mut done = Vec::new();
-            let ran = catch_unwind(AssertUnwindSafe(|| {
-                for seed in of(1) {
-                    done.push(seed);
-                    assert!(seed < 4, "as it must");
-                }
-            }));
-            println!("done {done:?} {}", ran.is_err());
-            for _ in of(100) {}
-            panic!("behind them");
+    fn no_seed_sees_what_another_has_left() {
+        static LEFT: AtomicU32 = AtomicU32::new(0);
+        for telling in [&[][..], &[u64::MAX, 7]] {
+            let sums = of(30).behind(telling).sum(|seed| {
+                assert_eq!(LEFT.fetch_add(1, Ordering::Relaxed), 0, "left over for seed {seed}");
+                [1, u64::from(seed == 7), u64::from(seed == u64::MAX)]
+            });
+            if std::env::var_os("XK_LONG").is_none()
+                && let Some(sums) = sums
+            {
+                let (one, told) = (telling.len() as u64, u64::from(!telling.is_empty()));
+                assert_eq!(sums, [10 + one, 1 + told, told]);
+            }
         }
-        let name = "seeds::tests::the_seed_of_a_panic_is_told_and_done_again";
+    }
+
+    /// The seeds over which a test panics, or its process dies, are told of, each with what does it
+    /// again, and with all words of the first; that one is then done alone in the test's process.
+    #[test]
+    fn the_seeds_of_failures_are_told_and_done_again() {
+        let name = "seeds::tests::the_seeds_of_failures_are_told_and_done_again";
+        if std::env::var_os("XK_SEEDS_TOLD").is_some() {
+            of(30).run(|seed| {
+                println!("this is seed {seed}");
+                assert!(seed != 4, "as it must\nand more");
+                if seed == 6 {
+                    std::process::abort();
+                }
+            });
+            println!("all hold");
+            return;
+        }
         let said = |seed: Option<&str>| {
             let mut command = Command::new("/proc/self/exe");
             command.args([name, "--exact", "--nocapture"]).env("XK_SEEDS_TOLD", "1");
-            command.env_remove("XK_LONG").env_remove("XK_SEED");
-            let output = command.envs(seed.map(|seed| ("XK_SEED", seed))).output().unwrap();
+            command.env_remove("XK_LONG").env_remove(SEED);
+            let output = command.envs(seed.map(|seed| (SEED, seed))).output().unwrap();
             let [out, error] =
                 [output.stdout, output.stderr].map(|octets| String::from_utf8(octets).unwrap());
             format!("{out}{error}")
         };
-        let again = format!("again: XK_SEED=4 cargo test -p xk-testkit {name} -- --exact");
         let all = said(None);
-        assert!(all.contains("done [0, 1, 2, 3, 4] true"), "{all}");
-        assert_eq!((all.matches(&again).count(), all.matches("again: ").count()), (1, 1), "{all}");
+        for words in [
+            "2 of 10 seeds:\nfailed: it panicked: testkit/src/seeds.rs:",
+            "failed: it was ended by signal 6\n",
+            &format!("  again: XK_SEED=4 cargo test -p xk-testkit {name} -- --exact\n"),
+            &format!("  again: XK_SEED=6 cargo test -p xk-testkit {name} -- --exact\n"),
+            "this is seed 4\n",
+            "as it must\nand more\n",
+        ] {
+            assert!(all.contains(words), "{words} is not in {all}");
+        }
         let one = said(Some("4"));
-        assert!(one.contains("done [4] true") && one.contains(&again), "{one}");
+        assert!(one.contains("this is seed 4") && one.contains("as it must\nand more"), "{one}");
         let fine = said(Some("2"));
-        assert!(fine.contains("done [2] false") && !fine.contains("again: "), "{fine}");
+        assert!(fine.contains("this is seed 2") && fine.contains("all hold"), "{fine}");
     }
 }

@@ -73,7 +73,7 @@ impl Protocol for Opens {
 #[test]
 fn a_connection_behind_one_that_was_reset_does_not_wait() {
     let graph = check(GRAPH, "connects", &xk_catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
-    for seed in seeds::of(30) {
+    seeds::of(30).run(|seed| {
         let what = format!("XK_SEED={seed}");
         let config = SimulationConfig { seed, ..SimulationConfig::default() };
         let mut world = simulate(&graph, config).unwrap_or_else(|error| panic!("{error}"));
@@ -104,5 +104,5 @@ fn a_connection_behind_one_that_was_reset_does_not_wait() {
         assert!(late.is_empty() && lost == 0, "{what}: {late:?}, {lost} questions lost");
         assert_eq!(taken.len(), CONNECTIONS, "{what}");
         world.stop();
-    }
+    });
 }

@@ -60,9 +60,7 @@ fn open(cx: &Kernel, deaf: &ProtocolRef) -> SessionRef {
 
 #[test]
 fn streams_that_read_nothing_leave_others_served() {
-    for seed in seeds::of(37) {
-        leave_others_served(seed);
-    }
+    seeds::of(37).run(leave_others_served);
 }
 
 fn leave_others_served(seed: u64) {

@@ -257,15 +257,15 @@ fn a_bad_network_costs_twice_the_needed_and_the_lost() {
         "delay=\"10ms\" rate=\"100Mbit\" jitter=\"2ms\" loss=\"0.5%\"",
         "delay=\"1ms\" jitter=\"3ms\" duplicate=\"5%\" loss=\"2%\"",
     ];
-    for stack in STACKS {
-        for octets in sizes(stack) {
-            for link in links {
-                for seed in seeds::of(150) {
+    seeds::of(150).run(|seed| {
+        for stack in STACKS {
+            for octets in sizes(stack) {
+                for link in links {
                     judge(stack, Work { callers: 1, count: 30, octets }, link, seed);
                 }
             }
         }
-    }
+    });
 }
 
 #[test]

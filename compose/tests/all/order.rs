@@ -120,7 +120,7 @@ impl Tap for Order {
 fn messages_keep_their_order_across_cuts() {
     let graph = check(GRAPH, "order", &xk_catalog::standard());
     let graph = graph.unwrap_or_else(|mistakes| panic!("{mistakes}"));
-    for seed in seeds::of(75) {
+    seeds::of(75).run(|seed| {
         let config = SimulationConfig { seed, ..SimulationConfig::default() };
         let mut world = simulate(&graph, config).unwrap_or_else(|mistakes| panic!("{mistakes}"));
         let order = Rc::new(Order::default());
@@ -131,5 +131,5 @@ fn messages_keep_their_order_across_cuts() {
         world.stop();
         assert_eq!(faults, [""; 0], "XK_SEED={seed}");
         assert!(seen[0] >= 4000 && seen[1] >= 3000, "XK_SEED={seed}: {seen:?} are seen");
-    }
+    });
 }

@@ -57,13 +57,13 @@ fn a_long_stream_over_each_cut_finishes() {
         };
         cut(&long, &uncut, &apart)
     });
-    for (below, text) in cuts.enumerate() {
-        let graph = checked(&text);
-        for seed in seeds::of(150) {
+    let graphs: Vec<_> = cuts.map(|text| checked(&text)).collect();
+    seeds::of(150).run(|seed| {
+        for (below, graph) in graphs.iter().enumerate() {
             let what = format!("cut below {below}, XK_SEED={seed}");
             let config = SimulationConfig { seed, ..SimulationConfig::default() };
-            let mut world = simulate(&graph, config).unwrap_or_else(|error| panic!("{error}"));
-            start_world(&graph, &mut world).unwrap_or_else(|error| panic!("{what}: {error}"));
+            let mut world = simulate(graph, config).unwrap_or_else(|error| panic!("{error}"));
+            start_world(graph, &mut world).unwrap_or_else(|error| panic!("{what}: {error}"));
             world.run_until_finished(Time::ZERO + Duration::from_secs(50));
             let reports = (0..world.len()).filter_map(|at| {
                 let kernel = world.kernel(xk_sim::HostId(at as u32))?;
@@ -75,7 +75,7 @@ fn a_long_stream_over_each_cut_finishes() {
             assert_eq!(figure("received"), Some("150"), "{what}: {lines:?}");
             world.stop();
         }
-    }
+    });
 }
 
 /// However many streams there are, and however little room there is on the way up to the domain
@@ -110,7 +110,7 @@ fn streams_to_a_domain_with_little_room_lose_nothing() {
         // finds no room at first is not handed up the moment that there is some.
         let crossings = (all / SEGMENT).div_ceil(slots - SLOTS_MIN + 1) as u32;
         let limit = Duration::from_secs(13) + CROSSING * crossings * 2;
-        for seed in seeds::of(100) {
+        seeds::of(100).run(|seed| {
             let what = format!("{slots} slots, {streams} streams {apart} ms apart, XK_SEED={seed}");
             let config = SimulationConfig {
                 seed,
@@ -130,7 +130,7 @@ fn streams_to_a_domain_with_little_room_lose_nothing() {
             let octets = lines.filter(|(name, _)| name == "octets").map(|(_, n)| n);
             assert_eq!(octets.collect::<String>(), all.to_string(), "{what}: within {limit:?}");
             world.stop();
-        }
+        });
     }
     let config = SimulationConfig { crossing_slots: SLOTS_MIN - 1, ..SimulationConfig::default() };
     let text = host(1, "") + &host(2, "domain sink { discard tcp port=9; }\n") + "link lan\n";
@@ -147,7 +147,7 @@ fn a_long_burst_waits_for_the_wire() {
     let link = r#"delay="5ms" rate="1Gbit" queue=400"#;
     let text = pair(probe, r#"send_buffer="16MiB""#, link);
     let graph = check(&text, "burst", &xk_catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
-    for seed in seeds::of(150) {
+    seeds::of(150).run(|seed| {
         let config = SimulationConfig { seed, ..SimulationConfig::default() };
         let mut world = simulate(&graph, config).unwrap_or_else(|error| panic!("{error}"));
         start_world(&graph, &mut world).unwrap_or_else(|error| panic!("XK_SEED={seed}: {error}"));
@@ -161,5 +161,5 @@ fn a_long_burst_waits_for_the_wire() {
             assert_eq!(wire.head().drops().total(), 0, "host {host}, XK_SEED={seed}");
         }
         world.stop();
-    }
+    });
 }

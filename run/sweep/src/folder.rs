@@ -2,7 +2,8 @@
 
 use crate::plan::{Plan, hash};
 use crate::row::Row;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, MemfdFlags, OFlags, fcntl_setfl, flock, memfd_create};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -129,7 +130,7 @@ pub struct Folder {
     places: Vec<Option<u64>>,
     end: u64,
     /// Held for as long as this exists.
-    _lock: File,
+    _lock: Option<File>,
 }
 
 impl Folder {
@@ -160,7 +161,22 @@ impl Folder {
             lock.write_all_at(&octets, 0)
         });
         written.map_err(|error| FolderError::Io(at(HEADER), error))?;
-        Self::of(path, header, lock, true)
+        let folder = Self::of(path, header, lock, true)?;
+        let cut = folder.rows.set_len(folder.end);
+        cut.map_err(|error| FolderError::Io(at(ROWS), error))?;
+        Ok(folder)
+    }
+
+    /// A folder of this process's alone, whose rows go with it: in memory, under no name.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn unnamed(plan: Plan) -> Result<Self, FolderError> {
+        let failed = |error: Errno| FolderError::Io("(memory)".into(), error.into());
+        let rows = memfd_create(ROWS, MemfdFlags::CLOEXEC).map_err(failed)?;
+        fcntl_setfl(&rows, OFlags::APPEND).map_err(failed)?;
+        let header = Header { plan, plan_hash: String::new(), binary_hash: String::new() };
+        Ok(Self::empty(Path::new(""), header, rows.into(), None))
     }
 
     /// Opens the folder of a sweep for reading its rows. Nothing in it changes: it may be another
@@ -179,22 +195,16 @@ impl Folder {
 
     fn of(path: &Path, header: Header, lock: File, grows: bool) -> Result<Self, FolderError> {
         let rows_at = path.join(ROWS);
-        let failed = |error| FolderError::Io(path.join(ROWS), error);
         let rows = OpenOptions::new().create(grows).read(true).append(grows).open(&rows_at);
-        let rows = rows.map_err(failed)?;
-        let mut folder = Self {
-            path: path.into(),
-            places: vec![None; usize::try_from(header.plan.runs()).unwrap_or(0)],
-            header,
-            rows,
-            end: 0,
-            _lock: lock,
-        };
+        let rows = rows.map_err(|error| FolderError::Io(rows_at, error))?;
+        let mut folder = Self::empty(path, header, rows, Some(lock));
         folder.find()?;
-        if grows {
-            folder.rows.set_len(folder.end).map_err(failed)?;
-        }
         Ok(folder)
+    }
+
+    fn empty(path: &Path, header: Header, rows: File, lock: Option<File>) -> Self {
+        let places = vec![None; usize::try_from(header.plan.runs()).unwrap_or(0)];
+        Self { path: path.into(), places, header, rows, end: 0, _lock: lock }
     }
 
     /// Finds the rows of the plan. What stands behind the last whole line was cut off.
@@ -326,7 +336,7 @@ fn lock(path: &Path, writes: bool) -> Result<File, FolderError> {
     };
     match flock(&file, operation) {
         Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(FolderError::Busy(path.into())),
+        Err(Errno::WOULDBLOCK) => Err(FolderError::Busy(path.into())),
         Err(error) => Err(FolderError::Io(path.into(), error.into())),
     }
 }

@@ -5,6 +5,7 @@
 //!   was killed.
 //! - [`pool::run`] hands batches of runs to worker processes; [`worker::serve`] is what those do: a
 //!   fork for each run, so that none sees what another has left.
+//! - [`Call`] is for tests: workers are the test's program, started again for the one test.
 //! - [`table`] makes one table of all lines, and `plot` draws a column of it over another. The
 //!   feature
 //!   `formats`, which is a default, has Parquet and plots.
@@ -13,6 +14,7 @@
 //! Nothing here knows what a run is. `xk sweep` simulates a graph file; a test of `xk-world` runs
 //! programs.
 
+mod call;
 mod figures;
 mod folder;
 mod fork_unsafe;
@@ -27,6 +29,7 @@ pub mod shrink;
 pub mod table;
 pub mod worker;
 
+pub use call::Call;
 pub use figures::figure;
 pub use folder::{Folder, FolderError, Header};
 pub use plan::{Axis, Draw, Job, Plan, Scale, parse_seeds};

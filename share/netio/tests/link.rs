@@ -162,5 +162,5 @@ fn run(seed: u64) {
 
 #[test]
 fn each_frame_is_its_programs_on_a_bad_link() {
-    seeds::of(10).for_each(run);
+    seeds::of(10).run(run);
 }

@@ -4,16 +4,12 @@
 use crate::Outcome;
 use crate::faults::Counts;
 use crate::system_unsafe::have_one_layout;
-use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio, exit};
 use std::sync::atomic::{AtomicU32, Ordering};
 use xk_core::Time;
-
-/// Says to a process what it is to run: see [`Order`].
-const ORDER: &str = "XK_WORLD_RUN";
+use xk_sweep::Call;
 
 /// The outcome of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,23 +18,8 @@ pub(crate) enum Report {
     Failed(String),
 }
 
-thread_local! {
-    /// Counts the calls of each place on this thread.
-    static CALLS: RefCell<BTreeMap<String, u32>> = const { RefCell::new(BTreeMap::new()) };
-}
-
-/// A name for the next call from a place.
-pub(crate) fn count(place: &str) -> String {
-    CALLS.with_borrow_mut(|calls| {
-        let count = calls.entry(place.into()).or_default();
-        *count += 1;
-        format!("{place}#{count}")
-    })
-}
-
 /// The run that this process is to do.
 pub(crate) struct Order {
-    pub(crate) call: String,
     pub(crate) seed: u64,
     pub(crate) capture: Option<PathBuf>,
     /// Where the report goes.
@@ -46,14 +27,12 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// `None` if it is no such process.
-    pub(crate) fn of_this_process() -> Option<Self> {
-        let text = std::env::var(ORDER).ok()?;
+    pub(crate) fn of(text: &str) -> Option<Self> {
         let mut fields = text.split('\n');
         let mut next = || fields.next().map(str::to_owned);
-        let (call, seed, into, capture) = (next()?, next()?, next()?, next()?);
+        let (seed, into, capture) = (next()?, next()?, next()?);
         let capture = Some(capture).filter(|path| !path.is_empty()).map(PathBuf::from);
-        Some(Self { call, seed: seed.parse().ok()?, capture, into: into.into() })
+        Some(Self { capture, seed: seed.parse().ok()?, into: into.into() })
     }
 
     /// Tells what came of it, and ends this process.
@@ -68,40 +47,27 @@ impl Order {
     }
 }
 
-/// This program, for one test alone, which finds an order when it comes to a call.
-fn again(test: &str, order: &str) -> Command {
-    let mut command = Command::new("/proc/self/exe");
-    command
-        .args([test, "--exact", "--nocapture", "--include-ignored", "--test-threads=2"])
-        .env(ORDER, order);
-    have_one_layout(&mut command);
-    command
-}
-
 /// The command of a process that does the runs of a sweep as they are handed out.
-pub(crate) fn worker(test: &str, call: &str) -> Command {
+pub(crate) fn worker(call: &Call) -> Command {
+    let mut command = call.process(Some(""));
+    have_one_layout(&mut command);
     // What the harness prints is no part of a run.
-    let mut command = again(test, &format!("{call}\n0\n\n"));
     command.stdout(Stdio::null());
     command
 }
 
 /// Runs one test in a process of its own, up to one call there. `None` if it cannot be started, or
 /// has not come to the call.
-pub(crate) fn run_alone(
-    test: &str,
-    call: &str,
-    seed: u64,
-    capture: Option<&Path>,
-) -> Option<Report> {
+pub(crate) fn run_alone(call: &Call, seed: u64, capture: Option<&Path>) -> Option<Report> {
     static LAST: AtomicU32 = AtomicU32::new(0);
     // Of one length for all runs, so that their memory is laid out alike.
     let number = LAST.fetch_add(1, Ordering::Relaxed);
     let name = format!("run-{:08}-{number:08}", std::process::id());
     let path = crate::folder::own().ok()?.join(name);
     let folder = capture.map_or_else(String::new, |path| path.display().to_string());
-    let order = format!("{call}\n{seed}\n{}\n{folder}", path.display());
-    let output = again(test, &order).stdin(Stdio::null()).output().ok()?;
+    let mut command = call.process(Some(&*format!("{seed}\n{}\n{folder}", path.display())));
+    have_one_layout(&mut command);
+    let output = command.stdin(Stdio::null()).output().ok()?;
     let report = std::fs::read_to_string(&path).ok();
     // It may never have been written.
     let _ = std::fs::remove_file(&path);

@@ -4,9 +4,9 @@ use crate::faults::{Counts, idle, take_counts};
 use crate::runs::{Order, Report, run_alone};
 use crate::{Outcome, Result};
 use std::ops::Range;
-use std::panic::Location;
 use std::path::{Path, PathBuf};
 use std::thread;
+use xk_sweep::Call;
 
 /// Runs a test for each seed, twice, and compares the two outcomes. The environment's `XK_SEED`
 /// chooses one seed.
@@ -25,9 +25,9 @@ use std::thread;
 /// that all these seeds were to have has fired in none of them: it is named.
 #[track_caller]
 pub fn seeds(seeds: Range<u64>, test: impl Fn(u64) -> Result<Outcome> + Sync) {
-    let call = Call::here(Location::caller());
-    if let Some(order) = Order::of_this_process() {
-        if order.call == call.name {
+    let call = Call::here();
+    if let Some(order) = call.order() {
+        if let Some(order) = order.as_deref().and_then(Order::of) {
             let report = run(order.seed, order.capture.as_deref(), &test);
             order.end(&report);
         }
@@ -38,10 +38,10 @@ pub fn seeds(seeds: Range<u64>, test: impl Fn(u64) -> Result<Outcome> + Sync) {
     let are_all = only.is_none();
     let mut fired = Counts::new();
     for seed in only.unwrap_or(seeds.clone()) {
-        let again = |capture: Option<&Path>| call.run(seed, [capture, None], &test);
+        let again = |capture: Option<&Path>| run_twice(&call, seed, [capture, None], &test);
         let reports = again(None);
-        let counts = call.outcome(seed, &reports, || {
-            let folder = call.capture_folder(seed)?;
+        let counts = outcome(&call, seed, &reports, || {
+            let folder = capture_folder(&call, seed)?;
             again(Some(&folder));
             Some(folder)
         });
@@ -67,79 +67,54 @@ pub(crate) fn only_seed() -> Option<u64> {
     )
 }
 
-/// Identifies a call of [`seeds`] or of [`sweep`](crate::sweep()).
-pub(crate) struct Call {
-    /// Name of the call: its place in the source, and its number among the calls of this thread
-    /// from there.
-    pub(crate) name: String,
-    /// The test.
-    pub(crate) test: Option<String>,
+/// Two runs of a seed, alone if that can be.
+fn run_twice(
+    call: &Call,
+    seed: u64,
+    captures: [Option<&Path>; 2],
+    test: &(impl Fn(u64) -> Result<Outcome> + Sync),
+) -> [Report; 2] {
+    let alone = call.test.as_deref().and_then(|_| {
+        // One behind the other: what the test does before may be in files.
+        let [one, other] = captures.map(|capture| run_alone(call, seed, capture));
+        Some([one?, other?])
+    });
+    alone.unwrap_or_else(|| captures.map(|capture| run(seed, capture, test)))
 }
 
-impl Call {
-    pub(crate) fn here(location: &Location<'_>) -> Self {
-        let test = thread::current().name().filter(|name| *name != "main").map(str::to_owned);
-        Self { name: crate::runs::count(&location.to_string()), test }
-    }
+/// Counts of the faults.
+///
+/// # Panics
+/// If the runs have failed, or differ: once `capture` has captured them.
+fn outcome(
+    call: &Call,
+    seed: u64,
+    reports: &[Report; 2],
+    capture: impl FnOnce() -> Option<PathBuf>,
+) -> Counts {
+    let [one, other] = reports;
+    let why = match (one, other) {
+        (Report::Ended(one, counts), Report::Ended(other, _)) if one == other => {
+            return counts.clone();
+        }
+        (Report::Ended(one, _), Report::Ended(other, _)) => format!(
+            "one seed, two runs: {one:?} and {other:?}. Something is not the seed's: what the \
+             system says of its files, processes or time beside the C library, or addresses \
+             in memory"
+        ),
+        (Report::Failed(why), _) | (_, Report::Failed(why)) => why.clone(),
+    };
+    let captured = match capture().filter(|folder| folder.is_dir()) {
+        Some(folder) => format!("\n  captures: {}", folder.display()),
+        None => String::new(),
+    };
+    panic!("XK_SEED={seed}: {why}\n  again: {}{captured}", call.again(seed));
+}
 
-    /// Two runs of a seed, alone if that can be.
-    fn run(
-        &self,
-        seed: u64,
-        captures: [Option<&Path>; 2],
-        test: &(impl Fn(u64) -> Result<Outcome> + Sync),
-    ) -> [Report; 2] {
-        let alone = self.test.as_deref().and_then(|name| {
-            // One behind the other: what the test does before may be in files.
-            let [one, other] = captures.map(|capture| run_alone(name, &self.name, seed, capture));
-            Some([one?, other?])
-        });
-        alone.unwrap_or_else(|| captures.map(|capture| run(seed, capture, test)))
-    }
-
-    /// Counts of the faults.
-    ///
-    /// # Panics
-    /// If the runs have failed, or differ: once `capture` has captured them.
-    fn outcome(
-        &self,
-        seed: u64,
-        reports: &[Report; 2],
-        capture: impl FnOnce() -> Option<PathBuf>,
-    ) -> Counts {
-        let [one, other] = reports;
-        let why = match (one, other) {
-            (Report::Ended(one, counts), Report::Ended(other, _)) if one == other => {
-                return counts.clone();
-            }
-            (Report::Ended(one, _), Report::Ended(other, _)) => format!(
-                "one seed, two runs: {one:?} and {other:?}. Something is not the seed's: what the \
-                 system says of its files, processes or time beside the C library, or addresses \
-                 in memory"
-            ),
-            (Report::Failed(why), _) | (_, Report::Failed(why)) => why.clone(),
-        };
-        let captured = match capture().filter(|folder| folder.is_dir()) {
-            Some(folder) => format!("\n  captures: {}", folder.display()),
-            None => String::new(),
-        };
-        panic!("XK_SEED={seed}: {why}\n  again: {}{captured}", self.command(seed));
-    }
-
-    /// Returns the command that runs a seed again.
-    pub(crate) fn command(&self, seed: u64) -> String {
-        let package = std::env::var("CARGO_PKG_NAME").ok();
-        let package = package.map_or_else(String::new, |name| format!(" -p {name}"));
-        let test = self.test.as_deref().map_or_else(String::new, |test| format!(" {test}"));
-        let exact = if self.test.is_some() { " -- --exact" } else { "" };
-        format!("XK_SEED={seed} cargo test{package}{test}{exact}")
-    }
-
-    fn capture_folder(&self, seed: u64) -> Option<PathBuf> {
-        let test = self.test.as_deref().unwrap_or("test").replace("::", "-");
-        let name = format!("{test}-{seed}-{}", std::process::id());
-        Some(crate::folder::own().ok()?.join(name))
-    }
+fn capture_folder(call: &Call, seed: u64) -> Option<PathBuf> {
+    let test = call.test.as_deref().unwrap_or("test").replace("::", "-");
+    let name = format!("{test}-{seed}-{}", std::process::id());
+    Some(crate::folder::own().ok()?.join(name))
 }
 
 /// One run, in this process.

@@ -2,20 +2,21 @@
 
 use crate::faults::{idle, take_counts};
 use crate::outcome::Late;
-use crate::runs::{Order, worker};
-use crate::seeds::{Call, only_seed};
+use crate::runs::worker;
+use crate::seeds::only_seed;
 use crate::{Outcome, Result};
 use std::collections::BTreeMap;
 use std::io;
 use std::num::NonZero;
 use std::ops::Range;
-use std::panic::Location;
 use std::path::PathBuf;
-use std::process::exit;
 use std::sync::{Mutex, PoisonError};
+use std::thread::available_parallelism;
 use std::time::Duration;
-use xk_sweep::pool::{self, Pool, PoolError};
-use xk_sweep::{Axis, Folder, FolderError, Header, Job, Plan, Row, Verdict, parse_seeds, table};
+use xk_sweep::pool::{Pool, PoolError};
+use xk_sweep::{
+    Axis, Call, Folder, FolderError, Header, Job, Plan, Row, Verdict, parse_seeds, table,
+};
 
 /// The real time that a run may take, unless the test says another.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -134,20 +135,14 @@ impl Sweep {
     /// if the folder cannot be used.
     #[track_caller]
     pub fn run(mut self, test: impl Fn(&Job) -> Result<Outcome> + Sync) {
-        let call = Call::here(Location::caller());
-        if let Some(order) = Order::of_this_process() {
-            if order.call == call.name {
-                let run = |(): &(), job: &Job| row(job, &test);
-                let replay = |_: &Plan, job: &Job| again(&call, job);
-                let served = xk_sweep::worker::serve(|_, _| Ok(()), run, replay);
-                exit(i32::from(served.is_err()));
-            }
-            // This process is for another call.
+        let call = Call::here();
+        let (run, replay) = (|job: &Job| row(job, &test), |job: &Job| again(&call, job));
+        if call.serves(&run, &replay) {
             return;
         }
         if let Some(seed) = only_seed() {
             self.plan.seeds = (seed, seed + 1);
-            return self.run_one(&test);
+            return self.run_one(&run);
         }
         if let Ok(seeds) = std::env::var("XK_SEEDS") {
             self.plan.seeds = parse_seeds(&seeds).unwrap_or_else(|why| panic!("XK_SEEDS: {why}"));
@@ -161,7 +156,13 @@ impl Sweep {
         });
         let failed = |error: FolderError| -> ! { panic!("{name}: {error}: {}", error.help()) };
         let mut folder = Folder::open(&path, header).unwrap_or_else(|error| failed(error));
-        match self.fill(&call, &mut folder, &test) {
+        let pool = Pool {
+            jobs: self.jobs.unwrap_or(available_parallelism().map_or(1, NonZero::get)),
+            limit: self.limit,
+            keeps_going: self.keeps_going,
+            command: &|| worker(&call),
+        };
+        match call.fill(&pool, &mut folder, &run, &replay, &mut |_, _| true) {
             Err(PoolError::Folder(error)) => failed(error),
             Err(error) => panic!("{name}: {error}"),
             Ok(()) => {}
@@ -188,42 +189,9 @@ impl Sweep {
         }
     }
 
-    /// Does the runs that have no row, by processes that start with this test, or by forks of this
-    /// one if there can be none: a test of documentation has no harness that starts it alone.
-    fn fill(
-        &self,
-        call: &Call,
-        folder: &mut Folder,
-        test: &(impl Fn(&Job) -> Result<Outcome> + Sync),
-    ) -> std::result::Result<(), PoolError> {
-        if let Some(name) = &call.test {
-            let jobs = std::thread::available_parallelism().map_or(1, NonZero::get);
-            let pool = Pool {
-                jobs: self.jobs.unwrap_or(jobs),
-                limit: self.limit,
-                keeps_going: self.keeps_going,
-                command: &|| worker(name, &call.name),
-            };
-            return pool::run(&pool, folder, &mut |_, _| true).map(drop);
-        }
-        for number in 0..self.plan.runs() {
-            if folder.has(number) {
-                continue;
-            }
-            let job = self.plan.job(number);
-            let done = xk_sweep::worker::alone(self.limit, &job, || row(&job, test));
-            let done = done.map_err(|error| PoolError::Worker(error.to_string()))?;
-            folder.add(&Row { replay: again(call, &job), ..done.clone() })?;
-            if done.verdict == Verdict::Failed && !self.keeps_going {
-                break;
-            }
-        }
-        Ok(folder.sync()?)
-    }
-
     /// Does the runs of one seed that the environment has chosen, where all that they print is
     /// seen.
-    fn run_one(&self, test: &impl Fn(&Job) -> Result<Outcome>) {
+    fn run_one(&self, run: &impl Fn(&Job) -> Row) {
         let chosen = std::env::var("XK_SET").unwrap_or_default();
         let is_chosen = |job: &Job| {
             let all = words(job.set.iter().map(|(name, value)| (name, value)));
@@ -233,7 +201,7 @@ impl Sweep {
         let jobs: Vec<Job> = jobs.into_iter().filter(is_chosen).collect();
         assert!(!jobs.is_empty(), "XK_SET=\"{chosen}\": the sweep has no such parameters");
         for job in jobs {
-            let row = row(&job, test);
+            let row = run(&job);
             let (set, why) = (words(row.set.iter()), &row.why);
             assert!(
                 row.verdict == Verdict::Clean,
@@ -289,5 +257,5 @@ fn words<'a>(set: impl Iterator<Item = (&'a String, &'a String)>) -> String {
 fn again(call: &Call, job: &Job) -> String {
     let set = words(job.set.iter().map(|(name, value)| (name, value)));
     let set = if set.is_empty() { set } else { format!("XK_SET='{}' ", set.trim_end()) };
-    format!("{set}{}", call.command(job.seed))
+    format!("{set}{}", call.again(job.seed))
 }

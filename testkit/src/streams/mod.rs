@@ -21,7 +21,7 @@ use self::app::Side;
 use self::network::Network;
 use self::plan::{Ending, Plan};
 use crate::kernel::{Bottom, Lower, TestKernel};
-use crate::seeds::{self, Seeds};
+use crate::seeds::Seeds;
 use core::fmt::Write as _;
 use core::net::Ipv4Addr;
 use core::time::Duration;
@@ -33,8 +33,6 @@ use xk_core::{Entry, Time};
 const LIMIT: Duration = Duration::from_secs(6 * 3600);
 /// More steps than this are taken for a loop without end.
 const STEPS_MAX: u64 = 3_000_000;
-/// After so many seeds at which something did not hold the others are not run.
-const FAILURES_MAX: usize = 20;
 /// The number that counts in the pseudo-header.
 const NUMBER: u8 = 6;
 
@@ -45,12 +43,12 @@ pub type Configure = fn(&Random) -> Params;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome {
     /// Connections that ended in order on both sides.
-    pub whole: u32,
+    pub whole: u64,
     /// Connections that broke, for a reason.
-    pub broken: u32,
+    pub broken: u64,
     /// Connections among them that broke though both applications were orderly: a bad network or a
     /// dead peer.
-    pub excused: u32,
+    pub excused: u64,
     /// Octets delivered.
     pub octets: u64,
     /// Segments sent.
@@ -87,36 +85,26 @@ pub fn simulate(entry: &'static Entry, configure: Configure, seed: u64) -> Resul
     if text.is_empty() { Ok(outcome) } else { Err(format!("seed {seed}: {text}\n{plan:#?}")) }
 }
 
-/// Runs all these seeds.
+/// Runs all these seeds; `None` if that is not [all](Seeds::sum).
 ///
 /// # Panics
-/// If something did not hold: with what the first such seed has to say, and the numbers of some
-/// others.
-pub fn sweep(entry: &'static Entry, configure: Configure, seeds: Seeds) -> Outcome {
-    let mut sum = Outcome::default();
-    let mut failures = Vec::new();
-    for seed in seeds {
-        match simulate(entry, configure, seed) {
-            Ok(outcome) => {
-                sum.whole += outcome.whole;
-                sum.broken += outcome.broken;
-                sum.excused += outcome.excused;
-                sum.octets += outcome.octets;
-                sum.segments += outcome.segments;
-                sum.moves += outcome.moves;
-            }
-            Err(what) => failures.push((seed, what)),
+/// If something did not hold.
+pub fn sweep(entry: &'static Entry, configure: Configure, seeds: Seeds) -> Option<Outcome> {
+    let sum = seeds.sum(|seed| match simulate(entry, configure, seed) {
+        Ok(Outcome { whole, broken, excused, octets, segments, moves }) => {
+            [whole, broken, excused, octets, segments, moves]
         }
-        if failures.len() >= FAILURES_MAX {
-            break;
-        }
-    }
-    if let Some((seed, first)) = failures.first() {
-        let all: Vec<_> =
-            failures.iter().map(|(_, what)| what.lines().next().unwrap_or_default()).collect();
-        panic!("{first}\n{}\nagain: {}", all.join("\n"), seeds::again(*seed));
-    }
-    sum
+        Err(what) => panic!("{what}"),
+    });
+    let outcome = |[whole, broken, excused, octets, segments, moves]: [u64; 6]| Outcome {
+        whole,
+        broken,
+        excused,
+        octets,
+        segments,
+        moves,
+    };
+    sum.map(outcome)
 }
 
 struct World<'a> {
@@ -234,7 +222,7 @@ impl<'a> World<'a> {
                 continue;
             }
             outcome.broken += 1;
-            outcome.excused += u32::from(orderly);
+            outcome.excused += u64::from(orderly);
             if orderly && !self.plan.is_hostile() {
                 return Err(format!("stream {n} broke without a reason"));
             }

@@ -67,20 +67,17 @@ fn run(seed: u64, dupcache: usize, faults: Faults) -> Rc<Model> {
 
 #[test]
 fn zero_or_more_executions_and_at_least_one_for_a_reply() {
-    let (seeds, mut replies, mut twice, mut timeouts) = (seeds::of(COST), 0, 0, 0);
-    let whole = seeds.whole();
-    for seed in seeds {
+    let sum = seeds::of(COST).sum(|seed| {
         let faults = Faults {
             loss: [0, 100, 300, 600][seed as usize % 4],
             duplicate: [0, 100, 300][seed as usize % 3],
             late: 200,
         };
         let model = run(seed, 0, faults);
-        replies += model.replies.get();
-        timeouts += model.timeouts.get();
-        twice += model.executed.borrow().values().filter(|n| **n > 1).count();
-    }
-    if whole.is_some() {
+        let twice = model.executed.borrow().values().filter(|n| **n > 1).count();
+        [model.replies.get().into(), model.timeouts.get().into(), twice as u64]
+    });
+    if let Some([replies, timeouts, twice]) = sum {
         assert!(replies > 0 && timeouts > 0, "{replies} and {timeouts}");
         assert!(twice > 0, "requests that came twice are executed twice");
     }
@@ -88,10 +85,10 @@ fn zero_or_more_executions_and_at_least_one_for_a_reply() {
 
 #[test]
 fn with_a_cache_that_holds_them_all_none_is_executed_twice() {
-    for seed in seeds::of(COST) {
+    seeds::of(COST).run(|seed| {
         let faults = Faults { loss: [0, 100, 300][seed as usize % 3], duplicate: 300, late: 200 };
         let model = run(seed, 64, faults);
         let executed = model.executed.borrow();
         assert!(executed.values().all(|n| *n == 1), "seed {seed}: {executed:?}");
-    }
+    });
 }

@@ -101,7 +101,7 @@ impl Protocol for Server {
 /// the module take to give the right to them.
 #[test]
 fn a_port_that_opens_has_its_session_before_its_datagrams() {
-    for seed in seeds::of(COST) {
+    seeds::of(COST).run(|seed| {
         let what = format!("XK_SEED={seed}");
         let plan = Plan { octets: 0, ends_first: true };
         let link = LinkConfig::new("lan", LinkKind::Hub);
@@ -141,7 +141,7 @@ fn a_port_that_opens_has_its_session_before_its_datagrams() {
         assert!(seen.known.get() > 100, "{what}: {}: {}", seen.known.get(), hosts.told());
         drop((seen.port.take(), session, program));
         hosts.finish(&what);
-    }
+    });
 }
 
 /// Datagrams between a program and one peer go by the program's own protocol: the registry's sees
@@ -149,7 +149,7 @@ fn a_port_that_opens_has_its_session_before_its_datagrams() {
 /// go by that.
 #[test]
 fn datagrams_of_one_peer_go_by_the_programs_own_protocol() {
-    for seed in seeds::of(COST) {
+    seeds::of(COST).run(|seed| {
         let what = format!("XK_SEED={seed}");
         let plan = Plan { octets: 0, ends_first: true };
         let mut hosts = Hosts::new(seed, LinkConfig::new("lan", LinkKind::Hub), plan);
@@ -209,7 +209,7 @@ fn datagrams_of_one_peer_go_by_the_programs_own_protocol() {
         assert_eq!(left, 0, "{what}: {left} rights: {}", hosts.told());
         drop((theirs.port.take(), mine, program));
         hosts.finish(&what);
-    }
+    });
 }
 
 /// Datagrams for a port that a program has enabled go by its own protocol, and so do the replies:
@@ -220,8 +220,8 @@ fn datagrams_of_one_peer_go_by_the_programs_own_protocol() {
 fn datagrams_of_an_enabled_port_go_by_the_programs_own_protocol() {
     const SHORT: usize = 5;
     const LONG: usize = 4000;
-    for (at, seed) in seeds::of(COST).enumerate() {
-        let port = ["port9", "port9@10.0.0.1"][at % 2];
+    seeds::of(COST).run(|seed| {
+        let port = ["port9", "port9@10.0.0.1"][seed as usize % 2];
         let what = format!("XK_SEED={seed} {port}");
         let plan = Plan { octets: 0, ends_first: true };
         let mut hosts = Hosts::new(seed, LinkConfig::new("lan", LinkKind::Hub), plan);
@@ -301,5 +301,5 @@ fn datagrams_of_an_enabled_port_go_by_the_programs_own_protocol() {
         clients.iter().for_each(|client| drop(client.port.take()));
         drop(program);
         hosts.finish(&what);
-    }
+    });
 }

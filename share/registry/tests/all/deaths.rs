@@ -77,10 +77,10 @@ fn dies(seed: u64, is_active: bool) {
 
 #[test]
 fn the_peers_of_a_program_that_dies_are_reset() {
-    for seed in seeds::of(COST) {
+    seeds::of(COST).run(|seed| {
         dies(seed, true);
         dies(seed, false);
-    }
+    });
 }
 
 /// Octets of a stream that outlives the registry.
@@ -157,10 +157,10 @@ fn registry_dies(seed: u64, is_active: bool) {
 
 #[test]
 fn conversations_outlive_the_registry_and_the_next_one_ends_them() {
-    for seed in seeds::of(COST) {
+    seeds::of(COST).run(|seed| {
         registry_dies(seed, true);
         registry_dies(seed, false);
-    }
+    });
 }
 
 /// The module dies while a stream is carried on, and comes back below the registry.
@@ -202,15 +202,15 @@ fn module_dies(seed: u64, is_active: bool) {
 
 #[test]
 fn a_registry_forgets_what_a_module_before_had_granted() {
-    for seed in seeds::of(COST) {
+    seeds::of(COST).run(|seed| {
         module_dies(seed, true);
         module_dies(seed, false);
-    }
+    });
 }
 
 #[test]
 fn a_program_does_not_wait_for_late_segments_but_the_registry_does() {
-    for seed in seeds::of(COST) {
+    seeds::of(COST).run(|seed| {
         let what = format!("XK_SEED={seed}");
         let plan = |ends_first| Plan { octets: 10_000, ends_first };
         // A segment that comes late has a peer that is done reset what waits (RFC 1337, section 3).
@@ -240,5 +240,5 @@ fn a_program_does_not_wait_for_late_segments_but_the_registry_does() {
         assert_eq!(hosts.connections(hosts.trusted.id, "tcp"), 0, "{what}: the registry's");
         drop((program, peer));
         hosts.finish(&what);
-    }
+    });
 }

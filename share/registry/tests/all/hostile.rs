@@ -122,7 +122,5 @@ fn attacks(seed: u64) {
 
 #[test]
 fn a_program_that_asks_what_it_likes_harms_none_but_itself() {
-    for seed in seeds::of(COST) {
-        attacks(seed);
-    }
+    seeds::of(COST).run(attacks);
 }

@@ -78,7 +78,7 @@ fn carries(seed: u64, link: LinkConfig, octets: usize, (is_active, ends_first): 
 
 #[test]
 fn every_octet_comes_once_and_in_order() {
-    for seed in seeds::of(COST) {
+    seeds::of(COST).run(|seed| {
         for is_active in [true, false] {
             for ends_first in [true, false] {
                 let who = (is_active, ends_first);
@@ -87,7 +87,7 @@ fn every_octet_comes_once_and_in_order() {
                 carries(seed, lossy(seed), PROMPT_OCTETS_MAX, who);
             }
         }
-    }
+    });
 }
 
 /// Sends back what comes, and holds nothing, as `echo` does.
@@ -109,7 +109,7 @@ impl Protocol for Unheld {
 /// A conversation that a peer has begun goes on for as long as it lasts, also without a holder.
 #[test]
 fn what_nobody_holds_goes_on_in_its_program() {
-    for seed in seeds::of(COST) {
+    seeds::of(COST).run(|seed| {
         for link in [lossy(seed), prompt(seed)] {
             let plan = Plan { octets: PROMPT_OCTETS_MAX, ends_first: true };
             let what = format!("XK_SEED={seed} {:?}", link.delay);
@@ -137,26 +137,26 @@ fn what_nobody_holds_goes_on_in_its_program() {
                 assert!(fine && peer.is_done(PROMPT_OCTETS_MAX), "{}", told());
             });
         }
-    }
+    });
 }
 
 /// An opener hears that its connection stands however soon the peer answers.
 #[test]
 fn a_peer_may_answer_at_once() {
-    for seed in seeds::of(COST) {
+    seeds::of(COST).run(|seed| {
         for who in [(true, true), (true, false), (false, true), (false, false)] {
             carries(seed, prompt(seed), 5000, who);
             // The end of all comes while the conversation moves.
             carries(seed, prompt(seed), PROMPT_OCTETS_MAX, who);
         }
-    }
+    });
 }
 
 /// Whenever a registry begins to take longer for its answers than questions wait for them, a
 /// conversation that moves then is at the registry or at its program, and goes on.
 #[test]
 fn a_registry_may_take_long_to_hand_a_conversation_over() {
-    for seed in seeds::of(COST) {
+    seeds::of(COST).run(|seed| {
         for moment in 0..30 {
             let what = format!("XK_SEED={seed} {moment}");
             let plan = Plan { octets: 500, ends_first: false };
@@ -188,13 +188,13 @@ fn a_registry_may_take_long_to_hand_a_conversation_over() {
             drop((program, peer));
             hosts.finish(&what);
         }
-    }
+    });
 }
 
 /// However soon a peer breaks off, nothing of the connection is left.
 #[test]
 fn a_peer_may_break_off_at_any_moment() {
-    for seed in seeds::of(COST) {
+    seeds::of(COST).run(|seed| {
         let plan = Plan { octets: 5000, ends_first: false };
         for turn in 0..20 {
             let what = format!("XK_SEED={seed} {turn}");
@@ -214,14 +214,14 @@ fn a_peer_may_break_off_at_any_moment() {
             drop(program);
             hosts.finish(&what);
         }
-    }
+    });
 }
 
 /// Programs hear what the network says of conversations that have moved: that a packet is too big
 /// for the path, and that a router has failed and another station stands for it.
 #[test]
 fn programs_hear_of_the_path_and_of_other_stations() {
-    for seed in seeds::of(COST) {
+    seeds::of(COST).run(|seed| {
         for is_active in [true, false] {
             let what = format!("XK_SEED={seed} active={is_active}");
             let plan = Plan { octets: 5_000_000, ends_first: false };
@@ -263,7 +263,7 @@ fn programs_hear_of_the_path_and_of_other_stations() {
             drop((program, far));
             hosts.finish(&what);
         }
-    }
+    });
 }
 
 /// Connections that stand, and of which nothing is said.

@@ -381,17 +381,20 @@ impl Between {
 /// Number of moments of each seed.
 const MOMENTS: u64 = 30;
 
-/// Each moment of each seed, of connections that either side opens.
-fn moments() -> impl Iterator<Item = (u64, bool, String)> {
-    let each = |seed: u64| (0..MOMENTS).map(move |moment| seed * 1000 + moment);
-    seeds::of(COST).flat_map(each).flat_map(|seed| {
-        [true, false].map(|is_active| (seed, is_active, format!("run {seed}, active={is_active}")))
-    })
+/// Runs a test at each moment of each seed, of connections that either side opens.
+fn at_moments(test: impl Fn(u64, bool, &str)) {
+    seeds::of(COST).run(|seed| {
+        for run in (0..MOMENTS).map(|moment| seed * 1000 + moment) {
+            for is_active in [true, false] {
+                test(run, is_active, &format!("run {run}, active={is_active}"));
+            }
+        }
+    });
 }
 
 #[test]
 fn the_end_of_a_stream_comes_behind_its_octets() {
-    for (seed, is_active, what) in moments() {
+    at_moments(|seed, is_active, what| {
         let mut between = Between::new(seed, (is_active, true));
         let said = between.speak();
         between.at_peer(|theirs, cx| theirs.shut(cx));
@@ -401,14 +404,14 @@ fn the_end_of_a_stream_comes_behind_its_octets() {
         // What comes on the way is not lost there.
         assert_eq!(between.theirs.state.again.get(), 0, "{what}: {}", between.told());
         between.at_peer(|theirs, cx| theirs.close(cx));
-        between.finish(&what);
-    }
+        between.finish(what);
+    });
 }
 
 /// A program that says nothing itself hears of it all the same.
 #[test]
 fn a_reset_comes_behind_the_octets_before_it() {
-    for (seed, is_active, what) in moments() {
+    at_moments(|seed, is_active, what| {
         let mut between = Between::new(seed, (is_active, false));
         let said = between.speak();
         between.at_peer(|theirs, cx| theirs.reset(cx));
@@ -421,8 +424,8 @@ fn a_reset_comes_behind_the_octets_before_it() {
             && between.ours.state.late.get() == 0
             && (events == [reset] || !is_known && events.is_empty());
         assert!(fine, "{what}: {} octets, {}", said.len(), between.told());
-        between.finish(&what);
-    }
+        between.finish(what);
+    });
 }
 
 /// A program passes its stream on to another at any moment of what the peer says, and takes its
@@ -483,9 +486,9 @@ fn passes_on(seed: u64, is_active: bool, resets: bool, what: &str) {
 
 #[test]
 fn a_stream_that_is_passed_on_ends_behind_its_octets() {
-    for (seed, is_active, what) in moments() {
-        passes_on(seed, is_active, false, &what);
-    }
+    at_moments(|seed, is_active, what| {
+        passes_on(seed, is_active, false, what);
+    });
 }
 
 /// However much waits when a stream is passed on, or left to the registry, it goes along: as much
@@ -558,16 +561,16 @@ fn what_finds_no_room_is_shown_again() {
 
 #[test]
 fn a_reset_finds_a_stream_that_is_passed_on() {
-    for (seed, is_active, what) in moments() {
-        passes_on(seed, is_active, true, &what);
-    }
+    at_moments(|seed, is_active, what| {
+        passes_on(seed, is_active, true, what);
+    });
 }
 
 /// A program ends in order at any moment of the end of its stream: the registry sees to the rest.
 /// No peer hears of anything but the end.
 #[test]
 fn what_a_program_leaves_in_order_ends_in_order() {
-    for (seed, is_active, what) in moments() {
+    at_moments(|seed, is_active, what| {
         let mut between = Between::new(seed, (is_active, false));
         let said = between.speak();
         let ends_first = between.chance.below(2) == 0;
@@ -603,6 +606,6 @@ fn what_a_program_leaves_in_order_ends_in_order() {
         assert!(between.theirs.has_ended_well(&answer), "{what}: {}", between.told());
         let says = between.hosts.registry_says();
         assert!(says.ends_with("reset 0"), "{what}: {says}");
-        between.finish(&what);
-    }
+        between.finish(what);
+    });
 }

@@ -58,7 +58,7 @@ fn rows_are_those_of_any_sweep() {
     let [whole, parts] = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
     lossy(120, whole.path()).run(test);
     lossy(50, parts.path()).run(test);
-    if std::env::var_os("XK_WORLD_RUN").is_none() {
+    if std::env::var_os("XK_CALL").is_none() {
         assert_eq!(read(parts.path(), "runs.jsonl").lines().count(), 100);
     }
     lossy(120, parts.path()).run(test);
@@ -137,7 +137,7 @@ fn rows_without_a_folder_are_this_users_alone() {
         let sweep = sweep("unnamed").seeds(0..3).keep_going();
         let ran = catch_unwind(AssertUnwindSafe(|| sweep.run(bad)));
         let why = ran.err().and_then(|why| why.downcast_ref::<String>().cloned());
-        let why = why.filter(|_| std::env::var_os("XK_WORLD_RUN").is_none())?;
+        let why = why.filter(|_| std::env::var_os("XK_CALL").is_none())?;
         assert!(why.starts_with("sweep `unnamed`: 1 failed, 0 exhausted of 3 runs"), "{why}");
         Some(PathBuf::from(why.rsplit_once("\nrows: ").expect("a folder").1))
     };

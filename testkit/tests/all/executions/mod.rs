@@ -34,20 +34,20 @@ const COST_PAIRS: u64 = 3;
 
 /// Runs seeds, each over its stack.
 fn sweep(stack_of: impl Fn(u64) -> Stack, cost: u64) {
-    let seeds = seeds::of(cost);
-    let mut sum = model::Counts::default();
     let Stack { name, is_of_one_boot, .. } = stack_of(0);
-    let whole = seeds.whole();
-    for seed in seeds {
+    let sum = seeds::of(cost).sum(|seed| {
         let stack = stack_of(seed);
         let counts = simulate(&stack, seed);
-        sum.add(counts.unwrap_or_else(|what| panic!("{name}: {what}\n{}", stack.graph)));
-    }
-    println!("{name}: {sum:?}");
-    if let Some(count) = whole {
-        assert!(sum.replies > count, "most calls bring a reply: {sum:?}");
-        assert!(sum.crashes > count / 2, "hosts crash: {sum:?}");
-        assert!(sum.failures > 0 || is_of_one_boot, "some calls fail: {sum:?}");
+        let counts = counts.unwrap_or_else(|what| panic!("{name}: {what}\n{}", stack.graph));
+        let model::Counts { calls, replies, failures, crashes, .. } = counts;
+        [1, calls, replies, failures, crashes]
+    });
+    if let Some(sum @ [count, _, replies, failures, crashes]) = sum {
+        let what = format!("{name}: seeds, calls, replies, failures, crashes: {sum:?}");
+        println!("{what}");
+        assert!(replies > count, "most calls bring a reply: {what}");
+        assert!(crashes > count / 2, "hosts crash: {what}");
+        assert!(failures > 0 || is_of_one_boot, "some calls fail: {what}");
     }
 }
 

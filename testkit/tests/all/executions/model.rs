@@ -23,17 +23,6 @@ pub(crate) struct Counts {
     pub(crate) crashes: u64,
 }
 
-impl Counts {
-    /// Adds those of another seed.
-    pub(crate) fn add(&mut self, other: Counts) {
-        self.calls += other.calls;
-        self.replies += other.replies;
-        self.failures += other.failures;
-        self.executions += other.executions;
-        self.crashes += other.crashes;
-    }
-}
-
 /// How a call stands.
 #[derive(Clone, Copy, Debug)]
 enum State {
