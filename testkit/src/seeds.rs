@@ -148,6 +148,8 @@ fn rows(
         jobs: processors / (others + 1),
         limit: LIMIT,
         keeps_going: true,
+        // Not in a short run of a few seeds that take long.
+        canary: 99,
         command: &|| {
             let mut command = call.process(Some(""));
             // What the harness prints is no part of a run.

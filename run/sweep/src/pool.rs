@@ -33,6 +33,8 @@ pub struct Pool<'a> {
     pub limit: Duration,
     /// Whether failures are collected, or the first one ends the sweep.
     pub keeps_going: bool,
+    /// The place among a hundred runs of the one that is done twice.
+    pub canary: u64,
     /// The command of a worker, which calls [`worker::serve`](crate::worker::serve). Its standard
     /// input is the pool's; its outputs are where this says.
     pub command: &'a dyn Fn() -> Command,
@@ -309,7 +311,9 @@ impl<'a> Sweep<'a> {
             // The machine may be slower the second time.
             Some(first) if first == row || row.verdict == Verdict::Exhausted => first,
             Some(first) => Row { verdict: Verdict::Failed, why: differ(&first, &row), ..first },
-            None if number.is_multiple_of(CANARY_EVERY) && row.verdict != Verdict::Exhausted => {
+            None if number % CANARY_EVERY == self.pool.canary
+                && row.verdict != Verdict::Exhausted =>
+            {
                 self.canaries.insert(number, row);
                 self.again.push_back(number);
                 return Ok(None);

@@ -99,7 +99,7 @@ fn sweep(
 ) -> Result<(Progress, Vec<Row>), PoolError> {
     let mut folder = Folder::open(at, header)?;
     let limit = Duration::from_secs(2);
-    let pool = Pool { jobs: 2, limit, keeps_going, command: &command };
+    let pool = Pool { jobs: 2, limit, keeps_going, canary: 0, command: &command };
     let progress = pool::run(&pool, &mut folder, watch)?;
     let rows = folder.rows().collect::<Result<Vec<Row>, _>>()?;
     table::write(&folder).expect("a table");
@@ -218,7 +218,7 @@ fn what_is_no_worker_is_told_of() {
     let tell = |command: &dyn Fn() -> Command| {
         let mut folder = Folder::open(at.path(), header("plain", 10)).expect("a folder");
         let limit = Duration::from_secs(2);
-        let pool = Pool { jobs: 2, limit, keeps_going: true, command };
+        let pool = Pool { jobs: 2, limit, keeps_going: true, canary: 0, command };
         let ended = pool::run(&pool, &mut folder, &mut |_, _| true);
         ended.expect_err("it is none").to_string()
     };

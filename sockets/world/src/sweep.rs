@@ -160,6 +160,7 @@ impl Sweep {
             jobs: self.jobs.unwrap_or(available_parallelism().map_or(1, NonZero::get)),
             limit: self.limit,
             keeps_going: self.keeps_going,
+            canary: 0,
             command: &|| worker(&call),
         };
         match call.fill(&pool, &mut folder, &run, &replay, &mut |_, _| true) {

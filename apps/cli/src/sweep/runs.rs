@@ -57,6 +57,7 @@ pub(super) fn main(file: &Path, args: &RunArgs) -> Result<(), Failure> {
         jobs: args.jobs.unwrap_or(jobs).max(1),
         limit: args.limit,
         keeps_going: args.keep_going,
+        canary: 0,
         command: &command,
     };
     interrupt_unsafe::catch();
