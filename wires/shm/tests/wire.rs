@@ -358,7 +358,7 @@ fn hellos_that_will_not_do_are_refused() {
         let refusal = answer(&scene, &socket);
         assert_eq!(refusal.len(), 32, "case {at}");
         assert_eq!((refusal[6], refusal[16]), (3, *why), "case {at}");
-        assert_eq!(answer(&scene, &socket), [], "case {at}: it hangs up");
+        assert!(answer(&scene, &socket).is_empty(), "case {at}: it hangs up");
     }
     // Silent peers do not keep others out.
     let _silent = [(); 20].map(|()| {
