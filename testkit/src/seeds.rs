@@ -1,10 +1,10 @@
 //! The seeds of tests by chance: how many there are stands here, for all suites.
 //!
 //! `XK_LONG=1` has each test take a hundred times as many as usually, `XK_LONG=8` eight hundred
-//! times; `XK_SEED=7` has them take that one, in the test's own process, where all that it prints is
-//! seen. Else each seed has a process of its own, and nothing of one is left for the next: a pool of
-//! [`xk_sweep`] starts the test's program again for the one test, and forks there for each seed. One
-//! in a hundred is done twice.
+//! times; `XK_SEED=7` has them take that one, in the test's own process, where all that it prints
+//! is seen. Else each seed has a process of its own, and nothing of one is left for the next: a
+//! pool of [`xk_sweep`] starts the test's program again for the one test, and forks there for each
+//! seed. One in a hundred is done twice.
 
 use core::time::Duration;
 use std::num::NonZero;
@@ -195,8 +195,8 @@ mod tests {
         assert_eq!(count(1000, 0), 1);
     }
 
-    /// What one seed has set in its process, another does not see; what they count is added up, and
-    /// what has shown faults is there once more. A second call of a test has processes of its own.
+    /// A seed does not see what another has set in its process. The counts are added up, those of
+    /// seeds that have shown faults, too. A second call of a test has processes of its own.
     #[test]
     fn no_seed_sees_what_another_has_left() {
         static LEFT: AtomicU32 = AtomicU32::new(0);

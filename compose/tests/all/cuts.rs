@@ -129,8 +129,8 @@ fn every_graph_does_cut_what_it_does_uncut() {
     assert!(cuts.is_none_or(|[cuts]| cuts > 20), "most graphs are cut: {cuts:?}");
 }
 
-/// Cuts each graph at all edges, and then at one edge at a time: at all of them, or at some. Returns
-/// how many times that was.
+/// Cuts each graph at all edges, and then at one edge at a time: at all of them, or at some. Counts
+/// the latter.
 fn cuts(files: &[PathBuf], seed: u64, is_whole: bool) -> u64 {
     let mut cuts = 0;
     for path in files {

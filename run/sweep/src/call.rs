@@ -21,7 +21,7 @@ thread_local! {
 
 /// A call in a test. The test's program, started again for that test alone, finds it by its name.
 pub struct Call {
-    /// Its place in the source, and which of the calls of this thread from there.
+    /// The place in the source, and which of the calls of this thread from there.
     pub name: String,
     /// The test; `None` where no harness starts it alone, as one of documentation or of libtest
     /// with one thread.
@@ -70,8 +70,8 @@ impl Call {
         format!("XK_SEED={seed} cargo test{package}{test}{exact}")
     }
 
-    /// Does runs as a [`fill`](Self::fill) hands them out, and ends this process, if that is what it
-    /// was started for. True in one that was started for another call, and is to go on to that.
+    /// Does runs as a [`fill`](Self::fill) hands them out, and ends this process, if it was started
+    /// for that. True in one that was started for another call, and is to go on to that.
     pub fn serves(&self, run: &impl Fn(&Job) -> Row, replay: &impl Fn(&Job) -> String) -> bool {
         match self.order() {
             None => false,
@@ -84,9 +84,9 @@ impl Call {
         }
     }
 
-    /// Does the runs of the folder's plan that it has no row of: by a pool, whose command is that of
-    /// a [process](Self::process) that [serves](Self::serves), or by forks of this process if the
-    /// test cannot be started alone. `watch` is told as by [`pool::run`].
+    /// Does the runs of the folder's plan that it has no row of: by a pool, whose command is that
+    /// of a [process](Self::process) that [serves](Self::serves), or by forks of this process if
+    /// the test cannot be started alone. `watch` is told as by [`pool::run`].
     ///
     /// # Errors
     /// [`PoolError`]; what has ended by then is in the folder.
