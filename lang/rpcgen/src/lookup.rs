@@ -19,7 +19,7 @@ pub struct Found<'a> {
 pub struct LookupError {
     /// The mistake.
     pub what: String,
-    /// What there is instead.
+    /// Remedy: what there is instead.
     pub help: String,
 }
 

@@ -1,4 +1,4 @@
-//! What a file means: types, constants and programs, with every name resolved.
+//! Meaning of a file: types, constants and programs, with every name resolved.
 
 /// A type.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -15,9 +15,9 @@ pub enum Type {
     UnsignedHyper,
     /// A floating-point number of 32 bits.
     Float,
-    /// Of 64 bits.
+    /// A number of 64 bits.
     Double,
-    /// Of 128 bits.
+    /// A number of 128 bits.
     Quadruple,
     /// True or false.
     Bool,
@@ -44,11 +44,11 @@ pub enum Type {
 pub struct TypeDef {
     /// As in the file; for one that is declared within another, their names joined by `_`.
     pub name: String,
-    /// What it is.
+    /// Kind of the type.
     pub kind: Kind,
 }
 
-/// What a type with a name is.
+/// Kind of a type with a name.
 #[derive(Clone, Debug)]
 pub enum Kind {
     /// Another name for a type.
@@ -60,7 +60,7 @@ pub enum Kind {
     Struct {
         /// The components.
         fields: Vec<Field>,
-        /// It is the node of a linked list.
+        /// True for the node of a linked list.
         is_node: bool,
     },
     /// One of several components, by the value of the first.
@@ -72,25 +72,24 @@ pub enum Kind {
 pub struct Field {
     /// As in the file.
     pub name: String,
-    /// Its type.
+    /// Type of the component.
     pub ty: Type,
 }
 
 /// A union.
 #[derive(Clone, Debug)]
 pub struct Union {
-    /// What decides.
+    /// The field that decides.
     pub discriminant: Field,
     /// One for each `case`; what is declared for several, once for each.
     pub arms: Vec<Arm>,
-    /// What is there for any other value: a component, or nothing; the outer `None` if there can be
-    /// no other value.
+    /// Component for any other value, or nothing; the outer `None` if there can be no other value.
     pub default: Option<Option<Field>>,
 }
 
 impl Union {
-    /// What this value of the discriminant brings: a component, or nothing; the outer `None` if
-    /// there can be no such value.
+    /// Component for this value of the discriminant, or nothing; the outer `None` if there can be
+    /// no such value.
     pub(crate) fn field(&self, value: i64) -> Option<Option<&Field>> {
         let arm = self.arms.iter().find(|arm| arm.value == value);
         let default = || self.default.as_ref().map(Option::as_ref);
@@ -98,12 +97,12 @@ impl Union {
     }
 }
 
-/// What is there for one value of the discriminant.
+/// Arm for one value of the discriminant.
 #[derive(Clone, Debug)]
 pub struct Arm {
     /// The value.
     pub value: i64,
-    /// How the file writes it: a number or a name.
+    /// Form in the file: a number or a name.
     pub label: String,
     /// The component, if there is one.
     pub field: Option<Field>,
@@ -114,7 +113,7 @@ pub struct Arm {
 pub struct Constant {
     /// As in the file.
     pub name: String,
-    /// Its value.
+    /// Value of the constant.
     pub value: i128,
 }
 
@@ -123,9 +122,9 @@ pub struct Constant {
 pub struct Program {
     /// As in the file.
     pub name: String,
-    /// Its number.
+    /// Number of the program.
     pub number: u32,
-    /// Its versions.
+    /// Versions of the program.
     pub versions: Vec<Version>,
 }
 
@@ -134,9 +133,9 @@ pub struct Program {
 pub struct Version {
     /// As in the file.
     pub name: String,
-    /// Its number.
+    /// Number of the version.
     pub number: u32,
-    /// Its procedures.
+    /// Procedures of the version.
     pub procedures: Vec<Procedure>,
 }
 
@@ -145,13 +144,13 @@ pub struct Version {
 pub struct Procedure {
     /// As in the file.
     pub name: String,
-    /// Its number.
+    /// Number of the procedure.
     pub number: u32,
-    /// What it takes; empty for `void`.
+    /// Types of the arguments; empty for `void`.
     pub arguments: Vec<Type>,
-    /// What the file calls each of them, if it does.
+    /// Names of the arguments in the file, if there are any.
     pub argument_names: Vec<Option<String>>,
-    /// What it answers.
+    /// Type of the result.
     pub result: Type,
 }
 
@@ -164,11 +163,11 @@ pub struct Model {
     pub types: Vec<TypeDef>,
     /// The programs, in the file's order.
     pub programs: Vec<Program>,
-    /// What the least value of each type takes.
+    /// Size of the least value of each type.
     pub(crate) sizes: Vec<Size>,
 }
 
-/// What the least value of a type takes.
+/// Size of the least value of a type.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Size {
     /// Octets.
@@ -222,7 +221,7 @@ impl Model {
         self.size(ty).octets
     }
 
-    /// What the least value of this type takes, once those of all types that it needs are known.
+    /// Size of the least value of this type, once those of all types that it needs are known.
     pub(crate) fn size(&self, ty: &Type) -> Size {
         match ty {
             Type::Void => Size::of(0),
@@ -256,7 +255,7 @@ impl Model {
         }
     }
 
-    /// How the language writes this type; a place for its name is `name`, empty for none.
+    /// Writes this type in the language; a place for its name is `name`, empty for none.
     pub fn describe(&self, ty: &Type) -> String {
         let max = |max: &u32| match max {
             &u32::MAX => String::new(),
@@ -288,7 +287,7 @@ impl Model {
         }
     }
 
-    /// How the language writes a procedure.
+    /// Writes a procedure in the language.
     pub fn describe_procedure(&self, procedure: &Procedure) -> String {
         let arguments: Vec<_> = procedure
             .arguments

@@ -9,7 +9,7 @@ use crate::ast::{
 use crate::lex::{Token, Words};
 use xk_lang::{Diagnostics, Span, Spanned};
 
-/// How deep declarations may nest.
+/// Largest depth of nested declarations.
 const DEPTH_MAX: u32 = 32;
 
 /// RFC 4506, section 6.4; RFC 5531, section 12.3.
@@ -301,7 +301,7 @@ impl Parser<'_> {
         Ok(Declaration { name, spec, shape, span: self.since(start) })
     }
 
-    /// What stands behind a name.
+    /// Parses the form behind a name.
     fn shape(&mut self) -> Parsed<Shape> {
         if self.eat('[') {
             let value = self.value()?;

@@ -25,27 +25,28 @@ use xk_shm::peer_of;
 const DOOR: u64 = 0;
 const BELL: u64 = 1;
 const FIRST: u64 = 2;
-/// How many askers and programs' sockets there may be.
+/// Largest number of askers and programs' sockets.
 const THINGS_MAX: usize = 1 << 16;
-/// How many askers one user may have at a time: each asks at once, and is answered at once.
+/// Askers of one user at a time: each asks at once, and is answered at once.
 const ASKERS_OF_A_USER_MAX: usize = 256;
-/// How many askers are let in before others have their turn.
+/// Askers that are let in before others have their turn.
 const WELCOMES: usize = 64;
-/// How long an asker may take to ask.
+/// Time in which an asker asks.
 const ASK_LIMIT: Duration = Duration::from_secs(5);
-/// Of how many streams that are over it is remembered why.
+/// Ended streams whose causes are remembered.
 const EPITAPHS_MAX: usize = 1024;
 /// From one look whether programs still have their listeners to the next.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How many bound sockets are looked at each time at least, and after how many times each has been.
+/// Least number of bound sockets that are looked at each time, and the number of times after which
+/// each has been.
 const LOOKS: usize = 64;
 const LOOK_ROUNDS: usize = 8;
 /// When a stream that a program had no room for is offered again.
 const OFFER_EVERY: Duration = Duration::from_millis(5);
-/// How long it goes on behind the end for streams that are still about to be sent.
+/// Time that it goes on after the end for streams that are still to be sent.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// What a number stands for.
+/// Thing for which a number stands.
 pub(crate) enum Thing {
     Asker(Asker),
     Listening(Box<Listening>),
@@ -73,7 +74,7 @@ pub(crate) struct Inner {
     epoll: OwnedFd,
     door: OwnedFd,
     pub(crate) things: HashMap<u64, Thing>,
-    /// How many askers each user has.
+    /// Number of askers of each user.
     askers: HashMap<u32, usize>,
     last: u64,
     /// Sockets that are bound, in the order in which they are looked at.

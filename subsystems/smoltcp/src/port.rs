@@ -37,7 +37,7 @@ pub static NO_SESSION: Reason = Reason::new("no session yet", Class::Exhausted);
 /// Whose the session below is.
 #[derive(Clone, Debug)]
 pub enum Ends {
-    /// It is opened when the graph starts.
+    /// The session is opened when the graph starts.
     Open(Participants),
     /// A peer opens it; the last one that did has it.
     Accept(Participants),
@@ -50,10 +50,10 @@ impl Default for Ends {
     }
 }
 
-/// How a port stands on a link.
+/// Settings of a port on a link.
 #[derive(Clone, Debug, Default)]
 pub struct Link {
-    /// What smoltcp sends; if `None`, what the layer below says it carries, or else frames.
+    /// Medium of smoltcp; if `None`, the one that the layer below says it carries, or else frames.
     pub medium: Option<Medium>,
     /// Octets of the longest frame or packet; if `None`, what the layer below carries, 1514 or 1500
     /// at most.
@@ -77,7 +77,7 @@ impl Link {
     }
 }
 
-/// What is below.
+/// The layer below.
 enum Way {
     Link(Box<Link>, RefCell<Option<SessionRef>>),
     Hosts(Hosts),
@@ -97,7 +97,7 @@ pub struct Port {
     turn: RefCell<Option<Rc<dyn Turn>>>,
 }
 
-/// What is called when something has arrived or is due.
+/// Is called when something has arrived or is due.
 pub(crate) trait Turn {
     fn turn(&self, cx: &Kernel);
 }
@@ -156,7 +156,7 @@ impl Port {
         })
     }
 
-    /// How long a frame may be.
+    /// Learns the longest frame.
     fn measure(&self, cx: &Kernel, session: Option<&SessionRef>) {
         let Way::Link(link, _) = &self.way else { return };
         let usual = if self.medium == Medium::Ethernet { ETHERNET_OCTETS } else { IP_OCTETS };

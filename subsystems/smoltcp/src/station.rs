@@ -10,11 +10,11 @@ use smoltcp::iface::{Interface, PollResult, SocketSet};
 use xk_core::Kernel;
 use xk_core::kernel::Timer;
 
-/// How often the program is asked in one turn at most, so that one that always has more to do
+/// Times that the program is asked in one turn at most, so that one that always has more to do
 /// leaves time for others; the next turn comes at once.
 const TURNS_MAX: usize = 64;
 
-/// What is below `Interface::new`: a device in a kernel that is borrowed.
+/// The device for `Interface::new`: a device in a kernel that is borrowed.
 pub type Borrowed<'a> = Device<Lent<'a, Kernel>, &'a Port>;
 
 /// A borrow that is [`AsRef`].

@@ -15,17 +15,17 @@ use xk_kit::EthAddr;
 use xk_kit::wire::anchor::{Anchor, Anchored, Capabilities, WireEnd};
 use xk_kit::wire::entry::HEADROOM;
 
-/// How the executor hears that a device has something.
+/// Way in which the executor hears that a device has something.
 pub enum Wake {
     /// A descriptor becomes readable: on Unix a `std::os::fd::OwnedFd`, such as a copy of the
     /// device's.
     Descriptor(Box<dyn Any>),
-    /// It looks this often.
+    /// The executor looks at this interval.
     Every(Duration),
 }
 
 impl Wake {
-    /// It looks every so many milliseconds.
+    /// Looks every `milliseconds`.
     #[must_use]
     pub fn every_ms(milliseconds: u64) -> Self {
         Self::Every(Duration::from_millis(milliseconds))
@@ -65,7 +65,7 @@ struct Below<D> {
     end: WireEnd<Self>,
     capabilities: Capabilities,
     device: RefCell<D>,
-    /// What the device had no room for.
+    /// Messages for which the device had no room.
     waiting: RefCell<VecDeque<Message>>,
     wake: Wake,
     /// When it was looked at last.

@@ -7,15 +7,15 @@ mod types;
 use crate::model::{Kind, Model, Type};
 use names::Names;
 
-/// What is written.
+/// Options for what is written.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What the first line calls the file.
+    /// Name of the file in the first line.
     pub file: String,
     /// Only types: no services and clients, and nothing of `xk_rpc`.
     pub types_only: bool,
-    /// It goes where `include!` stands, which takes no attributes of a module; a file for `mod` has
-    /// some.
+    /// True if it goes where `include!` stands, which takes no attributes of a module; a file for
+    /// `mod` has some.
     pub included: bool,
 }
 
@@ -113,7 +113,7 @@ impl Rust<'_> {
         self.out += &format!("/// `{name}`.\npub const {rust}: {ty} = {value};\n");
     }
 
-    /// How Rust calls a type.
+    /// Name of a type in Rust.
     fn ty(&self, ty: &Type) -> String {
         let bounded = |name: &str, max: &u32| match max {
             &u32::MAX => format!("xdr::{name}"),

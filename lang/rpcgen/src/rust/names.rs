@@ -3,7 +3,7 @@
 use crate::model::Model;
 use std::collections::{HashMap, HashSet};
 
-/// What generated code calls by these names itself.
+/// Names that generated code uses itself.
 const TAKEN: &str = "Box Call Client Clone Copy Debug Eq Err Error Hash None Ok Option PartialEq \
                      Refusal Reply Result Self Send Service Some String Vec Xdr T S";
 
@@ -48,7 +48,8 @@ impl Scope {
 pub(super) struct Names {
     types: Vec<String>,
     constants: HashMap<String, String>,
-    /// Of programs, in their order: the constant, and of each version the trait and the module.
+    /// Names of programs, in their order: the constant, and of each version the trait and the
+    /// module.
     programs: Vec<ProgramNames>,
 }
 

@@ -4,7 +4,8 @@ use super::Rust;
 use super::names::{Scope, VersionNames, snake};
 use crate::model::{Procedure, Program, Type, Version};
 
-/// How many values one tuple has; more are tuples within a tuple, whose octets are the same.
+/// Largest number of values of one tuple; more are tuples within a tuple, whose octets are the
+/// same.
 const TUPLE_MAX: usize = 5;
 
 /// Names of one procedure.
@@ -64,7 +65,7 @@ impl Rust<'_> {
         self.out += &text;
     }
 
-    /// What stands above a procedure.
+    /// Doc comment of a procedure.
     fn document(&self, procedure: &Procedure) -> String {
         format!("/// `{}`.\n", self.model.describe_procedure(procedure))
     }
@@ -211,7 +212,7 @@ fn server(version: &Version, own: &VersionNames, names: &[Names], program: &str)
     )
 }
 
-/// What the arguments are called: as in the file, or by their places.
+/// Names of the arguments: as in the file, or by their places.
 fn arguments(procedure: &Procedure) -> Vec<String> {
     let mut scope = Scope::of("call result");
     let parts = (1..=procedure.arguments.len()).map(|at| format!("part{at}"));

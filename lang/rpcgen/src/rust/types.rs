@@ -4,7 +4,7 @@ use super::Rust;
 use super::names::{Scope, camel, snake};
 use crate::model::{Field, Kind, Type, Union};
 
-/// How a union's discriminant looks in Rust.
+/// Form of a union's discriminant in Rust.
 struct Decider {
     /// The type.
     ty: String,
@@ -203,7 +203,7 @@ impl Rust<'_> {
 }
 
 impl Decider {
-    /// What a case is called.
+    /// Name of a case.
     fn variant(&self, label: &str, value: i64) -> String {
         match &self.kind {
             DeciderKind::Enum(values) => {
