@@ -313,3 +313,23 @@ pub fn upper_of(cx: &Kernel, name: &str, lower: &ProtocolRef) -> Option<Protocol
     let above = name.strip_suffix(lower.name())?.strip_suffix('/')?;
     cx.find_protocol(above)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_fault_finds_its_names_and_is_found_by_them() {
+        for (at, (fault, names)) in NAMES.iter().enumerate() {
+            assert!(*fault as usize == at && fault.reason() == names.0);
+            let first = NAMES.iter().find(|(_, other)| other.1 == names.1);
+            assert_eq!(Some(Fault::from(names.1)), first.map(|(first, _)| *first));
+            let numbers = names.3.iter().map(|errno| Fault::from(*errno));
+            // What BSD answers for a full queue is what it answers without buffers.
+            let expected = if *fault == Fault::QueueFull { Fault::NoBuffers } else { *fault };
+            assert_eq!(numbers.clone().next(), Some(expected));
+            assert!(numbers.skip(1).all(|read| read == *fault));
+            assert!(names.4.iter().all(|number| Fault::from(*number) == *fault));
+        }
+    }
+}
