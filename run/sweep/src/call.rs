@@ -61,6 +61,21 @@ impl Call {
         command
     }
 
+    /// The words of a command for a worker of this call, from wherever it is given; none if there
+    /// can be no such.
+    pub fn worker(&self) -> Vec<String> {
+        let place = (std::env::current_dir(), std::env::current_exe());
+        let (Some(_), (Ok(folder), Ok(program))) = (&self.test, place) else { return Vec::new() };
+        let own = ["CARGO_PKG_NAME", "CARGO_MANIFEST_DIR"].map(|name| (name, std::env::var(name)));
+        let own =
+            own.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value.ok()?)));
+        let order = format!("{ORDER}={}\n", self.name);
+        let before = ["env".into(), "-C".into(), folder.display().to_string(), order];
+        let command = self.process(None);
+        let words = command.get_args().map(|word| word.to_string_lossy().into_owned());
+        before.into_iter().chain(own).chain([program.display().to_string()]).chain(words).collect()
+    }
+
     /// Returns the command that does a seed of this test again.
     pub fn again(&self, seed: u64) -> String {
         let package = std::env::var("CARGO_PKG_NAME").ok();

@@ -27,6 +27,9 @@ pub struct Header {
     pub plan_hash: String,
     /// The name of the program that ran it.
     pub binary_hash: String,
+    /// The words of a worker's command, of a [call](crate::Call) in a test; of others none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub worker: Vec<String>,
 }
 
 impl Header {
@@ -36,7 +39,12 @@ impl Header {
     /// The machine's, where the program cannot be read.
     pub fn own(plan: Plan) -> io::Result<Self> {
         let binary_hash = hash(File::open("/proc/self/exe")?)?;
-        Ok(Self { plan_hash: plan.hash(), binary_hash, plan })
+        Ok(Self::new(plan, binary_hash))
+    }
+
+    /// The header of a plan that a program of this name runs.
+    pub fn new(plan: Plan, binary_hash: String) -> Self {
+        Self { plan_hash: plan.hash(), binary_hash, plan, worker: Vec::new() }
     }
 
     /// The header of the sweep in a folder.
@@ -175,7 +183,7 @@ impl Folder {
         let failed = |error: Errno| FolderError::Io("(memory)".into(), error.into());
         let rows = memfd_create(ROWS, MemfdFlags::CLOEXEC).map_err(failed)?;
         fcntl_setfl(&rows, OFlags::APPEND).map_err(failed)?;
-        let header = Header { plan, plan_hash: String::new(), binary_hash: String::new() };
+        let header = Header::new(plan, String::new());
         Ok(Self::empty(Path::new(""), header, rows.into(), None))
     }
 
@@ -369,7 +377,7 @@ mod tests {
             draws: Vec::new(),
             seeds: (0, 3),
         };
-        Header { plan_hash: plan.hash(), binary_hash: "b".into(), plan }
+        Header::new(plan, "b".into())
     }
 
     fn row(plan: &Plan, number: u64) -> Row {

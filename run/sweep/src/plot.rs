@@ -317,7 +317,7 @@ mod tests {
             seeds: (0, 5),
         };
         let at = tempfile::tempdir().unwrap();
-        let header = Header { plan_hash: plan.hash(), binary_hash: "b".into(), plan: plan.clone() };
+        let header = Header::new(plan.clone(), "b".into());
         let mut folder = Folder::open(at.path(), header).unwrap();
         for number in 0..plan.runs() {
             let job = plan.job(number);

@@ -1,6 +1,7 @@
 //! A pool of worker processes, and what they are handed.
 
 use crate::folder::{Folder, FolderError};
+use crate::plan::Plan;
 use crate::row::{Row, Verdict};
 use crate::worker::{Done, Task};
 use std::collections::{BTreeMap, VecDeque};
@@ -112,6 +113,20 @@ pub fn run(
     sweep.workers.iter_mut().for_each(Worker::end);
     sweep.folder.sync()?;
     ended.map(|()| sweep.progress)
+}
+
+/// Does the first run of a plan.
+///
+/// # Errors
+/// As for [`run`].
+pub fn one(pool: &Pool<'_>, plan: &Plan) -> Result<Row, PoolError> {
+    let mut folder = Folder::unnamed(plan.clone())?;
+    let mut first = None;
+    run(pool, &mut folder, &mut |_, row| {
+        first = row.cloned();
+        first.is_none()
+    })?;
+    first.ok_or_else(|| PoolError::Worker("it answered nothing".into()))
 }
 
 /// The words of a reader of a worker's output.

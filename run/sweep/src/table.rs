@@ -258,7 +258,7 @@ pub(crate) mod tests {
             seeds: (0, 2),
         };
         let at = tempfile::tempdir().unwrap();
-        let header = Header { plan_hash: plan.hash(), binary_hash: "b".into(), plan: plan.clone() };
+        let header = Header::new(plan.clone(), "b".into());
         let mut folder = Folder::open(at.path(), header).unwrap();
         for number in order {
             let mut row = Row::silent(&plan.job(*number), Verdict::Clean, "");

@@ -82,7 +82,7 @@ fn header(what: &str, seeds: u64) -> Header {
         draws: Vec::new(),
         seeds: (0, seeds),
     };
-    Header { plan_hash: plan.hash(), binary_hash: "b".into(), plan }
+    Header::new(plan, "b".into())
 }
 
 fn command() -> Command {

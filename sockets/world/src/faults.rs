@@ -1,7 +1,7 @@
 //! Faults of a world: by the test, or by a program that runs in it.
 
 use crate::world::{State, World};
-use crate::{Result, system_unsafe};
+use crate::{Result, parts, system_unsafe};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -72,6 +72,22 @@ fn chances(config: &LinkConfig) -> [(&'static str, bool); 5] {
     ]
 }
 
+/// A link without one of its chances.
+fn without(config: &mut LinkConfig, what: &str) {
+    match what {
+        "loss" => config.loss = 0.0,
+        "duplicate" => config.duplicate = 0.0,
+        "reorder" => config.reorder = 0.0,
+        "corrupt" => config.corrupt = 0.0,
+        _ => config.partitions.clear(),
+    }
+}
+
+/// A fault that does not fit what is: a mistake, unless it needs one that was left out.
+fn unfit(why: String) -> Result {
+    if parts::are_fewer() { Ok(()) } else { Err(why.into()) }
+}
+
 fn partition_of(one: &str, other: &str) -> String {
     format!("partition of `{one}` and `{other}`")
 }
@@ -120,16 +136,33 @@ impl World {
         });
     }
 
-    /// Notes which chances the links have now.
+    /// The host that a fault is for; `None` if the fault is left out.
+    fn on(&self, kind: &str, name: &str) -> Result<Option<usize>> {
+        let at = self.find(name)?;
+        Ok(parts::has(kind, name, self.now()).then_some(at))
+    }
+
+    /// The hosts that a fault is between; `None` if the fault is left out.
+    fn between(&self, kind: &str, one: &str, other: &str) -> Result<Option<[HostId; 2]>> {
+        let pair = self.pair(one, other)?;
+        let name = format!("{one}-{other}");
+        Ok(parts::has(kind, &name, self.now()).then_some(pair))
+    }
+
+    /// Notes which chances the links have now, and takes those from them that are left out.
     pub(crate) fn note_chances(&mut self) {
-        let network = self.world.network();
+        let (network, now) = (self.world.network(), self.world.now());
         let links = network.links();
         self.had_chances.resize(links.len(), [None; 5]);
         for ((name, _), had) in links.iter().zip(&mut self.had_chances) {
-            let config = network.link(name).and_then(|link| network.config(link));
-            let Some(config) = config else { continue };
+            let Some(link) = network.link(name) else { continue };
+            let Some(config) = network.config(link) else { continue };
             for (place, (what, has)) in had.iter_mut().zip(chances(&config)) {
-                *place = place.or(has.then_some(what));
+                if has && !parts::has_chance(what, name, now) {
+                    network.change_link(link, |config| without(config, what));
+                } else {
+                    *place = place.or(has.then_some(what));
+                }
             }
         }
     }
@@ -143,10 +176,10 @@ impl World {
     /// # Errors
     /// If there is no such host, or it is down.
     pub fn crash(&mut self, name: &str) -> Result {
-        let at = self.find(name)?;
+        let Some(at) = self.on("crash", name)? else { return Ok(()) };
         let id = HostId(at as u32);
         if !self.world.is_up(id) {
-            return Err(format!("host `{name}` is down already").into());
+            return unfit(format!("host `{name}` is down already"));
         }
         self.silence(at);
         self.world.crash(id);
@@ -169,9 +202,9 @@ impl World {
     /// # Errors
     /// If there is no such host, or it is up; if it cannot start.
     pub fn restart(&mut self, name: &str) -> Result {
-        let at = self.find(name)?;
+        let Some(at) = self.on("restart", name)? else { return Ok(()) };
         if self.world.is_up(HostId(at as u32)) {
-            return Err(format!("host `{name}` is up: it is crashed before").into());
+            return unfit(format!("host `{name}` is up: it is crashed before"));
         }
         let back = restart(&self.graph, &mut self.world, name, self.config);
         let id = back.map_err(|found| found.to_string())?;
@@ -189,10 +222,10 @@ impl World {
     /// # Errors
     /// If there is no such host, or it is down or paused.
     pub fn pause(&mut self, name: &str) -> Result {
-        let at = self.find(name)?;
+        let Some(at) = self.on("pause", name)? else { return Ok(()) };
         let id = HostId(at as u32);
         if !self.world.is_up(id) || !self.world.pause(id) {
-            return Err(format!("host `{name}` is down or paused already").into());
+            return unfit(format!("host `{name}` is down or paused already"));
         }
         self.seats[at].is_paused = true;
         self.thread.crew().pause(at, true);
@@ -205,9 +238,10 @@ impl World {
     /// # Errors
     /// If there is no such host, or it is not paused.
     pub fn resume(&mut self, name: &str) -> Result {
-        let at = self.find(name)?;
-        let held = self.world.resume(HostId(at as u32));
-        let held = held.ok_or_else(|| format!("host `{name}` is not paused"))?;
+        let Some(at) = self.on("resume", name)? else { return Ok(()) };
+        let Some(held) = self.world.resume(HostId(at as u32)) else {
+            return unfit(format!("host `{name}` is not paused"));
+        };
         let seat = &mut self.seats[at];
         seat.is_paused = false;
         let owes_turn = std::mem::take(&mut seat.owes_turn);
@@ -224,7 +258,7 @@ impl World {
     /// # Errors
     /// If there is no such host.
     pub fn partition(&mut self, one: &str, other: &str) -> Result {
-        let [a, b] = self.pair(one, other)?;
+        let Some([a, b]) = self.between("partition", one, other)? else { return Ok(()) };
         self.world.network().partition(a, b);
         self.partitions.insert((one.into(), other.into()));
         Ok(())
@@ -235,7 +269,7 @@ impl World {
     /// # Errors
     /// If there is no such host.
     pub fn deafen(&mut self, from: &str, to: &str) -> Result {
-        let [a, b] = self.pair(from, to)?;
+        let Some([a, b]) = self.between("deafen", from, to)? else { return Ok(()) };
         self.world.network().deafen(a, b);
         self.partitions.insert((from.into(), to.into()));
         Ok(())
@@ -246,7 +280,7 @@ impl World {
     /// # Errors
     /// If there is no such host.
     pub fn repair(&mut self, one: &str, other: &str) -> Result {
-        let [a, b] = self.pair(one, other)?;
+        let Some([a, b]) = self.between("repair", one, other)? else { return Ok(()) };
         let pairs = [(one, other), (other, one)].map(|(a, b)| (a.to_owned(), b.to_owned()));
         let named = pairs.iter().find(|pair| self.partitions.contains(*pair)).cloned();
         let prevented = self.world.network().repair(a, b);
@@ -263,7 +297,7 @@ impl World {
     /// # Errors
     /// If there is no such host.
     pub fn reset(&mut self, one: &str, other: &str) -> Result {
-        let [a, b] = self.pair(one, other)?;
+        let Some([a, b]) = self.between("reset", one, other)? else { return Ok(()) };
         let mut broken = 0;
         for (at, peer) in [(a, b), (b, a)] {
             let [seat, peer] = [at, peer].map(|id| self.seats.get(id.0 as usize));
@@ -283,7 +317,7 @@ impl World {
     /// # Errors
     /// If there is no such host.
     pub fn skew(&mut self, name: &str, skew: Skew) -> Result {
-        let at = self.find(name)?;
+        let Some(at) = self.on("skew", name)? else { return Ok(()) };
         let ns = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
         let ns = match skew {
             Skew::Ahead(time) => ns(time),
@@ -303,8 +337,10 @@ impl World {
         let network = self.world.network();
         let found = network.link(name).filter(|link| network.stats(*link).is_some());
         let link = found.ok_or_else(|| format!("the world has no link `{name}`"))?;
-        network.change_link(link, change);
-        self.note_chances();
+        if parts::has("link", name, self.world.now()) {
+            network.change_link(link, change);
+            self.note_chances();
+        }
         Ok(())
     }
 

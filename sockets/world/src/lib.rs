@@ -90,6 +90,7 @@ mod faults;
 mod folder;
 mod link;
 mod outcome;
+mod parts;
 mod runs;
 mod runtime;
 mod seeds;

@@ -124,6 +124,7 @@ fn run(
     test: &(impl Fn(u64) -> Result<Outcome> + Sync),
 ) -> Report {
     let test = || {
+        crate::parts::begin();
         crate::outcome::capture_into(capture.map(Path::to_owned));
         let ended = test(seed).map_err(|error| error.to_string());
         (ended, take_counts())

@@ -4,7 +4,7 @@ use crate::faults::{idle, take_counts};
 use crate::outcome::Late;
 use crate::runs::worker;
 use crate::seeds::only_seed;
-use crate::{Outcome, Result};
+use crate::{Outcome, Result, parts};
 use std::collections::BTreeMap;
 use std::io;
 use std::num::NonZero;
@@ -57,7 +57,9 @@ pub fn figure(name: &str, value: f64) {
 /// `xk sweep merge` and `xk sweep plot` take its folders.
 ///
 /// The environment may say otherwise: `XK_SEEDS` the seeds, `XK_OUT` the folder, as for parts on
-/// several machines; `XK_SEED` one seed, and `XK_SET` parameters, that are run in this process.
+/// several machines; `XK_SEED` one seed, and `XK_SET` parameters, that are run in this process;
+/// `XK_KEEP` and `XK_UNTIL` which faults, chances of links and programs there are, and until when,
+/// as `xk sweep shrink` has found them to be needed.
 pub fn sweep(name: &str) -> Sweep {
     let plan = Plan {
         what: name.into(),
@@ -150,7 +152,8 @@ impl Sweep {
         let name = format!("sweep `{}`", self.plan.what);
         let kept = std::env::var_os("XK_OUT").map(PathBuf::from).or_else(|| self.out.clone());
         let header = Header::own(self.plan.clone());
-        let header = header.unwrap_or_else(|error| panic!("{name}: its program: {error}"));
+        let mut header = header.unwrap_or_else(|error| panic!("{name}: its program: {error}"));
+        header.worker = call.worker();
         let path = kept.clone().unwrap_or_else(|| {
             own_folder(&header).unwrap_or_else(|error| panic!("{name}: no folder: {error}"))
         });
@@ -227,6 +230,7 @@ fn own_folder(header: &Header) -> io::Result<PathBuf> {
 
 /// Runs a test once, in this process.
 fn row(job: &Job, test: &impl Fn(&Job) -> Result<Outcome>) -> Row {
+    parts::begin();
     let ended = test(job);
     let mut row = match ended {
         Ok(Outcome { now, frames, shape, octets }) => {

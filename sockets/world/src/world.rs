@@ -5,7 +5,7 @@ use crate::outcome::{Both, Late, Outcome, captures};
 use crate::runtime::{Runtime, Task};
 use crate::system_unsafe::{Entered, HOST};
 use crate::threads_unsafe::{abandon_parked, end_parked, forget_parked};
-use crate::{Entry, Link, PROTOCOLS, Result, Stack};
+use crate::{Entry, Link, PROTOCOLS, Result, Stack, parts};
 use std::any::Any;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
@@ -271,6 +271,9 @@ impl World {
         if seat.sim.is_none() && self.world.is_up(id) {
             return Err(format!("host `{name}` has neither one `tcp` nor one `udp`").into());
         }
+        if !parts::has("program", name, self.world.now()) {
+            return Ok(());
+        }
         seat.programs.push(Program { make, is_client, state: State::Waits });
         self.clients += usize::from(is_client);
         self.has_news = true;
@@ -373,9 +376,14 @@ impl World {
             return Err("the world runs already".into());
         }
         let before = self.thread.crew().set_running(true);
-        let ended = catch(|| self.run_on(until, stops));
+        let cut = parts::until().filter(|cut| *cut < until);
+        let ended = catch(|| self.run_on(cut.unwrap_or(until), stops));
         self.thread.crew().set_running(before);
-        ended.unwrap_or_else(|payload| resume_unwind(payload))
+        let is_over = ended.unwrap_or_else(|payload| resume_unwind(payload))?;
+        match cut {
+            Some(_) if !is_over => Err(Late(format!("{}XK_UNTIL is over", self.place())).into()),
+            _ => Ok(is_over),
+        }
     }
 
     fn run_on(&mut self, until: Time, stops: bool) -> Result<bool> {
@@ -605,6 +613,7 @@ async fn guarded(mut program: Task, end: impl FnOnce(End)) {
 impl Drop for World {
     fn drop(&mut self) {
         self.keep_counts();
+        parts::end(self.now());
         for at in 0..self.seats.len() {
             self.silence(at);
         }

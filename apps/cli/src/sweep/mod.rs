@@ -1,6 +1,7 @@
 //! `xk sweep`: a graph simulated for many seeds and many parameters, by a pool of processes.
 
 mod plan;
+mod programs;
 mod runs;
 mod shrink;
 pub(crate) mod worker;
@@ -67,7 +68,7 @@ struct RunArgs {
 
 #[derive(clap::Subcommand)]
 enum Other {
-    /// Make a failing run small: fewer hosts, faults and less time, the same failure
+    /// Make a failing run small: fewer hosts, programs, faults and less time, the same failure
     Shrink(shrink::Args),
     /// Draw a figure of all runs over a parameter, as SVG
     Plot(PlotArgs),

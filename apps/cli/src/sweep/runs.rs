@@ -119,7 +119,10 @@ pub(super) fn tell(folder: &Folder) -> Result<(), Failure> {
     if wrong > 0 {
         let seed = summary.worst.iter().find(|row| row.verdict == Verdict::Failed);
         let help = match seed {
-            Some(_) if !plan::is_of_graph(&folder.header().plan) => {
+            Some(_)
+                if !plan::is_of_graph(&folder.header().plan)
+                    && folder.header().worker.is_empty() =>
+            {
                 "the lines `again` do them again".into()
             }
             Some(row) => {

@@ -1,7 +1,7 @@
 //! `xk sweep shrink`: a failing run made small.
 
 use super::worker::{Options, hosts, row};
-use super::{failed, plan};
+use super::{failed, plan, programs};
 use crate::failure::Failure;
 use crate::{file, output};
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub(super) struct Args {
     seed: u64,
     /// Folder of the sweep
     #[arg(long, value_name = "FOLDER")]
-    out: PathBuf,
+    pub(super) out: PathBuf,
     /// Parameters of the run, if several runs of this seed failed
     #[arg(long, value_name = "PATH=VALUE", value_parser = file::setting)]
     set: Vec<(String, String)>,
@@ -29,9 +29,9 @@ pub(super) struct Args {
 }
 
 /// A run that fails, and how it is tried.
-struct Failing {
+pub(super) struct Failing {
     seed: u64,
-    limit: Duration,
+    pub(super) limit: Duration,
     /// The reason of the failure, without its numbers.
     sign: String,
     verdict: Verdict,
@@ -45,34 +45,14 @@ pub(super) fn main(args: &Args) -> Result<(), Failure> {
     let found = find(&folder, args)?;
     let plan = &folder.header().plan;
     if !plan::is_of_graph(plan) {
-        let what = format!("`{}` is a test of programs, and graphs are made small", plan.what);
-        let line = &found.replay;
-        return Err(Failure::usage(what).help(format!(
-            "do the run again by itself and take hosts and faults out of the test: {line}"
-        )));
+        return programs::main(args, folder.header(), &found);
     }
     let set: Vec<(String, String)> = found.set.clone().into_iter().collect();
     let text = file::set(plan.what.clone(), &set)?;
-    let now = Instant::now();
-    let mut failing = Failing {
-        seed: found.seed,
-        limit: args.limit,
-        sign: sign(&found.why),
-        verdict: found.verdict,
-        tries: 0,
-        begun: now,
-        shown: now,
-    };
-    output::print(&format!("seed {}: {}\n", found.seed, found.why));
+    let mut failing = Failing::of(&found, args);
     let options = Options { lists_faults: true, ..Options::of(plan) };
     let first = failing.row(&text, options)?;
-    if !failing.is_same(&first) {
-        let why = if first.why.is_empty() { "" } else { &*format!(": {}", first.why) };
-        return Err(Failure::new(format!("it is {} now{why}", first.verdict.word())).help(
-            "the run does not follow its seed; or real time was over then or is now, and --limit says \
-             when that is",
-        ));
-    }
+    failing.expect(&first)?;
     let before = size(&text);
     let (text, options) = smaller(&mut failing, text, options, &first)?;
     let path = args.out.join(format!("shrunk-{}.kdl", found.seed));
@@ -81,12 +61,10 @@ pub(super) fn main(args: &Args) -> Result<(), Failure> {
     let whole = format!("// {}\n// {command}\n{}", found.why.replace('\n', " "), tidy(&text));
     std::fs::write(&path, &whole).map_err(|error| Failure::file("cannot write", &path, error))?;
     let last = failing.row(&whole, Options { crash_every: None, ..options })?;
-    if !failing.is_same(&last) {
-        return Err(Failure::new("what was written does not fail the same way"));
-    }
+    failing.expect(&last)?;
     let after = size(&whole);
     output::print(&format!(
-        "{} hosts of {}, {} nodes of {}, {} faults of {}, {:.3} s of {:.3}, in {} tries and {:.1} s\nwrote {}\nagain: {command}\n",
+        "{} hosts of {}, {} nodes of {}, {} faults of {}, {:.3} s of {:.3}, {}\nwrote {}\nagain: {command}\n",
         after.0,
         before.0,
         after.1,
@@ -95,8 +73,7 @@ pub(super) fn main(args: &Args) -> Result<(), Failure> {
         first.events.len(),
         options.until.as_secs_f64(),
         found.ended,
-        failing.tries,
-        failing.begun.elapsed().as_secs_f64(),
+        failing.told(),
         path.display(),
     ));
     Ok(())
@@ -139,16 +116,42 @@ fn size(text: &str) -> (usize, usize) {
 }
 
 impl Failing {
-    fn row(&mut self, text: &str, options: Options) -> Result<Row, Failure> {
+    /// A run that is to be made small, which is told of.
+    pub(super) fn of(found: &Row, args: &Args) -> Self {
+        output::print(&format!("seed {}: {}\n", found.seed, found.why));
+        let (now, sign) = (Instant::now(), sign(&found.why));
+        let (seed, limit, verdict) = (found.seed, args.limit, found.verdict);
+        Self { seed, limit, sign, verdict, tries: 0, begun: now, shown: now }
+    }
+
+    /// Counts a try, and tells of many.
+    pub(super) fn tried(&mut self) {
         self.tries += 1;
         if self.shown.elapsed() > Duration::from_secs(5) {
             self.shown = Instant::now();
-            output::error(&format!(
-                "{} tries in {} s\n",
-                self.tries,
-                self.begun.elapsed().as_secs()
-            ));
+            output::error(&format!("{}\n", self.told()));
         }
+    }
+
+    /// Counts the tries in words.
+    pub(super) fn told(&self) -> String {
+        format!("in {} tries and {:.1} s", self.tries, self.begun.elapsed().as_secs_f64())
+    }
+
+    /// Refuses a run that is to fail and does not, or in another way.
+    pub(super) fn expect(&self, row: &Row) -> Result<(), Failure> {
+        if self.is_same(row) {
+            return Ok(());
+        }
+        let why = if row.why.is_empty() { "" } else { &*format!(": {}", row.why) };
+        Err(Failure::new(format!("it is {} now{why}", row.verdict.word())).help(
+            "the run does not follow its seed, or the test was changed; or real time was over then or \
+             is now, and --limit says when that is",
+        ))
+    }
+
+    fn row(&mut self, text: &str, options: Options) -> Result<Row, Failure> {
+        self.tried();
         let job = Job { number: 0, seed: self.seed, set: Vec::new() };
         let run = || {
             match xk_compose::check(text, "", &xk_catalog::standard()) {
@@ -160,7 +163,7 @@ impl Failing {
         worker::alone(self.limit, &job, run).map_err(|error| Failure::new(error.to_string()))
     }
 
-    fn is_same(&self, row: &Row) -> bool {
+    pub(super) fn is_same(&self, row: &Row) -> bool {
         row.verdict == self.verdict && sign(&row.why) == self.sign
     }
 

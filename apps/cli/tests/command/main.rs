@@ -7,6 +7,7 @@ mod domains;
 mod exec;
 mod indices;
 mod library;
+mod programs;
 mod sweep;
 mod switch;
 mod units;

@@ -328,7 +328,7 @@ fn parts_of_other_engines_make_the_same_table() {
 }
 
 /// Folders of a test of programs are merged and drawn as others; its failures have the command that
-/// does them again, for no graph is there to be made small.
+/// does them again, for one that cannot be started alone is not made small.
 #[test]
 fn folders_of_a_test_of_programs_are_merged_and_drawn() {
     let at = tempfile::tempdir().expect("a folder");
@@ -342,7 +342,7 @@ fn folders_of_a_test_of_programs_are_merged_and_drawn() {
     };
     for (name, seeds) in [("a", (0, 30)), ("b", (30, 50)), ("calm", (0, 50))] {
         let plan = plan(seeds);
-        let header = Header { plan_hash: plan.hash(), binary_hash: "test".into(), plan };
+        let header = Header::new(plan, "test".into());
         let mut folder = Folder::open(&at.join(name), header).expect("a folder");
         for number in 0..folder.header().plan.runs() {
             let job = folder.header().plan.job(number);
