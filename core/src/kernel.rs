@@ -179,31 +179,34 @@ impl Kernel {
         upper: &ProtocolRef,
         body: S,
     ) -> SessionRef {
-        self.make_session(this, upper, 1, body)
+        self.make_session(this, upper, (1, 0), body)
     }
 
     /// Makes a session of the protocol `this` because a message arrived; it has no holder yet.
+    /// `source` is that of the session which the message came by, or of the peer where the layer's
+    /// own addresses name it ([`SessionHead::source`](crate::object::SessionHead::source)).
     pub fn new_passive_session<S: Session + 'static>(
         &self,
         this: &ProtocolRef,
         upper: &ProtocolRef,
+        source: u64,
         body: S,
     ) -> SessionRef {
-        self.make_session(this, upper, 0, body)
+        self.make_session(this, upper, (0, source), body)
     }
 
     fn make_session<S: Session + 'static>(
         &self,
         this: &ProtocolRef,
         upper: &ProtocolRef,
-        opens: u32,
+        (opens, source): (u32, u64),
         body: S,
     ) -> SessionRef {
         let id = self.session_last.get() + 1;
         self.session_last.set(id);
         // What a message makes is its receiver's, whatever brought that about.
         let payer = upper.head().payer().or(if opens > 0 { self.payer.get() } else { None });
-        SessionRef::new(SessionId(id), this.id(), upper.id(), payer, opens, body)
+        SessionRef::new(SessionId(id), this.id(), upper.id(), payer, (opens, source), body)
     }
 
     /// Sets a timer for a session: its `timeout` gets `token` after `delay`, unless it is closed by

@@ -555,7 +555,7 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
             drop(turn);
             made
         };
-        match self.sessions.accept(cx, this, upper, place, make) {
+        match self.sessions.accept(cx, this, upper, place, lower.head().source(), make) {
             Ok(session) => session.pop(cx, message),
             Err(why) => {
                 let header = message.peek::<N>().copied();

@@ -214,7 +214,7 @@ impl<F: Filter> Shared<F> {
         let session = if held {
             cx.new_session(this, upper, body)
         } else {
-            cx.new_passive_session(this, upper, body)
+            cx.new_passive_session(this, upper, lower.head().source(), body)
         };
         lower.head().set_tag(self.marks.enter(&session).ok_or(&reason::TABLE_FULL)?);
         Ok(session)

@@ -68,7 +68,8 @@ operations! {
     Enabled = 4,
     /// Down: withdraw an enable. Lower protocol; receiver, the enable's number.
     Disable = 5,
-    /// Up: a session was made for an enable. Handle, receiver; lower protocol, participants, facts.
+    /// Up: a session was made for an enable. Handle, receiver; lower protocol, source,
+    /// participants, facts.
     OpenDone = 6,
     /// Down: what was made is wanted. Handle.
     Wanted = 7,

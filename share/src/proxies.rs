@@ -159,8 +159,9 @@ impl Protocol for UpperProxy {
         if !export.is_offered.replace(true) {
             lower.hold();
         }
-        let through = self.through(lower.head().protocol());
-        let offer: Offer = (through, participants, port.facts_of(cx, lower));
+        let head = lower.head();
+        let from = (self.through(head.protocol()), head.source());
+        let offer: Offer = (from, participants, port.facts_of(cx, lower));
         let fields = port.write(cx, &offer);
         export.going_up.set(export.going_up.get() + 1);
         let sent = match cx.pool().copy_from(0, &fields) {

@@ -44,8 +44,9 @@ impl<T: Field, E: Field> Field for Outcome<T, E> {
 /// Contents of an [`Op::Opened`]: the number of opens, with this one, and the facts.
 type Opened = Outcome<(u32, Vec<Fact>), OpenError>;
 
-/// What an [`Op::OpenDone`] says: the protocol that the session comes through, its ends, and facts.
-pub(crate) type Offer = (ProtocolId, Participants, Vec<Fact>);
+/// What an [`Op::OpenDone`] says: the protocol that the session comes through and its source, its
+/// ends, and facts.
+pub(crate) type Offer = ((ProtocolId, u64), Participants, Vec<Fact>);
 
 impl Port {
     /// See [`take`](Self::take).
@@ -447,14 +448,14 @@ impl Port {
 
     /// A session was made on the other side for an enable of this one.
     fn offered(&self, cx: &Kernel, header: Header, frame: Message) -> Option<()> {
-        let (protocol, participants, facts): Offer = self.read(cx, &frame)?;
+        let ((protocol, source), participants, facts): Offer = self.read(cx, &frame)?;
         let (handle, receiver) = (header.first, ProtocolId(header.second));
         let users = self.users.borrow();
         let upper = users.iter().find(|user| user.id() == receiver).cloned();
         drop(users);
         let (upper, this) = (upper?, self.lower(protocol)?);
         let body = ProxySession::new(&self.strong()?, (handle, 0), protocol, &upper, facts);
-        let session = cx.new_passive_session(&this, &upper, body);
+        let session = cx.new_passive_session(&this, &upper, source, body);
         if !self.imports.put(handle, &session) {
             return None;
         }

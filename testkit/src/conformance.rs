@@ -25,6 +25,7 @@
 //! | strangers do not make it grow | [`hostile::survives_a_flood`] |
 //! | what strangers began holds nothing below | [`hostile::pins_nothing`] |
 //! | what is held leaves room for strangers | [`hostile::has_room_beside_what_is_held`] |
+//! | a session tells where its first message came from | [`hostile::tells_its_source`] |
 //! | what a session says of its headers is what it does | [`headers::are_as_told`] |
 //! | questions are answered as listed, others forwarded | [`control::answers`] |
 //! | a question from below goes up once, and ends if it comes back | [`control::goes_up_once`] |
@@ -401,6 +402,7 @@ pub const LAWS: &[Law] = &[
     ("strangers pin nothing below", hostile::pins_nothing),
     ("strangers do not make it grow", hostile::survives_a_flood),
     ("what is held leaves room for strangers", hostile::has_room_beside_what_is_held),
+    ("a session tells its source", hostile::tells_its_source),
     ("a burst is its messages one by one", bursts::are_messages),
     ("a burst does not wait for one", bursts::pass_who_waits),
     ("questions are answered as listed", control::answers),

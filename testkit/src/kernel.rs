@@ -37,7 +37,7 @@ use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
 use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds, Switch};
-use xk_core::{Answer, Ask, Kernel, Message, Pool};
+use xk_core::{Answer, Ask, Kernel, Message, Part, Pool};
 use xk_run::switch::CoroutineSwitch;
 
 /// Room in front of every message made here, in octets: as much as an application reserves.
@@ -45,6 +45,16 @@ pub const HEADROOM: usize = 128;
 
 /// Largest number of pending timers.
 const TIMERS_MAX: usize = 1 << 18;
+
+/// Returns the source of what comes from this peer, as a layer with addresses counts it.
+fn source_of(peer: Option<Part>) -> u64 {
+    match peer {
+        Some(Part::Host(host)) => host.source(),
+        Some(Part::Ether([a, b, c, d, e, f])) => u64::from_be_bytes([0, 1, a, b, c, d, e, f]),
+        Some(Part::Number(_, number)) => number,
+        _ => 0,
+    }
+}
 
 /// Called with every question that a protocol of a test, or a session of it, is asked: what is not
 /// answered here is answered as without it.

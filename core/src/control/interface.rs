@@ -32,11 +32,10 @@ fields!(
 /// The parts from the bottom up.
 impl Field for Participant {
     fn put(&self, out: &mut Writer<'_>) {
-        // More than `PARTS_MAX` are cut at the top; the reader would refuse them.
-        let count = self.len().min(PARTS_MAX);
-        (count as u8).put(out);
+        // More than `PARTS_MAX` were refused (`Participants::check`), or are by the reader.
+        (self.len().min(PARTS_MAX + 1) as u8).put(out);
         let parts: smallvec::SmallVec<[&Part; 4]> = self.parts().collect();
-        parts.iter().rev().take(count).for_each(|part| part.put(out));
+        parts.iter().rev().for_each(|part| part.put(out));
     }
 
     fn take(from: &mut Reader<'_>) -> Option<Self> {
@@ -51,9 +50,8 @@ impl Field for Participant {
 
 impl Field for Participants {
     fn put(&self, out: &mut Writer<'_>) {
-        let count = self.len().min(PARTICIPANTS_MAX);
-        (count as u8).put(out);
-        self.iter().take(count).for_each(|participant| participant.put(out));
+        (self.len().min(PARTICIPANTS_MAX + 1) as u8).put(out);
+        self.iter().for_each(|participant| participant.put(out));
     }
 
     fn take(from: &mut Reader<'_>) -> Option<Self> {

@@ -353,12 +353,6 @@ pub trait Session: Any {
         None
     }
 
-    /// The address that tables share out their room by, of the peer whose message made it: that of
-    /// the session below, but for the layer whose addresses they are.
-    fn source(&self) -> u64 {
-        self.lower().map_or(0, |lower| lower.head().source())
-    }
-
     /// The [`lower`](Self::lower) session has ended, whatever holds it: closed, evicted, reset, or
     /// taken down with what it stood on. By default this one ends with it.
     fn lower_gone(&self, cx: &Kernel, this: &SessionRef) {

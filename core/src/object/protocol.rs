@@ -201,6 +201,7 @@ impl ProtocolRef {
         upper: Upper<'_>,
         participants: Participants,
     ) -> Result<SessionRef, OpenError> {
+        participants.check()?;
         let before = cx.lost();
         let opened = self.0.body.open(cx, self, upper, participants);
         if cx.lost() == before { opened } else { Err(take_back(cx, opened)) }
@@ -216,6 +217,7 @@ impl ProtocolRef {
         upper: Upper<'_>,
         participants: Participants,
     ) -> Result<Enable, OpenError> {
+        participants.check()?;
         let before = cx.lost();
         let enabled = self.0.body.open_enable(cx, self, upper, participants);
         if cx.lost() == before {

@@ -146,8 +146,9 @@ impl SessionHead {
         self.peer.set(host);
     }
 
-    /// The [source](HostAddr::source) of the peer whose message made it, neighbours' sharing their
-    /// upper bits; 0 where there is none ([`Session::source`]).
+    /// Returns the [source](HostAddr::source) of the peer whose message made the session: tables
+    /// share out their room by it. Neighbours' share their upper bits. 0 for a session that was
+    /// opened, and for a link without addresses.
     pub fn source(&self) -> u64 {
         self.source
     }
@@ -196,16 +197,15 @@ impl SessionRef {
     }
 
     /// A session of `protocol` whose messages `upper` receives, with one holder if it was asked for
-    /// from above (`opens` 1) or none if a message made it (`opens` 0).
+    /// from above (`opens` 1) or none if a message from `source` made it (`opens` 0).
     pub(crate) fn new<S: Session + 'static>(
         id: SessionId,
         protocol: ProtocolId,
         upper: ProtocolId,
         payer: Option<Payer>,
-        opens: u32,
+        (opens, source): (u32, u64),
         body: S,
     ) -> Self {
-        let source = if opens == 0 { body.source() } else { 0 };
         let session = Self(Rc::new(SessionCell {
             head: SessionHead {
                 gate: Cell::new(0),

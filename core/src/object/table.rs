@@ -267,8 +267,9 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
     }
 
     /// The session that a message begins, and that `upper` agrees to: `make` gives its body, and
-    /// the participants for its [`open_done`](crate::Protocol::open_done). If another message has
-    /// made the session while the body was, it is that.
+    /// the participants for its [`open_done`](crate::Protocol::open_done). `source` is as of
+    /// [`Kernel::new_passive_session`]. If another message has made the session while the body was,
+    /// it is that.
     ///
     /// # Errors
     /// Why there is none: [`reason::TABLE_FULL`], what `upper` says, or [`reason::NO_ANSWER`] if
@@ -279,10 +280,11 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         this: &ProtocolRef,
         upper: &ProtocolRef,
         key: K,
+        source: u64,
         make: impl FnOnce() -> (S, Participants),
     ) -> Result<SessionRef, &'static Reason> {
         let (body, ends) = cx.unless_lost(make)?;
-        let session = cx.new_passive_session(this, upper, body);
+        let session = cx.new_passive_session(this, upper, source, body);
         if let Some(found) = self.get(&key) {
             session.retire(cx);
             return Ok(found);

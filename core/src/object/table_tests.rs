@@ -38,14 +38,10 @@ impl Session for On {
     }
 }
 
-/// One of a layer with addresses.
-struct From(u64);
+/// A session on none.
+struct Alone;
 
-impl Session for From {
-    fn source(&self) -> u64 {
-        self.0
-    }
-}
+impl Session for Alone {}
 
 fn kernel() -> (Kernel, ProtocolRef) {
     let class = SizeClass { octets: 256, octets_max: 4096 };
@@ -62,13 +58,14 @@ fn kernel() -> (Kernel, ProtocolRef) {
 
 fn passive(bench: &(Kernel, ProtocolRef), on: Option<&SessionRef>, closing: Closing) -> SessionRef {
     let (cx, protocol) = bench;
-    cx.new_passive_session(protocol, protocol, On(on.cloned(), closing))
+    let source = on.map_or(0, |on| on.head().source());
+    cx.new_passive_session(protocol, protocol, source, On(on.cloned(), closing))
 }
 
 /// One that a message from `source` made.
 fn from(bench: &(Kernel, ProtocolRef), source: u64) -> SessionRef {
     let (cx, protocol) = bench;
-    cx.new_passive_session(protocol, protocol, From(source))
+    cx.new_passive_session(protocol, protocol, source, Alone)
 }
 
 fn opens(sessions: &[&SessionRef]) -> Vec<u32> {
@@ -318,7 +315,7 @@ impl Protocol for Picky {
 fn an_open_keeps_one_hold_below_for_each_session() {
     let (cx, upper) = kernel();
     let other = cx.add_protocol("still", "other", Still);
-    let lower = cx.new_passive_session(&other, &upper, On(None, Closing::Idle));
+    let lower = cx.new_passive_session(&other, &upper, 0, On(None, Closing::Idle));
     let table = SessionTable::new(SECRET, 1);
     let open = |upper: &ProtocolRef, key: u32| {
         lower.hold();
@@ -339,12 +336,12 @@ fn a_session_that_is_not_wanted_leaves_nothing_bound_or_held() {
     let (cx, this) = kernel();
     let wants = Rc::new(Cell::new(false));
     let upper = cx.add_protocol("still", "picky", Picky(Rc::clone(&wants)));
-    let lower = cx.new_passive_session(&this, &this, On(None, Closing::Idle));
+    let lower = cx.new_passive_session(&this, &this, 0, On(None, Closing::Idle));
     let table = SessionTable::new(SECRET, 1);
     let accept = |key: u32| {
         // Closed, it would stay bound as an idle one.
         let make = || (On(Some(lower.clone()), Closing::Idle), Participants::default());
-        table.accept(&cx, &this, &upper, key, make)
+        table.accept(&cx, &this, &upper, key, 0, make)
     };
     assert_eq!(accept(1), Err(&reason::NO_PROTOCOL));
     assert_eq!((table.len(), lower.head().opens()), (0, 0));
@@ -403,7 +400,7 @@ fn a_user_has_a_share_of_a_table_and_takes_from_its_own() {
     let (cx, own) = &bench;
     let table = SessionTable::<u32>::new(SECRET, 64);
     let open = |key, upper: &ProtocolRef| {
-        table.bind(cx, key, cx.new_session(own, upper, From(0))).map_err(|why| why.name)
+        table.bind(cx, key, cx.new_session(own, upper, Alone)).map_err(|why| why.name)
     };
     let (one, two) = (guest(cx, 7, 1000), guest(cx, 7, 1001));
     for key in 0..8 {
@@ -423,7 +420,7 @@ fn a_user_has_a_share_of_a_table_and_takes_from_its_own() {
     let (session, upper) = (table.unbind(&0).unwrap(), &one);
     session.abort(cx);
     let arrives = |key| {
-        let session = cx.new_passive_session(own, upper, From(0));
+        let session = cx.new_passive_session(own, upper, 0, Alone);
         table.bind(cx, key, session.clone()).map(|()| session)
     };
     let first = arrives(20).unwrap();
@@ -438,13 +435,13 @@ fn a_table_keeps_nothing_of_protocols_that_are_gone() {
     let bench = kernel();
     let (cx, own) = &bench;
     let table = SessionTable::<u32>::new(SECRET, 64);
-    table.bind(cx, 0, cx.new_session(own, own, From(0))).unwrap();
+    table.bind(cx, 0, cx.new_session(own, own, Alone)).unwrap();
     for number in 0..4 * MANY {
         let upper = guest(cx, 7, 1000 + number);
         for key in 1..4 {
             let session = match key {
-                1 => cx.new_session(own, &upper, From(0)),
-                _ => cx.new_passive_session(own, &upper, From(0)),
+                1 => cx.new_session(own, &upper, Alone),
+                _ => cx.new_passive_session(own, &upper, 0, Alone),
             };
             table.bind(cx, key, session).unwrap();
         }

@@ -2,6 +2,7 @@ use super::slot_unsafe::KeyedSlot;
 use super::*;
 use crate::kernel::Config;
 use crate::message::{Pool, PoolConfig, SizeClass};
+use crate::participant::{AddressError, PARTICIPANTS_MAX, PARTS_MAX, Part, Participant};
 use crate::random::Random;
 use crate::secret::Secret;
 use crate::shepherd::{Limits, NoSwitch, Shepherds};
@@ -116,7 +117,7 @@ impl Bench {
     /// A session without a holder.
     fn idle(&self, key: u32) -> SessionRef {
         let body = self.body(key, Closing::Done);
-        self.cx.new_passive_session(&self.protocol, &self.protocol, body)
+        self.cx.new_passive_session(&self.protocol, &self.protocol, 0, body)
     }
 
     fn bind(&self, key: u32, session: &SessionRef) {
@@ -403,7 +404,7 @@ fn an_evicted_session_may_close_others_of_its_table() {
     let below = bench.held(1);
     bench.bind(1, &below);
     let body = Chained { next: RefCell::new(Some(below)), table: Rc::downgrade(&bench.table) };
-    let above = bench.cx.new_passive_session(&bench.protocol, &bench.protocol, body);
+    let above = bench.cx.new_passive_session(&bench.protocol, &bench.protocol, 0, body);
     bench.bind(2, &above);
     bench.bind(3, &bench.held(3));
     assert!(above.head().is_closed());
@@ -439,7 +440,7 @@ fn a_flood_for_one_upper_protocol_costs_the_others_nothing() {
     let other = bench.cx.add_protocol("other", "other", Restless);
     let of_other = |key| {
         let body = bench.body(key, Closing::Done);
-        let session = bench.cx.new_passive_session(&bench.protocol, &other, body);
+        let session = bench.cx.new_passive_session(&bench.protocol, &other, 0, body);
         bench.bind(key, &session);
         session
     };
@@ -509,4 +510,28 @@ fn who_watches_a_session_is_told_once_of_its_end() {
     // One that is not watched says nothing.
     bench.cx.new_session(&bench.protocol, &watcher, bench.body(4, Closing::Done)).abort(&bench.cx);
     assert_eq!(told.borrow().len(), 2);
+}
+
+#[test]
+fn an_open_refuses_more_ends_than_cross_a_cut() {
+    let bench = Bench::new(1);
+    let open = |ends: Participants| {
+        let (cx, protocol) = (&bench.cx, &bench.protocol);
+        let opened = protocol.open(cx, Upper::new(protocol), ends.clone()).map(drop);
+        let enabled = protocol.open_enable(cx, Upper::new(protocol), ends).map(drop);
+        assert_eq!(opened, enabled);
+        opened
+    };
+    let ends = |count: usize, deep: usize| {
+        let mut ends = Participants::default();
+        let end = (0..deep).fold(Participant::new(), |end, _| end.with(Part::Any));
+        (0..count).for_each(|_| ends.push(end.clone()));
+        ends
+    };
+    // The protocol opens nothing, and is asked.
+    assert_eq!(open(ends(PARTICIPANTS_MAX, PARTS_MAX)), Err(OpenError::NotSupported));
+    let too_many = open(ends(PARTICIPANTS_MAX + 1, 1));
+    assert_eq!(too_many, Err(OpenError::Address(AddressError::Count)));
+    let too_deep = open(ends(2, PARTS_MAX + 1));
+    assert_eq!(too_deep, Err(OpenError::Address(AddressError::OutOfRange)));
 }

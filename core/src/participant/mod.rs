@@ -300,6 +300,21 @@ impl Participants {
         self.list.is_empty()
     }
 
+    /// Checks the bounds of a set that goes from one protocol to another, across cuts or not.
+    ///
+    /// # Errors
+    /// [`AddressError::Count`] for more than [`PARTICIPANTS_MAX`] participants,
+    /// [`AddressError::OutOfRange`] for one of more than [`PARTS_MAX`] identifiers.
+    pub fn check(&self) -> Result<(), AddressError> {
+        if self.len() > PARTICIPANTS_MAX {
+            return Err(AddressError::Count);
+        }
+        match self.iter().any(|participant| participant.len() > PARTS_MAX) {
+            true => Err(AddressError::OutOfRange),
+            false => Ok(()),
+        }
+    }
+
     /// All participants, the local one first.
     pub fn iter(&self) -> impl Iterator<Item = &Participant> {
         self.list.iter()

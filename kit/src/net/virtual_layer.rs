@@ -268,7 +268,7 @@ impl<V: VirtualLayer> Virtual<V> {
             is_closed: Cell::new(false),
         };
         let session = match is_passive {
-            true => cx.new_passive_session(this, &upper, body),
+            true => cx.new_passive_session(this, &upper, key.0.source(), body),
             false => cx.new_session(this, &upper, body),
         };
         let bound = self.sessions.bind(cx, key, session.clone());
@@ -612,10 +612,6 @@ impl<V: VirtualLayer> Session for VirtualSession<V> {
 
     fn describe(&self, _: &SessionRef) -> Option<String> {
         Some(V::describe(self))
-    }
-
-    fn source(&self) -> u64 {
-        self.key.0.source()
     }
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {

@@ -91,7 +91,7 @@ impl Lower {
                 let enables = self.enables.borrow().clone();
                 let (_, upper) = enables.into_iter().find(|(id, _)| *id == selector).unwrap();
                 let body = LowerSession { lower: Rc::clone(self), upper: upper.clone(), selector };
-                let session = cx.new_passive_session(this, &upper, body);
+                let session = cx.new_passive_session(this, &upper, 0, body);
                 upper.open_done(cx, &session, Participants::local(Part::Any))?;
                 self.sessions.borrow_mut().push((selector, session.clone()));
                 session

@@ -517,12 +517,12 @@ impl<L: CallLayer> CallLayered<L> {
         make: impl FnOnce() -> (L::Serves, Participants),
     ) -> Result<SessionRef, &'static Reason> {
         let (all, lower, receiver) = (self.clone(), lower.clone(), upper.clone());
-        let key = (lower.id().0, name);
+        let (key, source) = ((lower.id().0, name), lower.head().source());
         let make = || {
             let (state, ends) = make();
             (Serving { all, lower, name, upper: receiver, state }, ends)
         };
-        self.serving.accept(cx, this, upper, key, make)
+        self.serving.accept(cx, this, upper, key, source, make)
     }
 
     /// Has the one protocol that serves execute a request through `lower` and those after it.

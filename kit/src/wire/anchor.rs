@@ -225,7 +225,7 @@ impl<A: Anchor> WireEnd<A> {
             return;
         };
         let body = WireSession { wire, upper: upper.clone() };
-        let session = cx.new_passive_session(this, &upper, body);
+        let session = cx.new_passive_session(this, &upper, 0, body);
         *self.session.borrow_mut() = Some(session.clone());
         match session.announce(cx, &upper, Participants::default()) {
             Ok(()) => drop(session.pop(cx, message)),

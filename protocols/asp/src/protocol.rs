@@ -250,13 +250,14 @@ impl Asp {
         }
         let (upper, _) = shared.uppers.get(0).ok_or(&reason::NO_PROTOCOL)?;
         let peer = shared.server.borrow().peer(number).ok_or(&NO_SESSION)?;
+        let (net, node, at) = peer;
+        let source = u64::from(net) << 8 | u64::from(node);
         let make = || {
             let shared = Rc::clone(shared);
             let body = Serving { shared, number, peer, upper: upper.clone() };
-            let (net, node, at) = peer;
             (body, Participants::pair(Part::Any, socket(net, node, at)))
         };
-        shared.serving.accept(cx, this, &upper, key, make)
+        shared.serving.accept(cx, this, &upper, key, source, make)
     }
 
     /// Asks a workstation for the data of a write.

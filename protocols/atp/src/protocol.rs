@@ -406,7 +406,8 @@ impl Atp {
             let association = Association::new(cx, &self.shared, &upper, ends, None);
             (association, Participants::default())
         };
-        match self.shared.sessions.accept(cx, this, &upper, callers::first(lower), make) {
+        let (key, source) = (callers::first(lower), lower.head().source());
+        match self.shared.sessions.accept(cx, this, &upper, key, source, make) {
             Ok(session) => session.pop(cx, message),
             Err(why) => Err(this.refuse(message, why)),
         }

@@ -253,7 +253,7 @@ impl Association {
             let association = Self::new(cx, shared, &upper, (lower, key), None);
             (association, Participants::default())
         };
-        shared.sessions.accept(cx, &protocol, &upper, key, make)
+        shared.sessions.accept(cx, &protocol, &upper, key, lower.head().source(), make)
     }
 
     /// Has a request executed above, and sends the reply.

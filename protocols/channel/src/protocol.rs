@@ -245,7 +245,8 @@ impl Channel {
             peer.push(Part::Number(CHANNEL, u64::from(header.channel)));
             (body, Participants::pair(Part::Any, peer))
         };
-        let session = self.table.sessions.accept(cx, this, upper, key, make)?;
+        let source = lower.head().source();
+        let session = self.table.sessions.accept(cx, this, upper, key, source, make)?;
         if session.body::<ServerSession>().is_some_and(|server| server.is_of(&state)) {
             self.table.enter(&session, &state);
         }

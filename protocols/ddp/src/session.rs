@@ -265,10 +265,6 @@ impl Session for DdpSession {
         Answer::Answered
     }
 
-    fn source(&self) -> u64 {
-        u64::from(self.key.peer.net) << 8 | u64::from(self.key.peer.node)
-    }
-
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         self.shared.sessions.release(&self.key.number(), this);
         self.shared.waiting.leave(cx, this);

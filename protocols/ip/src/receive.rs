@@ -274,7 +274,7 @@ impl Ip {
             let ends = Participants::pair(Part::host(dst), Part::host(src));
             (IpSession::new(&self.shared, key, dst, &upper), ends)
         };
-        self.shared.sessions.accept(cx, this, &upper, key, make)
+        self.shared.sessions.accept(cx, this, &upper, key, src.to_bits().into(), make)
     }
 
     /// Takes a fragment of a datagram for us.

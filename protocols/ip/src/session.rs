@@ -499,10 +499,6 @@ impl Session for IpSession {
         Answer::Answered
     }
 
-    fn source(&self) -> u64 {
-        self.peer().to_bits().into()
-    }
-
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         self.shared.sessions.release(&self.key, this);
         self.shared.identifications.end(&self.ids);

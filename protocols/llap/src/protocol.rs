@@ -240,7 +240,7 @@ impl Llap {
             let own = node(net, header.to);
             (self.body(header.from, &upper), Participants::pair(own, node(net, header.from)))
         };
-        match shared.sessions.accept(cx, this, &upper, key, make) {
+        match shared.sessions.accept(cx, this, &upper, key, header.from.into(), make) {
             Ok(session) => session.pop(cx, message),
             Err(why) => Err(this.refuse(message, why)),
         }

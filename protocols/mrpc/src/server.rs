@@ -343,7 +343,7 @@ impl Shared {
             let body = MrpcSession::new(self, key, (lower, &upper), hosts, suited);
             (body, Participants::pair(part(hosts.0).with(named), part(hosts.1)))
         };
-        let accepted = self.sessions.accept(cx, this, &upper, key, make);
+        let accepted = self.sessions.accept(cx, this, &upper, key, lower.head().source(), make);
         accepted.map_err(|why| match *why == reason::TABLE_FULL {
             true => {
                 this.head().drops().count(why);

@@ -65,8 +65,8 @@ impl Shared {
         let (this, upper) = self.server_of(call).ok_or(&NO_PROCEDURE)?;
         let message = cx.pool().copy_from(HEADROOM, arguments);
         let message = message.map_err(|_| &SYSTEM_ERROR)?;
-        let lower = request.session.clone();
-        let session = cx.new_passive_session(&this, &upper, Forwarded { call, lower });
+        let (lower, source) = (request.session.clone(), request.session.head().source());
+        let session = cx.new_passive_session(&this, &upper, source, Forwarded { call, lower });
         session.hold();
         let participants = call.participants(cx, request.session);
         let done = upper.open_done(cx, &session, participants);

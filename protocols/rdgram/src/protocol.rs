@@ -122,13 +122,13 @@ impl Rdgram {
         &self,
         cx: &Kernel,
         this: &ProtocolRef,
-        key: Key,
+        (lower, key): (&SessionRef, Key),
     ) -> Result<SessionRef, &'static Reason> {
         let (host, number) = key;
         let upper = self.enables.get(&number).ok_or(&reason::NO_PROTOCOL)?;
         let both = Participants::pair(Part::Any, Part::Host(host));
         let make = || (self.session(this, &upper, key, both.clone(), None), both);
-        self.sessions.accept(cx, this, &upper, key, make)
+        self.sessions.accept(cx, this, &upper, key, lower.head().source(), make)
     }
 }
 
@@ -204,7 +204,7 @@ impl Protocol for Rdgram {
         let found =
             self.peer_of(cx, lower).and_then(|peer| match self.sessions.get(&(peer, number)) {
                 Some(session) => Ok(session),
-                None => self.passive_session(cx, this, (peer, number)),
+                None => self.passive_session(cx, this, (lower, (peer, number))),
             });
         let session = match found {
             Ok(session) => session,

@@ -346,7 +346,7 @@ impl Association {
         }
         let protocol = this.protocol(cx).ok_or(&NOT_A_SERVER)?;
         let make = || (Self::new(cx, shared, &upper, (lower, key), None), Participants::default());
-        shared.sessions.accept(cx, &protocol, &upper, key, make)
+        shared.sessions.accept(cx, &protocol, &upper, key, lower.head().source(), make)
     }
 
     fn execute(

@@ -180,7 +180,7 @@ impl Protocol for RecordMarking {
     ) -> Result<(), &'static Reason> {
         let (upper, _) = self.server.get(0).ok_or(&reason::NO_PROTOCOL)?;
         let pipe = Pipe::new(&self.shared, &upper, Role::Passive);
-        let session = cx.new_passive_session(this, &upper, pipe);
+        let session = cx.new_passive_session(this, &upper, lower.head().source(), pipe);
         // First: to ask may block, and octets may arrive meanwhile.
         self.shared.passive.bind(cx, lower.id().0, session.clone())?;
         lower.hold();

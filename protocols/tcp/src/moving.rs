@@ -281,7 +281,7 @@ impl Tcp {
         let is_passive = !connection.is_active();
         let body = TcpSession::new(table, link, key, upper.receiver, connection);
         let session = match is_passive {
-            true => cx.new_passive_session(this, upper.receiver, body),
+            true => cx.new_passive_session(this, upper.receiver, lower.head().source(), body),
             false => cx.new_session(this, upper.receiver, body),
         };
         if is_passive {

@@ -419,7 +419,7 @@ impl Tcp {
             return Ok((session, false));
         }
         let body = TcpSession::new(&self.table, link, key, &note.upper, connection);
-        let session = cx.new_passive_session(this, &note.upper, body);
+        let session = cx.new_passive_session(this, &note.upper, lower.head().source(), body);
         if let Err(full) = self.table.sessions.bind(cx, key, session.clone()) {
             // Without a word to the peer.
             session.retire(cx);

@@ -282,7 +282,7 @@ impl Parts {
         let closed = || &reason::CLOSED;
         let (this, base) = offer.protocol(cx).zip(offer.body::<Port>()).ok_or_else(closed)?;
         let port = self.port(&base.upper, (base.port, base.host), Some(to));
-        let session = cx.new_passive_session(&this, &base.upper, port);
+        let session = cx.new_passive_session(&this, &base.upper, to.host.source(), port);
         let port = session.body::<Port>().ok_or_else(closed)?;
         port.role.set(Role::Taken);
         let mark = self.sessions.enter(&session);

@@ -137,7 +137,7 @@ impl Parts {
     ) -> Option<SessionRef> {
         let own = Own::new(self, upper, (lower, is_passive));
         let session = match is_passive {
-            true => cx.new_passive_session(this, upper, own),
+            true => cx.new_passive_session(this, upper, lower.head().source(), own),
             false => cx.new_session(this, upper, own),
         };
         let mark = stand(cx, &self.sessions, &session, lower)?;

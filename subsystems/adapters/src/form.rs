@@ -383,6 +383,19 @@ impl Form {
         parts.fold(Participant::new(), Participant::with)
     }
 
+    /// Returns the source of messages from this address, as of [`HostAddr::source`]: the places
+    /// without those of ports and sockets, which come first in an address.
+    pub(crate) fn source(&self, addr: &Addr) -> u64 {
+        let places = self.places.iter().rev();
+        let places = places.filter(|place| !matches!(place, Place::Number { at: 0, .. }));
+        places.fold(0, |source, place| match place.take(addr) {
+            Part::Host(host) => host.source(),
+            Part::Ether([a, b, c, d, e, f]) => u64::from_be_bytes([0, 1, a, b, c, d, e, f]),
+            Part::Number(_, number) => source << 8 | number,
+            _ => source,
+        })
+    }
+
     /// An address of ours as a participant: open places below the last that is said are left out,
     /// for the layers below to choose.
     pub fn to_local(&self, addr: &Addr) -> Participant {

@@ -27,6 +27,7 @@
 //! | no allocation per call | [`allocates_nothing`] |
 //! | no damage panics | [`survives_damage`] |
 //! | a caller pins nothing below | [`pins_nothing`] |
+//! | a session tells where its first request came from | [`tells_its_source`] |
 //! | what is opened is given back | [`gives_back`] |
 //! | an unwanted session leaves nothing | [`forgets_the_unwanted`] |
 //! | while layers below block, opened at once is as opened in turn | [`blocking::opens_once`] |
@@ -63,7 +64,7 @@ pub use laws::{
     allocates_nothing, carries, closes, end_with_their_session, ends_where_nobody_serves,
     ends_with_its_lower, forgets_the_unwanted, gives_back, keeps_calls_apart, names_procedures,
     nests, obeys_cancels, obeys_deadlines, pins_nothing, refuses, stops, survives_damage,
-    takes_slices,
+    takes_slices, tells_its_source,
 };
 pub use null::answers_the_null_procedure;
 pub use sharing::shares_its_peer;
@@ -203,6 +204,7 @@ pub const LAWS: &[Law] = &[
     ("no allocation per call", allocates_nothing),
     ("no damage panics", survives_damage),
     ("who has called pins nothing", pins_nothing),
+    ("a session tells its source", tells_its_source),
     ("what is opened is given back", gives_back),
     ("an unwanted session leaves nothing", forgets_the_unwanted),
     ("opened at one time it is as opened in turn", blocking::opens_once),

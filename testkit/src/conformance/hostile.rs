@@ -214,6 +214,32 @@ pub fn pins_nothing(fixture: &dyn Fixture) -> Verdict {
     Verdict::Holds
 }
 
+/// A session that a stranger's message made tells the stranger's source, from behind a cut as well:
+/// tables share out their room among networks by it, and one without escapes its share.
+///
+/// # Panics
+/// If the law is broken.
+pub fn tells_its_source(fixture: &dyn Fixture) -> Verdict {
+    const STRANGERS: u32 = 3;
+    if let Some(why) = fixture.opens_nothing() {
+        return Verdict::Skipped(why);
+    }
+    let (world, _session, frame) = match visited(fixture) {
+        Ok(visited) => visited,
+        Err(why) => return Verdict::Skipped(why),
+    };
+    if fixture.stranger(&frame, 0).is_ok_and(|(peer, _)| peer.is_none()) {
+        return Verdict::Skipped("what it stands on has no addresses");
+    }
+    drop(world.b.top.take_opened());
+    (0..STRANGERS).for_each(|n| comes_from_stranger(&world, &frame, n));
+    for (made, _) in world.b.top.take_opened() {
+        let source = made.head().source();
+        assert_ne!(source, 0, "law 8: a session that a message made tells where that came from");
+    }
+    Verdict::Holds
+}
+
 /// Sessions that layers above hold do not shut a layer to strangers, and strangers do not take
 /// their places: these layers bound them.
 ///

@@ -160,7 +160,7 @@ impl Layer {
         let body = self.body(number, &upper, lower);
         let late = self.fault == Fault::TellsTooLate;
         body.told.set(!late);
-        let session = cx.new_passive_session(this, &upper, body);
+        let session = cx.new_passive_session(this, &upper, lower.head().source(), body);
         let bound = self.sessions.bind(cx, (lower.id().0, number), session.clone());
         let told = bound.and_then(|()| {
             if late {

@@ -1,6 +1,6 @@
 //! A lower protocol that captures what is pushed and injects what a test wants to arrive.
 
-use super::OnAsk;
+use super::{OnAsk, source_of};
 use super::losses::lose;
 use super::pauses::Pauses;
 use core::cell::{Cell, RefCell};
@@ -444,7 +444,7 @@ impl Bottom {
             selector,
             key,
         };
-        let session = cx.new_passive_session(&self.protocol, &upper, body);
+        let session = cx.new_passive_session(&self.protocol, &upper, source_of(ends.0), body);
         self.state.sessions.bind(cx, key, session.clone())?;
         if let Err(unwanted) = session.announce(cx, &upper, self.participants(ends)) {
             session.abort(cx);

@@ -2,7 +2,7 @@
 
 use crate::kernel::losses::lose;
 use crate::kernel::pauses::Pauses;
-use crate::kernel::{Addressing, CallEnd, HEADROOM, Lower, ReachedBottom};
+use crate::kernel::{Addressing, CallEnd, HEADROOM, Lower, ReachedBottom, source_of};
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -227,7 +227,7 @@ impl CallBottom {
             number,
             is_calling: Cell::new(false),
         };
-        let session = cx.new_passive_session(&self.protocol, &upper, body);
+        let session = cx.new_passive_session(&self.protocol, &upper, source_of(peer), body);
         self.state.served.borrow_mut().insert(key, session.clone());
         let both = match (self.state.lower.own(), peer) {
             (Some(own), Some(peer)) => Participants::pair(own, peer),

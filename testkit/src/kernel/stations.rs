@@ -136,7 +136,7 @@ impl State {
             Station { state: Rc::clone(self), host, upper: upper.clone(), knows_host: false };
         let ether = self.ether.borrow().clone().expect("the layer of stations");
         let session = match passive {
-            true => cx.new_passive_session(&ether, upper, body),
+            true => cx.new_passive_session(&ether, upper, host.source(), body),
             false => cx.new_session(&ether, upper, body),
         };
         self.stations.borrow_mut().push((host, session.clone()));

@@ -65,10 +65,10 @@ impl Between {
         cx: &Kernel,
         this: &ProtocolRef,
         upper: &ProtocolRef,
-        key: u64,
+        (key, source): (u64, u64),
         body: Way,
     ) -> Result<SessionRef, &'static Reason> {
-        let session = cx.new_passive_session(this, upper, body);
+        let session = cx.new_passive_session(this, upper, source, body);
         self.0.sessions.bind(cx, key, session.clone())?;
         let told = upper.open_done(cx, &session, Participants::default());
         told.inspect_err(|_| session.abort(cx))?;
@@ -126,7 +126,7 @@ impl Protocol for Between {
         lower: &SessionRef,
         message: Message,
     ) -> Result<(), Refused> {
-        let key = lower.id().0;
+        let (key, source) = (lower.id().0, lower.head().source());
         if let Some(session) = self.0.sessions.get(&key) {
             return session.pop(cx, message);
         }
@@ -138,10 +138,10 @@ impl Protocol for Between {
         let made = match self.0.kind {
             Kind::Calls => {
                 let make = || (body, Participants::default());
-                self.0.sessions.accept(cx, this, &upper, key, make)
+                self.0.sessions.accept(cx, this, &upper, key, source, make)
             }
             // A stream drops nothing, and keeps by itself what is early.
-            _ => self.begin(cx, this, &upper, key, body),
+            _ => self.begin(cx, this, &upper, (key, source), body),
         };
         match made {
             Ok(session) => session.body::<Way>().map_or(Ok(()), |way| way.opened(cx, &session)),

@@ -128,7 +128,7 @@ impl Protocol for Link {
         let Some(upper) = self.enables.get(&key.1) else {
             return Err(this.refuse(message, &reason::NO_PROTOCOL));
         };
-        let session = cx.new_passive_session(this, &upper, self.body(key, &upper));
+        let session = cx.new_passive_session(this, &upper, 0, self.body(key, &upper));
         if let Err(full) = self.sessions.bind(cx, key, session.clone()) {
             return Err(this.refuse(message, full));
         }

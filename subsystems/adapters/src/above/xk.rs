@@ -281,7 +281,7 @@ impl Half {
             let form = self.form;
             (body, Participants::pair(form.to_local(&ends.to), form.to_participant(&ends.from)))
         };
-        self.sessions.accept(cx, this, &upper, key, make)
+        self.sessions.accept(cx, this, &upper, key, self.form.source(&ends.from), make)
     }
 }
 

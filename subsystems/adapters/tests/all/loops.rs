@@ -113,7 +113,7 @@ impl Session for XkEnd {
         let protocol = this.protocol(cx).unwrap();
         let (form, local, peer) = (self.form, self.peer, self.local);
         let end = XkEnd { form, local, peer, upper: self.upper.clone() };
-        let there = cx.new_passive_session(&protocol, &self.upper, end);
+        let there = cx.new_passive_session(&protocol, &self.upper, 0, end);
         let ends = Participants::pair(form.to_participant(&local), form.to_participant(&peer));
         there.announce(cx, &self.upper, ends).map_err(|_| PushError::Unreachable)?;
         drop(there.pop(cx, message));

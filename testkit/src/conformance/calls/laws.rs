@@ -56,6 +56,26 @@ pub fn pins_nothing(fixture: &dyn CallFixture) -> Verdict {
     Verdict::Holds
 }
 
+/// A session that a request made tells the caller's source, from behind a cut as well: tables share
+/// out their room among networks by it.
+///
+/// # Panics
+/// If the law is broken.
+pub fn tells_its_source(fixture: &dyn CallFixture) -> Verdict {
+    if fixture.lower(Side::A).own().is_none() {
+        return Verdict::Skipped("what it stands on has no addresses");
+    }
+    let (world, session) = conversation(fixture);
+    right(world.call(&session, b"x"), b"x");
+    let top = &world.node(Side::B).top;
+    for (made, _) in top.take_opened().iter().filter(|(made, _)| made.head().is_passive()) {
+        let source = made.head().source();
+        assert_ne!(source, 0, "law 8: a session that a request made tells where that came from");
+    }
+    world.finish();
+    Verdict::Holds
+}
+
 /// A protocol whose tables hold two sessions, where it has a parameter for that.
 struct Small<'f>(&'f dyn CallFixture);
 

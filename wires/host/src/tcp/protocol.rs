@@ -248,8 +248,8 @@ impl HostTcp {
         let Ok(stream) = self.stream(&listener.upper, socket, (local, peer), true) else {
             return Ok(true);
         };
-        let number = stream.number;
-        let session = cx.new_passive_session(this, &listener.upper, stream);
+        let (number, source) = (stream.number, peer.ip().to_bits().into());
+        let session = cx.new_passive_session(this, &listener.upper, source, stream);
         self.shared.streams.borrow_mut().insert(number, session.clone());
         let end =
             |end: SocketAddrV4| Participant::of(Part::host(*end.ip())).with(Part::port(end.port()));

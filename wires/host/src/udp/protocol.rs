@@ -445,8 +445,8 @@ impl HostUdp {
             let ends = (participant(local, number), participant(*peer.ip(), peer.port()));
             (self.session(upper, port, (local, peer), MTU), Participants::pair(ends.0, ends.1))
         };
-        let key = key(number, local, peer);
-        match self.table.sessions.accept(cx, this, upper, key, make) {
+        let (key, source) = (key(number, local, peer), peer.ip().to_bits().into());
+        match self.table.sessions.accept(cx, this, upper, key, source, make) {
             Ok(session) => drop(session.pop(cx, message)),
             Err(why) => this.discard(message, why),
         }

@@ -120,10 +120,6 @@ impl Session for Connected {
         Answer::Answered
     }
 
-    fn source(&self) -> u64 {
-        self.peer.ip().to_bits().into()
-    }
-
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         let key = key(self.port.number, self.local, self.peer);
         // Only if it is bound: one that found the table full is not, and another may have its key.

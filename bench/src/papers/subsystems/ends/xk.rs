@@ -126,7 +126,7 @@ impl Protocol for Lower {
             let session = session.unwrap_or_else(|| {
                 let receiver = receiver.expect("it is offered");
                 let end = End { desk: Rc::clone(&desk), upper: receiver.clone() };
-                let made = cx.new_passive_session(&this, &receiver, end);
+                let made = cx.new_passive_session(&this, &receiver, 0, end);
                 made.announce(cx, &receiver, ends()).expect("it is taken");
                 upper.borrow_mut().1 = Some(made.clone());
                 made
