@@ -199,9 +199,13 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
                 false => self.evict(cx, whose),
             };
             // A network that only seems to have a share, for it is counted with another, has
-            // nothing within reach.
+            // nothing within reach: neither where the hand was, nor where it is now.
             let is_met = || crowds().any(|crowd| self.clocks.meets(SCAN_MAX, crowd));
-            let evicted = crowds().any(evict) || !is_met() && evict(Whose::Anyone);
+            let evicted = crowds().any(evict)
+                || match is_met() {
+                    true => crowds().any(evict),
+                    false => evict(Whose::Anyone),
+                };
             if !evicted && (full || share_full || crowded && is_met()) {
                 return Err(&reason::TABLE_FULL);
             }

@@ -424,7 +424,8 @@ fn sessions_are_bounded_and_nothing_is_left() {
         assert!(net.inject((1 + n, 7), b"flood"));
     }
     let list = xk_core::control::ListSessions::first(100);
-    assert_eq!(net.udp.ask(&net.cx, list).unwrap().total, 8);
+    // All but the last quarter, which is for other networks.
+    assert_eq!(net.udp.ask(&net.cx, list).unwrap().total, 6);
     // They have no holder, so none holds the session below.
     assert_eq!(net.ip.held().len(), 0);
     assert!(net.inject((0, 7), b"no reply wanted"));
