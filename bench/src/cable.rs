@@ -173,6 +173,13 @@ impl Hosts {
         self.enable(Participants::local(Part::port(port)));
     }
 
+    /// Has the server open a session on a port, with everybody.
+    pub(crate) fn receive_from_all(&self, port: u16) {
+        let ends = Participants::pair(at(port, 2), Part::Any);
+        let opened = self.b.top.open(&self.b.cx, Upper::new(&self.server), ends);
+        let _stands = opened.expect("the port is free");
+    }
+
     /// Enables these participants for the server.
     pub(crate) fn enable(&self, local: Participants) {
         let b = &self.b;

@@ -638,12 +638,16 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
         message: Message,
     ) -> Result<(), Refused> {
         // Apart from what may change the message, which therefore stays in a register here.
-        if let Some(header) = message.peek_in_place::<N>()
-            && let Some(session) = self.sessions.find(&(lower.id().0, L::key_of(header)))
-        {
-            return session.pop_owned(cx, message);
+        let Some(header) = message.peek_in_place::<N>() else {
+            return self.search_closely(cx, this, lower, message);
+        };
+        match self.sessions.find(&(lower.id().0, L::key_of(header))) {
+            Some(session) => session.pop_owned(cx, message),
+            None => {
+                let header = *header;
+                L::first(self, Arrival { cx, this, lower }, &header, message)
+            }
         }
-        self.search_closely(cx, this, lower, message)
     }
 
     #[inline(never)]

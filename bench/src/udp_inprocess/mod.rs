@@ -40,5 +40,9 @@ fn cases() -> Vec<Case> {
     let mut list: Vec<Case> = rows.into_iter().flat_map(both).collect();
     let flows = || Pair::new(64).exchange(64, 1);
     list.push(Case::new("64 octets, 64 flows in turn", OPERATIONS, flows));
+    let to_one = || Pair::to_unconnected(1).exchange(64, 1);
+    list.push(Case::new("64 octets, to an unconnected session", OPERATIONS, to_one));
+    let from_many = || Pair::to_unconnected(64).exchange(64, 1);
+    list.push(Case::new("64 octets, 64 flows to an unconnected session", OPERATIONS, from_many));
     list
 }

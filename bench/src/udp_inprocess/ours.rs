@@ -18,10 +18,20 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
+    /// Two hosts where each of these sessions has one of its own at the server.
     pub(crate) fn new(sessions: u16) -> Self {
+        Self::with(sessions, |hosts| hosts.serve(7))
+    }
+
+    /// Two hosts where one unconnected session receives from all.
+    pub(crate) fn to_unconnected(sessions: u16) -> Self {
+        Self::with(sessions, |hosts| hosts.receive_from_all(7))
+    }
+
+    fn with(sessions: u16, serve: impl FnOnce(&Hosts)) -> Self {
         let (server, received) = counter();
         let hosts = Hosts::new("udp ip", 1 << 12, Each(drop), server);
-        hosts.serve(7);
+        serve(&hosts);
         let open = |port| hosts.open(port, 7).expect("the peer is on the link");
         let sessions = (5000..5000 + sessions).map(open).collect();
         let pair = Self { hosts, sessions, turn: Cell::new(0), received };

@@ -2,9 +2,9 @@
 //! its hosts.
 
 use crate::unconnected::Unconnected;
-use crate::wire::{CHECKSUM_AT, HEADER_LEN, Header, Template};
+use crate::wire::{CHECKSUM_AT, HEADER_LEN, Header, Template, sum_received};
 use alloc::string::String;
-use core::cell::Cell;
+use core::cell::{Cell, RefCell};
 use xk_core::map::MapStats;
 use xk_core::object::{OpenError, PushError, Refused};
 use xk_core::{
@@ -24,8 +24,20 @@ use xk_kit::wire::offload;
 pub struct Udp {
     /// Whether datagrams are sent with a checksum.
     checksum: bool,
-    origins: ports::Origins,
+    pub(crate) origins: ports::Origins,
     pub(crate) choices: ports::Choices,
+    /// The unconnected session that was reached last.
+    reached: RefCell<Option<Reached>>,
+}
+
+/// An unconnected session, and what is known of the session below through which it was reached.
+#[derive(Clone)]
+struct Reached {
+    /// The session below, and our port.
+    at: (u64, u16),
+    pseudo: Option<ports::Pseudo>,
+    peer: HostAddr,
+    session: SessionRef,
 }
 
 /// The protocol object.
@@ -61,6 +73,7 @@ pub fn build(build: &mut graph::Build<'_>) -> Result<ProtocolRef, graph::BuildEr
         checksum: build.flag("checksum")?,
         origins: ports::Origins::new(build.cx.secret()),
         choices: ports::Choices::default(),
+        reached: RefCell::default(),
     };
     Layered::build(build, layer)
 }
@@ -92,9 +105,11 @@ pub(crate) fn open_below(
 }
 
 /// Cuts a datagram, its payload behind `front` octets, to its length; its checksum is to be right,
-/// known to be right, or absent where it may be.
+/// known to be right, or absent where it may be. `sum` is that of all but the payload, of which it
+/// is told the length.
 fn examine(
-    template: &Template,
+    sum: impl FnOnce(usize) -> Option<Checksum>,
+    is_required: bool,
     header: Header,
     message: &mut Message,
     front: usize,
@@ -104,11 +119,22 @@ fn examine(
     if message.has_attributes() && message.attribute::<offload::TransportChecksum>().is_some() {
         return Ok(());
     }
-    let is_intact = match template.sum_received(header, payload) {
-        None => !template.is_required,
+    let is_intact = match sum(payload) {
+        None => !is_required,
         Some(sum) => offload::with_behind(sum, message, front).is_valid(),
     };
     if is_intact { Ok(()) } else { Err(&reason::BAD_CHECKSUM) }
+}
+
+/// As [`examine`], of a datagram of no session, its header in front.
+fn examine_first(
+    pseudo: Option<ports::Pseudo>,
+    header: Header,
+    message: &mut Message,
+) -> Result<(), &'static reason::Reason> {
+    let is_required = pseudo.is_some_and(|pseudo| pseudo.is_required);
+    let sum = |payload| sum_received(pseudo, header, payload);
+    examine(sum, is_required, header, message, HEADER_LEN)
 }
 
 impl Layer<HEADER_LEN> for Udp {
@@ -128,6 +154,7 @@ impl Layer<HEADER_LEN> for Udp {
         ends: &mut Participants,
     ) -> Result<u64, OpenError> {
         let (port, host) = ports::pop_offer(ends)?;
+        self.forget_reached();
         Ok(ports::offer(port, host))
     }
 
@@ -249,7 +276,9 @@ impl Layer<HEADER_LEN> for Udp {
         header: &[u8; HEADER_LEN],
         message: &mut Message,
     ) -> Result<(), &'static reason::Reason> {
-        examine(&own.state.template, Header::parse(header), message, 0)?;
+        let (header, template) = (Header::parse(header), &own.state.template);
+        let sum = |payload| template.sum_received(header, payload);
+        examine(sum, template.is_required, header, message, 0)?;
         message.remove_attribute::<offload::TransportChecksum>();
         Ok(())
     }
@@ -291,12 +320,17 @@ impl Layer<HEADER_LEN> for Udp {
         mut message: Message,
     ) -> Result<(), Refused> {
         let header = Header::parse(octets);
+        if let Some(reached) = all.layer.reached(at.lower, header.dst(), &message) {
+            return match examine_first(reached.pseudo, header, &mut message) {
+                Ok(()) => reached.pop(at.cx, header, message),
+                Err(why) => all.refuse(at, Some(octets), message, why),
+            };
+        }
         let (origin, key) = match all.layer.origins.learned(at.cx, at.lower) {
             Ok(origin) => (origin, header.ports()),
             Err(why) => return all.refuse(at, Some(octets), message, why),
         };
-        let template = Template::new(ports_in(key), origin.pseudo, true);
-        let examined = match examine(&template, header, &mut message, HEADER_LEN) {
+        let examined = match examine_first(origin.pseudo, header, &mut message) {
             Ok(()) if header.dst() == 0 => Err(&reason::MALFORMED),
             examined => examined,
         };
@@ -306,13 +340,20 @@ impl Layer<HEADER_LEN> for Udp {
         match ports::receiver(&all.offers, header.dst(), origin.destination_of(&message)) {
             Some(Receiver::Protocol(upper)) => all.accept(at, &upper, key, message),
             Some(Receiver::Session(session)) => {
-                message.remove_attribute::<offload::TransportChecksum>();
-                let peer = origin.peer.map(|host| Peer { host, port: header.src() });
-                match peer.map(|peer| message.set_attribute(peer)) {
-                    None => Err(session.refuse(at.cx, message, &reason::NOT_SUPPORTED)),
-                    Some(Ok(())) => session.pop(at.cx, message),
-                    Some(Err(_)) => Err(session.refuse(at.cx, message, &ports::ATTRIBUTES_FULL)),
+                let Some(peer) = origin.peer else {
+                    return Err(session.refuse(at.cx, message, &reason::NOT_SUPPORTED));
+                };
+                if let Some(own) = session.body::<Unconnected>() {
+                    own.heard(at.lower);
                 }
+                let at_port = (at.lower.id().0, header.dst());
+                let reached = Reached { at: at_port, pseudo: origin.pseudo, peer, session };
+                // With attributes it may be another's than the next one from there.
+                if !message.has_attributes() {
+                    all.layer.reached.replace(Some(reached.clone()));
+                }
+                message.remove_attribute::<offload::TransportChecksum>();
+                reached.pop(at.cx, header, message)
             }
             None if origin.is_for_many(&message) => {
                 // The sender of a broadcast is not told (RFC 1122, section 3.2.2).
@@ -360,6 +401,7 @@ impl Layer<HEADER_LEN> for Udp {
     }
 
     fn stop(&self) {
+        self.forget_reached();
         self.origins.clear();
     }
 }
@@ -375,7 +417,33 @@ pub(crate) fn serves(all: &Ports, port: u16, host: Option<HostAddr>) -> bool {
     matches!(ports::receiver(&all.offers, port, host), Some(Receiver::Protocol(_)))
 }
 
+impl Reached {
+    /// Passes a datagram from the peer up, with its header still in front.
+    fn pop(&self, cx: &Kernel, header: Header, mut message: Message) -> Result<(), Refused> {
+        match message.set_attribute(Peer { host: self.peer, port: header.src() }) {
+            Ok(()) => self.session.pop(cx, message),
+            Err(_) => Err(self.session.refuse(cx, message, &ports::ATTRIBUTES_FULL)),
+        }
+    }
+}
+
 impl Udp {
+    /// The unconnected session of this port, if it is the one that was reached last and through the
+    /// same session below. A message with attributes may be for another.
+    #[inline]
+    fn reached(&self, lower: &SessionRef, port: u16, message: &Message) -> Option<Reached> {
+        if message.has_attributes() {
+            return None;
+        }
+        let reached = self.reached.borrow();
+        reached.as_ref().filter(|reached| reached.at == (lower.id().0, port)).cloned()
+    }
+
+    /// Has the next datagram for an unconnected session search for it.
+    pub(crate) fn forget_reached(&self) {
+        let _dropped_unborrowed = self.reached.take();
+    }
+
     /// The session with this key through `lower`, whose hold it takes over. Without a local port
     /// it gets a free one; to many hosts it is an unconnected one.
     fn open_through(

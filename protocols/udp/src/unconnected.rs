@@ -5,7 +5,8 @@ use crate::protocol::{Connected, Ports, covers_hosts, key_of, open_below, serves
 use crate::wire::{HEADER_LEN, PAYLOAD_LEN_MAX};
 use alloc::rc::Rc;
 use alloc::string::String;
-use xk_core::object::{Closing, OpenError, PushError, Refused};
+use core::cell::RefCell;
+use xk_core::object::{Closing, OpenError, PushError, Refused, WeakSession};
 use xk_core::{
     Answer, Ask, HostAddr, Kernel, Message, Part, Participants, ProtocolRef, Session, SessionRef,
     reason,
@@ -17,6 +18,9 @@ use xk_kit::net::{attribute::Peer, ports, template::Headers};
 
 /// To how many peers an unconnected session keeps what it needs for sending.
 pub const PEERS_MAX: usize = 64;
+
+/// Of how many sessions below, through which messages came, the latest are known.
+const HEARD_MAX: usize = 16;
 
 /// No lower session with this peer could be opened.
 pub(crate) static NO_ROUTE: reason::Reason = reason::Reason::new("no route", reason::Class::Bad);
@@ -35,6 +39,8 @@ pub(crate) struct Unconnected {
     to: Option<Peer>,
     /// Conversations that only send, by our host, the peer's and its port.
     peers: Cache<(HostAddr, HostAddr, u16), Rc<Connected>>,
+    /// The sessions below through which messages came last, each at a place of its number.
+    heard: RefCell<[Option<WeakSession>; HEARD_MAX]>,
 }
 
 impl Unconnected {
@@ -69,12 +75,31 @@ impl Unconnected {
             host,
             to,
             peers: Cache::new(cx.secret(), PEERS_MAX),
+            heard: RefCell::default(),
         };
         let session = cx.new_session(this, upper, body);
         let receiver = Receiver::Session(session.clone());
         let bound = all.offers.enable(offer, receiver, ports::is_of_port(port));
         bound.inspect_err(|_| session.retire(cx))?;
+        all.layer.forget_reached();
         Ok(session)
+    }
+
+    /// Notes that a message came through this session below.
+    pub(crate) fn heard(&self, lower: &SessionRef) {
+        let place = lower.id().0 as usize % HEARD_MAX;
+        self.heard.borrow_mut()[place] = Some(lower.downgrade());
+    }
+
+    /// The open session below with this host through which a message came, or goes. It is not
+    /// opened: to tell a stranger that it is refused, nothing is.
+    fn way_back(&self, cx: &Kernel, peer: Peer) -> Option<SessionRef> {
+        let heard = self.heard.borrow().clone();
+        let heard = heard.iter().flatten().filter_map(WeakSession::upgrade);
+        let sent = self.peers.get(&(self.host, peer.host, peer.port));
+        let mut ways = heard.chain(sent.map(|known| known.lower.clone()));
+        let origins = &self.all.layer.origins;
+        ways.find(|way| !way.head().is_closed() && origins.of(cx, way).peer == Some(peer.host))
     }
 
     /// The conversation with a peer from one of our hosts: the one kept, or a new one.
@@ -147,8 +172,8 @@ impl Session for Unconnected {
     fn refused(&self, cx: &Kernel, _: &SessionRef, mut refused: Refused) {
         let from = refused.message.attribute::<Peer>();
         let from = from.filter(|_| refused.message.uncover(HEADER_LEN));
-        if let Some(Ok(way)) = from.map(|peer| self.conversation(cx, self.host, peer)) {
-            way.lower.refused(cx, refused);
+        if let Some(way) = from.and_then(|peer| self.way_back(cx, peer)) {
+            way.refused(cx, refused);
         }
     }
 
@@ -191,6 +216,7 @@ impl Session for Unconnected {
         if self.all.offers.get(&offer).and_then(Receiver::session).as_ref() == Some(this) {
             self.all.offers.unbind(&offer);
         }
+        self.all.layer.forget_reached();
         self.forget(cx);
         Closing::Done
     }

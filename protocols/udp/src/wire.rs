@@ -164,6 +164,22 @@ impl Template {
     }
 }
 
+/// As [`Template::sum_received`], where no template is kept.
+#[inline(always)]
+#[must_use]
+pub fn sum_received(
+    pseudo: Option<ports::Pseudo>,
+    header: Header,
+    payload: usize,
+) -> Option<Checksum> {
+    let checksum = header.checksum();
+    let mut sum = pseudo.filter(|_| checksum != 0)?.received;
+    sum.add_u32(header.ports());
+    sum.add_u32(2 * (payload + HEADER_LEN) as u32);
+    sum.add_u16(checksum);
+    Some(sum)
+}
+
 /// The sum over pseudo-header and ports, and the length, which counts once in the pseudo-header and
 /// once in the header.
 #[inline(always)]

@@ -1,8 +1,8 @@
 //! A lower protocol that captures what is pushed and injects what a test wants to arrive.
 
-use super::{OnAsk, source_of};
 use super::losses::lose;
 use super::pauses::Pauses;
+use super::{OnAsk, source_of};
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use std::rc::Rc;

@@ -5,7 +5,7 @@ use core::net::Ipv4Addr;
 use core::time::Duration;
 use etherparse::UdpHeader;
 use std::str::FromStr;
-use xk_core::object::{OpenError, PushError};
+use xk_core::object::{OpenError, PushError, Refused};
 use xk_core::participant::AddressError;
 use xk_core::{HostAddr, Kernel, Message, Part, Participants, ProtocolRef, SessionRef, reason};
 use xk_kit::control::{
@@ -308,6 +308,78 @@ fn an_unconnected_session_talks_with_everybody() {
     session.close(&net.cx);
     assert_eq!(net.ip.held().len(), 1);
     assert!(!net.inject((1001, 53), b"nobody"));
+}
+
+/// What was found for the last datagram serves the next one only as long as a search would find it.
+#[test]
+fn a_datagram_goes_where_a_search_would_find() {
+    let net = Net::new();
+    let received = |ports| {
+        let is_taken = net.inject(ports, b"x");
+        let received = net.top.take_received().pop().map(|received| received.session);
+        assert_eq!(received.is_some(), is_taken);
+        received
+    };
+    let all = net.open("port53, *").unwrap();
+    for _ in 0..2 {
+        assert_eq!(received((1000, 53)).as_ref(), Some(&all));
+    }
+    let own = net.open("port53, port1000@10.0.0.2").unwrap();
+    assert_eq!(received((1001, 53)).as_ref(), Some(&all));
+    assert_eq!(received((1000, 53)).as_ref(), Some(&own));
+    own.close(&net.cx);
+    assert_eq!(received((1000, 53)).as_ref(), Some(&all));
+    // A damaged one, a cut one, one to another port, one through another session.
+    let mut damaged = frame(PEER, OWN, (1000, 53), b"x");
+    damaged[8] ^= 1;
+    let inject = |octets: &[u8], peer| {
+        net.ip.inject(&net.cx, Some(Part::host(peer)), net.cx.message(octets))
+    };
+    assert!(!inject(&damaged, PEER));
+    assert!(!inject(&frame(PEER, OWN, (1000, 53), b"x")[..8], PEER));
+    assert_eq!([&reason::BAD_CHECKSUM, &reason::BAD_LENGTH].map(|why| net.drops(why)), [1, 1]);
+    assert_eq!(received((1000, 54)), None);
+    let other = Ipv4Addr::new(10, 0, 0, 3);
+    assert!(inject(&frame(other, OWN, (1000, 53), b"x"), other));
+    let peer = net.top.take_received()[0].message.attribute::<Peer>().unwrap();
+    assert_eq!(peer.host, other);
+    // What the link has cast for many is for another who serves the port there.
+    let mut cast = net.datagram(other, (1000, 53), b"x");
+    cast.set_attribute(LinkCast::Broadcast).unwrap();
+    assert!(net.ip.inject(&net.cx, Some(Part::host(other)), cast));
+    assert_eq!(net.top.take_received()[0].session, all);
+    all.close(&net.cx);
+    assert_eq!(received((1000, 53)), None);
+    let again = net.open("port53@10.0.0.1, *").unwrap();
+    assert_eq!(received((1000, 53)).as_ref(), Some(&again));
+    again.close(&net.cx);
+    let _ = net.enable("port53").unwrap();
+    let own = received((1000, 53)).unwrap();
+    assert_eq!(own, net.open("port53, port1000@10.0.0.2").unwrap());
+}
+
+/// A stranger is told of a refusal that comes late through the session that its message came by;
+/// nothing is opened to tell it.
+#[test]
+fn a_late_refusal_opens_nothing() {
+    let net = Net::new();
+    let session = net.open("port53, *").unwrap();
+    let host = |n| Ipv4Addr::new(10, 0, 1, n);
+    let mut taken = Vec::new();
+    for n in 1..=100 {
+        let message = net.datagram(host(n), (1000, 53), &[n]);
+        assert!(net.ip.inject(&net.cx, Some(Part::host(host(n))), message));
+        taken.extend(net.top.take_received());
+    }
+    let opens = net.ip.opens();
+    for received in taken {
+        session.refused(&net.cx, Refused::new(received.message, &reason::PROHIBITED));
+    }
+    assert_eq!(net.ip.opens(), opens);
+    // The latest sixteen.
+    let told: Vec<Vec<u8>> = net.ip.take_refused().into_iter().map(|(_, octets)| octets).collect();
+    let latest = (85..=100).map(|n| frame(host(n), OWN, (1000, 53), &[n]));
+    assert!(told.into_iter().eq(latest));
 }
 
 #[test]
