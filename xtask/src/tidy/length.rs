@@ -1,12 +1,7 @@
-//! No file and no line is longer than a reader can take in.
+//! No comment is wider than a reader can take in, and the least layers stay small.
 
 use super::{File, Rule, Tree, Violation};
 use std::collections::BTreeSet;
-
-static LENGTH: Rule = Rule {
-    name: "file-length",
-    reason: "a file is read whole; beyond 800 lines it holds several things that deserve a home of their own",
-};
 
 static COLUMNS: Rule = Rule {
     name: "columns",
@@ -15,9 +10,6 @@ static COLUMNS: Rule = Rule {
 
 /// Columns that a line of comment may have, as rustfmt.toml has them for code.
 pub(crate) const COLUMNS_MAX: usize = 100;
-
-/// Lines that a source file may have.
-const LINES_MAX: usize = 800;
 
 static BUDGET: Rule = Rule {
     name: "budget",
@@ -86,14 +78,6 @@ fn names(code: &str) -> BTreeSet<&str> {
 
 pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
     check_budgets(tree, found);
-    for file in tree.files.iter().filter(|f| is_source(&f.path)) {
-        let lines = file.text.lines().count();
-        if lines > LINES_MAX {
-            let remedy = "move one of its parts, or its tests, into a file beside it";
-            let what = format!("{lines} lines, allowed are {LINES_MAX}");
-            found.push(file.violation(&LENGTH, LINES_MAX + 1, what, remedy));
-        }
-    }
     for file in tree.files.iter().filter(|f| f.path.ends_with(".rs")) {
         for (index, _) in file.text.lines().enumerate().filter(|(_, line)| is_wide(line)) {
             let remedy = "break it between two words";
@@ -111,22 +95,10 @@ pub(crate) fn is_wide(line: &str) -> bool {
         && line.chars().count() > COLUMNS_MAX
 }
 
-fn is_source(path: &str) -> bool {
-    [".rs", ".c", ".h", ".py", ".sh"].iter().any(|ending| path.ends_with(ending))
-        || path == ".ci/run"
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{found, tree};
     use super::*;
-
-    #[test]
-    fn long_files_are_named() {
-        let (long, short) = ("x\n".repeat(801), "x\n".repeat(800));
-        let files = tree(&[("a/long.rs", &long), ("a/short.rs", &short), ("a/long.md", &long)]);
-        assert_eq!(found(check, &files), ["file-length a/long.rs:801"]);
-    }
 
     #[test]
     fn wide_comments_are_named() {
