@@ -19,7 +19,7 @@ use xk_kit::net::{attribute::Peer, ports, template::Headers};
 /// To how many peers an unconnected session keeps what it needs for sending.
 pub const PEERS_MAX: usize = 64;
 
-/// Of how many sessions below, through which messages came, the latest are known.
+/// Sessions below of which an unconnected session knows that a message came through them.
 const HEARD_MAX: usize = 16;
 
 /// No lower session with this peer could be opened.

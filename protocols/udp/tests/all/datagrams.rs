@@ -310,7 +310,7 @@ fn an_unconnected_session_talks_with_everybody() {
     assert!(!net.inject((1001, 53), b"nobody"));
 }
 
-/// What was found for the last datagram serves the next one only as long as a search would find it.
+/// The session found for the last datagram gets the next one only if a search would find it again.
 #[test]
 fn a_datagram_goes_where_a_search_would_find() {
     let net = Net::new();
@@ -343,7 +343,7 @@ fn a_datagram_goes_where_a_search_would_find() {
     assert!(inject(&frame(other, OWN, (1000, 53), b"x"), other));
     let peer = net.top.take_received()[0].message.attribute::<Peer>().unwrap();
     assert_eq!(peer.host, other);
-    // What the link has cast for many is for another who serves the port there.
+    // A message that the link has cast for many may be for another receiver on that port.
     let mut cast = net.datagram(other, (1000, 53), b"x");
     cast.set_attribute(LinkCast::Broadcast).unwrap();
     assert!(net.ip.inject(&net.cx, Some(Part::host(other)), cast));
