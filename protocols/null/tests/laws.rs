@@ -35,6 +35,7 @@ fn over_a_link() {
             "strangers pin nothing below",
             "strangers do not make it grow",
             "what is held leaves room for strangers",
+            "a session tells its source",
             "what is for many is not for one"
         ],
         "on a link there are no hosts"
