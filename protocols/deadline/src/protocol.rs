@@ -20,7 +20,7 @@ use xk_kit::rpc::onc::MyProgram;
 /// One instance of the layer: what the graph says.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
-    /// How long a call waits at most.
+    /// Longest time that a call waits.
     pub wait_max: Duration,
     /// A request with less time left is not begun.
     pub time_min: Duration,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use xk_kit::net::stream::StreamInfo;
 use xk_net::{Setup, Stack, TcpListener, TcpStream, Thread};
-use xk_peers::testbed::{LINUX, Lan, OURS};
+use xk_peers::testbed::{LINUX, Lan, OURS, PATIENCE};
 
 /// Whether the long forms run.
 pub(crate) fn is_long() -> bool {
@@ -228,5 +228,6 @@ impl Ends {
 /// Lets the last acknowledgements go before captures end and the other end disappears.
 pub(crate) fn part_from(stack: Stack<Thread>) {
     std::thread::sleep(Duration::from_millis(100));
-    drop(stack);
+    // A capture is whole once the stack's thread has taken the graph down.
+    assert!(stack.end(PATIENCE), "no socket holds the stack, and its thread ends");
 }
