@@ -124,7 +124,9 @@ pub(crate) fn datagrams_with_wrong_sums_are_dropped(_: Wire) {
     let table = stack.ask("aarp", AarpTable::default());
     let guest = table.nodes.iter().find(|(_, node, _)| *node == GUEST).and_then(|(.., hw)| *hw);
     let guest = guest.expect("its hardware");
-    let (its, ours) = (AtAddr::new(10, GUEST, 4), AtAddr::new(10, 60, 200));
+    // A socket that no probe is given, for those lie above 127.
+    const ASKER: u8 = 100;
+    let (its, ours) = (AtAddr::new(10, GUEST, 4), AtAddr::new(10, 60, ASKER));
     let echo = |to, from| ddp::join(to, from, 4, b"\x01sums", true).expect("a datagram");
     let damaged = |mut datagram: Vec<u8>| {
         datagram[3] ^= 1;
@@ -135,7 +137,7 @@ pub(crate) fn datagrams_with_wrong_sums_are_dropped(_: Wire) {
     send(from_us, [guest, host.hw], &damaged(echo(its, ours)));
     send(from_us, [guest, host.hw], &echo(its, ours));
     let to_us = (host.cable.space(), BRIDGE);
-    let [from, to] = [(10, GUEST, 200), (10, 60, 4)].map(|(n, at, s)| AtAddr::new(n, at, s));
+    let [from, to] = [(10, GUEST, ASKER), (10, 60, 4)].map(|(n, at, s)| AtAddr::new(n, at, s));
     send(to_us, [host.hw, guest], &damaged(echo(to, from)));
     send(to_us, [host.hw, guest], &echo(to, from));
     let begun = Instant::now();
@@ -144,7 +146,8 @@ pub(crate) fn datagrams_with_wrong_sums_are_dropped(_: Wire) {
         let of_it = drops.into_iter().filter(|(name, why, _)| name == "ddp" && *why == reason);
         of_it.map(|(.., count)| count).sum::<u64>()
     };
-    let answers = || host.testbed.count("ours.pcapng", "ddp.dst_socket == 200");
+    let asker = format!("ddp.dst_socket == {ASKER}");
+    let answers = || host.testbed.count("ours.pcapng", &asker);
     while stack.ask("aep", AepFigures::default()).answered < 1 && begun.elapsed() < PATIENCE {
         std::thread::sleep(Duration::from_millis(20));
     }
