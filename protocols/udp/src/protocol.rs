@@ -2,7 +2,7 @@
 //! its hosts.
 
 use crate::unconnected::Unconnected;
-use crate::wire::{CHECKSUM_AT, HEADER_LEN, Header, Template, sum_received};
+use crate::wire::{CHECKSUM_AT, HEADER_LEN, Header, Template};
 use alloc::string::String;
 use core::cell::{Cell, RefCell};
 use xk_core::map::MapStats;
@@ -35,7 +35,8 @@ pub struct Udp {
 struct Reached {
     /// The session below, and our port.
     at: (u64, u16),
-    pseudo: Option<ports::Pseudo>,
+    /// Template of datagrams to our port from the peer's port 0.
+    template: Template,
     peer: HostAddr,
     session: SessionRef,
 }
@@ -105,11 +106,9 @@ pub(crate) fn open_below(
 }
 
 /// Cuts a datagram, its payload behind `front` octets, to its length; its checksum is to be right,
-/// known to be right, or absent where it may be. `sum` is that of all but the payload, of which it
-/// is told the length.
+/// known to be right, or absent where it may be.
 fn examine(
-    sum: impl FnOnce(usize) -> Option<Checksum>,
-    is_required: bool,
+    template: &Template,
     header: Header,
     message: &mut Message,
     front: usize,
@@ -119,22 +118,11 @@ fn examine(
     if message.has_attributes() && message.attribute::<offload::TransportChecksum>().is_some() {
         return Ok(());
     }
-    let is_intact = match sum(payload) {
-        None => !is_required,
+    let is_intact = match template.sum_received(header, payload) {
+        None => !template.is_required,
         Some(sum) => offload::with_behind(sum, message, front).is_valid(),
     };
     if is_intact { Ok(()) } else { Err(&reason::BAD_CHECKSUM) }
-}
-
-/// As [`examine`], of a datagram of no session, its header in front.
-fn examine_first(
-    pseudo: Option<ports::Pseudo>,
-    header: Header,
-    message: &mut Message,
-) -> Result<(), &'static reason::Reason> {
-    let is_required = pseudo.is_some_and(|pseudo| pseudo.is_required);
-    let sum = |payload| sum_received(pseudo, header, payload);
-    examine(sum, is_required, header, message, HEADER_LEN)
 }
 
 impl Layer<HEADER_LEN> for Udp {
@@ -276,9 +264,7 @@ impl Layer<HEADER_LEN> for Udp {
         header: &[u8; HEADER_LEN],
         message: &mut Message,
     ) -> Result<(), &'static reason::Reason> {
-        let (header, template) = (Header::parse(header), &own.state.template);
-        let sum = |payload| template.sum_received(header, payload);
-        examine(sum, template.is_required, header, message, 0)?;
+        examine(&own.state.template, Header::parse(header), message, 0)?;
         message.remove_attribute::<offload::TransportChecksum>();
         Ok(())
     }
@@ -321,7 +307,8 @@ impl Layer<HEADER_LEN> for Udp {
     ) -> Result<(), Refused> {
         let header = Header::parse(octets);
         if let Some(reached) = all.layer.reached(at.lower, header.dst(), &message) {
-            return match examine_first(reached.pseudo, header, &mut message) {
+            let template = reached.template.from_port(header.src());
+            return match examine(&template, header, &mut message, HEADER_LEN) {
                 Ok(()) => reached.pop(at.cx, header, message),
                 Err(why) => all.refuse(at, Some(octets), message, why),
             };
@@ -330,7 +317,9 @@ impl Layer<HEADER_LEN> for Udp {
             Ok(origin) => (origin, header.ports()),
             Err(why) => return all.refuse(at, Some(octets), message, why),
         };
-        let examined = match examine_first(origin.pseudo, header, &mut message) {
+        let template = Template::new((header.dst(), 0), origin.pseudo, true);
+        let from = template.from_port(header.src());
+        let examined = match examine(&from, header, &mut message, HEADER_LEN) {
             Ok(()) if header.dst() == 0 => Err(&reason::MALFORMED),
             examined => examined,
         };
@@ -347,7 +336,7 @@ impl Layer<HEADER_LEN> for Udp {
                     own.heard(at.lower);
                 }
                 let at_port = (at.lower.id().0, header.dst());
-                let reached = Reached { at: at_port, pseudo: origin.pseudo, peer, session };
+                let reached = Reached { at: at_port, template, peer, session };
                 // With attributes it may be another's than the next one from there.
                 if !message.has_attributes() {
                     all.layer.reached.replace(Some(reached.clone()));

@@ -112,6 +112,18 @@ impl Template {
         }
     }
 
+    /// Returns the template for what arrives from this port, of one for the peer's port 0.
+    #[inline(always)]
+    #[must_use]
+    pub fn from_port(mut self, peer: u16) -> Self {
+        self.received = self.received.map(|base| {
+            let mut sum = Checksum::resume(base);
+            sum.add_u16(peer);
+            sum.folded()
+        });
+        self
+    }
+
     /// The sum over all of a datagram sent but its payload, of so many octets; `None` if it goes
     /// without a checksum.
     #[inline(always)]
@@ -162,22 +174,6 @@ impl Template {
         sum.add_u16(checksum);
         Some(sum)
     }
-}
-
-/// As [`Template::sum_received`], where no template is kept.
-#[inline(always)]
-#[must_use]
-pub fn sum_received(
-    pseudo: Option<ports::Pseudo>,
-    header: Header,
-    payload: usize,
-) -> Option<Checksum> {
-    let checksum = header.checksum();
-    let mut sum = pseudo.filter(|_| checksum != 0)?.received;
-    sum.add_u32(header.ports());
-    sum.add_u32(2 * (payload + HEADER_LEN) as u32);
-    sum.add_u16(checksum);
-    Some(sum)
 }
 
 /// The sum over pseudo-header and ports, and the length, which counts once in the pseudo-header and

@@ -33,7 +33,11 @@ fn read(
     let (head, rest) = octets.split_first_chunk()?;
     let header = Header::parse(head);
     let payload = &rest[..header.payload(rest.len())?];
+    let (src, dst) = (src.into(), dst.into());
+    let from = template((header.src(), 0), src, dst).from_port(header.dst());
     let template = template((header.src(), header.dst()), src, dst);
+    let sum = |of: Template| of.sum_received(header, payload.len()).map(Checksum::finish);
+    assert_eq!(sum(from), sum(template), "the template of no port, completed");
     let is_intact = match template.sum_received(header, payload.len()) {
         None => !template.is_required,
         Some(mut sum) => {
