@@ -18,6 +18,7 @@ use xk_core::reason::{Class, Reason};
 use xk_core::{HostAddr, Kernel, Message, Secret, SessionRef};
 
 use crate::control::{PeerEther, PeerHost, PeerPort, PeerProved, ServesPort, SpecificDestination};
+use crate::net::addr::EthAddr;
 use crate::net::ports::USER_PORT_FIRST;
 
 /// Largest ratio of an answer's length to that of its question (RFC 9000, section 8, has the same
@@ -66,10 +67,7 @@ pub fn source(cx: &Kernel, session: &SessionRef) -> u64 {
         return peer.host.source();
     }
     let station = session.ask(cx, PeerEther::default());
-    station.map_or(0, |peer| {
-        let [a, b, c, d, e, f] = peer.address;
-        u64::from_be_bytes([0, 1, a, b, c, d, e, f])
-    })
+    station.map_or(0, |peer| EthAddr(peer.address).source())
 }
 
 /// Whether what comes by a session was sent to one host alone, for protocols whose answers are not

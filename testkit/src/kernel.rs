@@ -38,6 +38,7 @@ use xk_core::message::PoolConfig;
 use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds, Switch};
 use xk_core::{Answer, Ask, Kernel, Message, Part, Pool};
+use xk_kit::EthAddr;
 use xk_run::switch::CoroutineSwitch;
 
 /// Room in front of every message made here, in octets: as much as an application reserves.
@@ -50,7 +51,7 @@ const TIMERS_MAX: usize = 1 << 18;
 fn source_of(peer: Option<Part>) -> u64 {
     match peer {
         Some(Part::Host(host)) => host.source(),
-        Some(Part::Ether([a, b, c, d, e, f])) => u64::from_be_bytes([0, 1, a, b, c, d, e, f]),
+        Some(Part::Ether(octets)) => EthAddr(octets).source(),
         Some(Part::Number(_, number)) => number,
         _ => 0,
     }

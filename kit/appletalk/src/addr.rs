@@ -49,6 +49,12 @@ impl Node {
         self.net != NET_ANY && self.net != 0xffff && self.node != 0 && self.node != BROADCAST
     }
 
+    /// The source of what comes from this node, for rates, bounds and shares.
+    #[must_use]
+    pub const fn source(self) -> u64 {
+        u32::from_be_bytes(self.to_octets()) as u64
+    }
+
     /// The four octets of AARP, and of an RTMP response's beginning: 0, the network, the number.
     #[must_use]
     pub const fn to_octets(self) -> [u8; 4] {

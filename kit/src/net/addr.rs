@@ -50,6 +50,14 @@ impl EthAddr {
         !self.is_multicast() && self != Self::ZERO
     }
 
+    /// The source of what comes from this station, as [`HostAddr::source`] counts hosts.
+    #[inline]
+    #[must_use]
+    pub const fn source(self) -> u64 {
+        let Self([a, b, c, d, e, f]) = self;
+        u64::from_be_bytes([0, 1, a, b, c, d, e, f])
+    }
+
     /// Whether the address was given locally and not by a manufacturer.
     #[inline]
     #[must_use]

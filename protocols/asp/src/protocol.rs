@@ -7,6 +7,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
+use xk_appletalk::addr::Node;
 use xk_appletalk::asp::{Asked, Due, Server};
 use xk_appletalk::atp::{Options, REPLY_OCTETS_MAX, RESPONSES_MAX};
 use xk_core::control::Tables;
@@ -251,7 +252,7 @@ impl Asp {
         let (upper, _) = shared.uppers.get(0).ok_or(&reason::NO_PROTOCOL)?;
         let peer = shared.server.borrow().peer(number).ok_or(&NO_SESSION)?;
         let (net, node, at) = peer;
-        let source = u64::from(net) << 8 | u64::from(node);
+        let source = Node::new(net, node).source();
         let make = || {
             let shared = Rc::clone(shared);
             let body = Serving { shared, number, peer, upper: upper.clone() };

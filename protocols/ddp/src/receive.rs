@@ -139,7 +139,7 @@ impl Ddp {
         let key = Self::key(via, header);
         let upper = shared.enables.get(&enable_key(header.kind, header.to.socket));
         let upper = upper.ok_or(&reason::NO_PORT)?;
-        let source = u64::from(key.peer.net) << 8 | u64::from(key.peer.node);
+        let source = key.peer.at().source();
         // Those that were opened leave by any port.
         let key = if shared.ports.is_router() { key } else { Key { port: PORT_ANY, ..key } };
         let make = || {

@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::{Cell, Ref, RefCell};
 use core::time::Duration;
-use xk_appletalk::addr::{BROADCAST, NetRange};
+use xk_appletalk::addr::{BROADCAST, NetRange, Node};
 use xk_appletalk::ddp::SOCKET_ZONE;
 use xk_appletalk::name::Name;
 use xk_appletalk::zip::{NetInfoStep, NetInfoWait, ZoneError, Zones, multicast};
@@ -137,8 +137,7 @@ impl Zip {
 
     /// Whether so many packets may go to a node that has asked.
     pub(crate) fn may_answer(&self, cx: &Kernel, (net, node): (u16, u8), packets: usize) -> bool {
-        let source = u64::from(net) << 8 | u64::from(node);
-        self.allowance.take(cx, source, packets.min(BURST as usize))
+        self.allowance.take(cx, Node::new(net, node).source(), packets.min(BURST as usize))
     }
 
     fn send(

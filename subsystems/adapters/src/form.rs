@@ -11,6 +11,7 @@ use xk_bsd::mbuf::Release;
 use xk_bsd::sockaddr::{AF_APPLETALK, AF_INET, Sockaddr};
 use xk_core::participant::{AddressError, Label, PORT, Wild};
 use xk_core::{HostAddr, Part, Participant};
+use xk_kit::EthAddr;
 
 /// Octets of an address behind length and family.
 const DATA: usize = 14;
@@ -390,7 +391,7 @@ impl Form {
         let places = places.filter(|place| !matches!(place, Place::Number { at: 0, .. }));
         places.fold(0, |source, place| match place.take(addr) {
             Part::Host(host) => host.source(),
-            Part::Ether([a, b, c, d, e, f]) => u64::from_be_bytes([0, 1, a, b, c, d, e, f]),
+            Part::Ether(octets) => EthAddr(octets).source(),
             Part::Number(_, number) => source << 8 | number,
             _ => source,
         })

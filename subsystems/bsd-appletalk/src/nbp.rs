@@ -288,7 +288,7 @@ impl Nbp {
                 let to = packet.answers_to().ok_or(&reason::BAD_SOURCE)?;
                 let me = self.me(cx)?;
                 let replies = self.names.borrow().answer(&packet, me, &self.zone);
-                let source = u64::from(from.net) << 8 | u64::from(from.node);
+                let source = from.at().source();
                 for reply in &replies {
                     if !self.allowance.take(cx, source, 1) {
                         return Err(&UNPROVED);

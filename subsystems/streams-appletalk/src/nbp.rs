@@ -372,7 +372,7 @@ impl OverDdp for Nbp {
                 let answers = self.names.borrow().answer(&packet, self.me.get().at(), &zone);
                 // The request says where its answer goes.
                 let to = packet.answers_to().ok_or(&reason::BAD_SOURCE)?;
-                let source = u64::from(from.net) << 8 | u64::from(from.node);
+                let source = from.at().source();
                 for answer in answers {
                     if !self.allowance.take(cx, source, 1) {
                         return Err(&UNPROVED);
