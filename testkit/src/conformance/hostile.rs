@@ -131,6 +131,14 @@ fn visited(fixture: &dyn Fixture) -> Result<(World<'_>, SessionRef, Sent), &'sta
     Ok((world, session, frame))
 }
 
+/// As [`visited`], of a layer of which strangers' messages make sessions.
+fn made_by_strangers(fixture: &dyn Fixture) -> Result<(World<'_>, SessionRef, Sent), &'static str> {
+    match fixture.opens_nothing() {
+        Some(why) => Err(why),
+        None => visited(fixture),
+    }
+}
+
 /// 100 000 strangers with one frame each leave no more sessions than the bound says and no message
 /// in the pool, and an earlier conversation goes on.
 ///
@@ -221,10 +229,7 @@ pub fn pins_nothing(fixture: &dyn Fixture) -> Verdict {
 /// If the law is broken.
 pub fn tells_its_source(fixture: &dyn Fixture) -> Verdict {
     const STRANGERS: u32 = 3;
-    if let Some(why) = fixture.opens_nothing() {
-        return Verdict::Skipped(why);
-    }
-    let (world, _session, frame) = match visited(fixture) {
+    let (world, _session, frame) = match made_by_strangers(fixture) {
         Ok(visited) => visited,
         Err(why) => return Verdict::Skipped(why),
     };
@@ -248,10 +253,7 @@ pub fn tells_its_source(fixture: &dyn Fixture) -> Verdict {
 pub fn has_room_beside_what_is_held(fixture: &dyn Fixture) -> Verdict {
     /// More than any layer keeps that are idle.
     const HELD_MAX: usize = 5000;
-    if let Some(why) = fixture.opens_nothing() {
-        return Verdict::Skipped(why);
-    }
-    let (world, session, frame) = match visited(fixture) {
+    let (world, session, frame) = match made_by_strangers(fixture) {
         Ok(visited) => visited,
         Err(why) => return Verdict::Skipped(why),
     };
