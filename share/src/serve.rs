@@ -44,7 +44,7 @@ impl<T: Field, E: Field> Field for Outcome<T, E> {
 /// Contents of an [`Op::Opened`]: the number of opens, with this one, and the facts.
 type Opened = Outcome<(u32, Vec<Fact>), OpenError>;
 
-/// What an [`Op::OpenDone`] says: the protocol that the session comes through and its source, its
+/// Contents of an [`Op::OpenDone`]: the protocol that the session comes through and its source, its
 /// ends, and facts.
 pub(crate) type Offer = ((ProtocolId, u64), Participants, Vec<Fact>);
 
