@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::{fs, io};
 
-use crate::scan::{scan, test_lines, test_modules};
+use crate::scan::{test_lines, test_modules};
 use crate::tidy::{File, Rule, Tree, Violation};
 
 static LINES: Rule = Rule {
@@ -84,12 +84,11 @@ fn is_of_tests(path: &str) -> bool {
 
 /// Counts the lines of each part; files of no part come back.
 fn count<'a>(tree: &'a Tree, parts: &[&'a str]) -> (BTreeMap<&'a str, Count>, Vec<&'a File>) {
-    let sources = tree.files.iter().filter(|file| file.path.ends_with(".rs"));
-    let scanned: Vec<_> = sources.map(|file| (file, scan(&file.text))).collect();
+    let sources = || tree.files.iter().filter(|file| file.path.ends_with(".rs"));
     let modules: HashSet<String> =
-        scanned.iter().flat_map(|(file, lines)| test_modules(&file.path, lines)).collect();
+        sources().flat_map(|file| test_modules(&file.path, file.lines())).collect();
     let (mut counts, mut lost) = (BTreeMap::<&str, Count>::new(), Vec::new());
-    for (file, lines) in scanned {
+    for file in sources() {
         let part = parts.iter().filter(|part| is_below(&file.path, part)).max_by_key(|p| p.len());
         let Some(part) = part else {
             lost.push(file);
@@ -99,7 +98,8 @@ fn count<'a>(tree: &'a Tree, parts: &[&'a str]) -> (BTreeMap<&'a str, Count>, Ve
         let ends = file.path.match_indices('/').map(|(at, _)| at).chain([file.path.len() - 3]);
         let is_tests = is_of_tests(&file.path)
             || ends.into_iter().any(|end| modules.contains(&file.path[..end]));
-        let in_tests = if is_tests { vec![true; lines.len()] } else { test_lines(&lines) };
+        let lines = file.lines();
+        let in_tests = if is_tests { vec![true; lines.len()] } else { test_lines(lines) };
         let mut own = Count::default();
         for (line, in_tests) in lines.iter().zip(in_tests) {
             let has_code = line.is_text || !line.code.trim().is_empty();

@@ -33,7 +33,7 @@ cargo xtask COMMAND
   test --changed [REV]                   what a change touches: tidy, format, clippy and tests of the crates
                                          that differ from REV (or from where this left main), and of those
                                          that depend on them directly
-  tidy                                   the repository's own rules: layers, unsafe, manuals, file lengths
+  tidy                                   the repository's own rules: layers, unsafe, manuals, words, budgets
   lines [--lower]                        how many lines each part has, and may have (xtask/lines.txt); --lower takes
         [--raise PART REASON]            budgets down to what is there, --raise one up
   words                                  lowers the counts of doc comments in xtask/words.txt

@@ -14,6 +14,8 @@ pub(crate) mod words;
 
 pub(crate) use length::{COLUMNS_MAX, is_wide};
 
+use crate::scan::{Line, scan};
+use std::cell::OnceCell;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -61,6 +63,7 @@ pub(crate) struct Tree {
 pub(crate) struct File {
     pub(crate) path: String,
     pub(crate) text: String,
+    lines: OnceCell<Vec<Line>>,
 }
 
 impl Tree {
@@ -75,7 +78,7 @@ impl Tree {
         let mut files = Vec::new();
         for path in workspace::files(root)? {
             match String::from_utf8(std::fs::read(root.join(&path))?) {
-                Ok(text) if !text.contains('\0') => files.push(File { path, text }),
+                Ok(text) if !text.contains('\0') => files.push(File::new(path, text)),
                 Ok(_) | Err(_) => {}
             }
         }
@@ -95,6 +98,15 @@ impl Tree {
 }
 
 impl File {
+    pub(crate) fn new(path: String, text: String) -> Self {
+        Self { path, text, lines: OnceCell::new() }
+    }
+
+    /// Lines of a Rust source, which several rules look at.
+    pub(crate) fn lines(&self) -> &[Line] {
+        self.lines.get_or_init(|| scan(&self.text))
+    }
+
     pub(crate) fn violation(
         &self,
         rule: &'static Rule,
@@ -151,8 +163,7 @@ pub(crate) mod fixture {
     use crate::workspace::{Crate, Dependency};
 
     pub(crate) fn tree(files: &[(&str, &str)]) -> Tree {
-        let files =
-            files.iter().map(|(p, t)| File { path: (*p).into(), text: (*t).into() }).collect();
+        let files = files.iter().map(|(p, t)| File::new((*p).into(), (*t).into())).collect();
         Tree { crates: Vec::new(), files, embedded: Vec::new() }
     }
 

@@ -2,7 +2,7 @@
 //! `unsafe` in its own files, nothing left undone.
 
 use super::{File, Rule, Tree, Violation};
-use crate::scan::{Line, has_word, scan, test_lines};
+use crate::scan::{Line, has_word, test_lines};
 
 static NO_STD: Rule = Rule {
     name: "no-std",
@@ -62,15 +62,15 @@ pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
         check_reasons(&tree.under(&source).collect::<Vec<_>>(), found);
     }
     for file in tree.files.iter().filter(|f| f.path.ends_with(".rs")) {
-        let lines = scan(&file.text);
-        check_unsafe(file, &lines, found);
-        check_undone(file, &lines, found);
+        let lines = file.lines();
+        check_unsafe(file, lines, found);
+        check_undone(file, lines, found);
         if is_pure(&file.path) {
-            check_pure(file, &lines, found);
+            check_pure(file, lines, found);
         }
         let is_kin = KIN.iter().any(|kin| file.path.starts_with(kin));
         if !is_kin && (is_pure(&file.path) || file.path.starts_with("sockets/net/src/")) {
-            check_names(file, &lines, (&FAMILIES, ONE_FAMILY, "take a `HostAddr`"), found);
+            check_names(file, lines, (&FAMILIES, ONE_FAMILY, "take a `HostAddr`"), found);
         }
     }
 }
@@ -125,8 +125,8 @@ fn check_reasons(files: &[&File], found: &mut Vec<Violation>) {
         .filter_map(|path| path.rsplit("::").next())
         .collect();
     for file in files {
-        let lines = scan(&file.text);
-        let in_tests = test_lines(&lines);
+        let lines = file.lines();
+        let in_tests = test_lines(lines);
         for (index, line) in lines.iter().enumerate().filter(|(index, _)| !in_tests[*index]) {
             let declared = line.code.split_once(": Reason =");
             let Some((_, name)) = declared.and_then(|(before, _)| before.split_once("static "))

@@ -1,7 +1,7 @@
 //! Comments use the field's terms, and name what they speak of.
 
 use super::{File, Rule, Tree, Violation};
-use crate::scan::{has_word, scan};
+use crate::scan::has_word;
 use std::path::Path;
 use std::{fs, io};
 
@@ -49,7 +49,7 @@ pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
     check_openings(tree, found);
     for file in tree.files.iter().filter(|file| file.path.ends_with(".rs")) {
         let mut is_first = true;
-        for (index, line) in scan(&file.text).into_iter().enumerate() {
+        for (index, line) in file.lines().iter().enumerate() {
             let text = line.comment.strip_prefix(['/', '!']).map(str::trim_start);
             let begins = is_first && text.is_some_and(|text| text.starts_with(BEGINNING));
             is_first = text.is_none();
@@ -68,9 +68,9 @@ pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
 }
 
 /// Lines of the file where a doc comment begins with one of [`OPENINGS`], with that word.
-fn openings(file: &File) -> impl Iterator<Item = (usize, &'static str)> {
+fn openings(file: &File) -> impl Iterator<Item = (usize, &'static str)> + '_ {
     let mut is_first = true;
-    scan(&file.text).into_iter().enumerate().filter_map(move |(index, line)| {
+    file.lines().iter().enumerate().filter_map(move |(index, line)| {
         let text = line.comment.strip_prefix(['/', '!']);
         let word = text.and_then(|text| text.split_whitespace().next()).filter(|_| is_first);
         is_first = text.is_none();
@@ -120,7 +120,7 @@ fn check_openings(tree: &Tree, found: &mut Vec<Violation>) {
 
 /// `cargo xtask words`: lowers the counts to what there is.
 pub(crate) fn run(root: &Path) -> io::Result<bool> {
-    let tree = Tree::read(root)?;
+    let tree = Tree::of_files(root)?;
     let lowered = |line: &str| match count_of(line) {
         None => Some(line.to_owned()),
         Some((folder, allowed)) => match openings_under(&tree, folder).min(allowed) {
