@@ -307,7 +307,7 @@ impl Layer<HEADER_LEN> for Udp {
     ) -> Result<(), Refused> {
         let header = Header::parse(octets);
         if let Some(reached) = all.layer.reached(at.lower, header.dst(), &message) {
-            let template = reached.template.from_port(header.src());
+            let template = reached.template.for_peer(header.src());
             return match examine(&template, header, &mut message, HEADER_LEN) {
                 Ok(()) => reached.pop(at.cx, header, message),
                 Err(why) => all.refuse(at, Some(octets), message, why),
@@ -318,7 +318,7 @@ impl Layer<HEADER_LEN> for Udp {
             Err(why) => return all.refuse(at, Some(octets), message, why),
         };
         let template = Template::new((header.dst(), 0), origin.pseudo, true);
-        let from = template.from_port(header.src());
+        let from = template.for_peer(header.src());
         let examined = match examine(&from, header, &mut message, HEADER_LEN) {
             Ok(()) if header.dst() == 0 => Err(&reason::MALFORMED),
             examined => examined,

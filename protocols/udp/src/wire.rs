@@ -112,10 +112,10 @@ impl Template {
         }
     }
 
-    /// Returns the template for what arrives from this port, of one for the peer's port 0.
+    /// Completes a template that was made for the peer's port 0 with the port of a peer.
     #[inline(always)]
     #[must_use]
-    pub fn from_port(mut self, peer: u16) -> Self {
+    pub fn for_peer(mut self, peer: u16) -> Self {
         self.received = self.received.map(|base| {
             let mut sum = Checksum::resume(base);
             sum.add_u16(peer);

@@ -34,7 +34,7 @@ fn read(
     let header = Header::parse(head);
     let payload = &rest[..header.payload(rest.len())?];
     let (src, dst) = (src.into(), dst.into());
-    let from = template((header.src(), 0), src, dst).from_port(header.dst());
+    let from = template((header.src(), 0), src, dst).for_peer(header.dst());
     let template = template((header.src(), header.dst()), src, dst);
     let sum = |of: Template| of.sum_received(header, payload.len()).map(Checksum::finish);
     assert_eq!(sum(from), sum(template), "the template of no port, completed");
