@@ -63,7 +63,7 @@ pub static STALE: Reason = Reason::new("stale", Class::Bad);
 /// A number farther than this from the one whose turn it is comes from a peer that began again.
 pub const JUMP: u64 = 4096;
 
-/// Asked of a session: what became of the peer's messages.
+/// Asks a session for counts of the peer's messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Messages that were given up: they never came, or came too late.

@@ -11,7 +11,7 @@ use xk_core::object::Refused;
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, SessionRef, reason};
 use xk_kit::layer::{Conversation, Layer, Layered};
 
-/// One instance of the layer: what the graph says of it.
+/// One instance of the layer: its parameters from the graph.
 pub struct Seq {
     /// Largest number of waiting messages.
     hold: usize,
@@ -24,7 +24,7 @@ pub struct Seq {
 pub struct State {
     /// The number of the next message sent.
     next: Cell<u64>,
-    /// The number of the message whose turn it is to go up.
+    /// The number of the message that goes up next.
     turn: Cell<u64>,
     /// Messages that came before their turn, by number.
     waiting: RefCell<BTreeMap<u64, Message>>,
@@ -119,7 +119,7 @@ impl Layer<HEADER_OCTETS> for Seq {
 /// than `hold`. The layer below hears of the first one that is refused above.
 fn hand_up(own: &Own, cx: &Kernel, this: &SessionRef, hold: usize) -> Result<(), Refused> {
     let State { turn, waiting, timer, missing, .. } = &own.state;
-    // The borrow ends in here, before the message goes up: what is called there may call back.
+    // The borrow ends in here, before the message goes up: the protocol above may call back.
     let next = || {
         let mut waiting = waiting.borrow_mut();
         let number = *waiting.first_key_value()?.0;
@@ -138,7 +138,7 @@ fn hand_up(own: &Own, cx: &Kernel, this: &SessionRef, hold: usize) -> Result<(),
     if timer.get().is_none() && !waiting.borrow().is_empty() {
         timer.set(cx.schedule(this, own.all.layer.wait, 0).ok());
         if timer.get().is_none() {
-            // No timer left: nothing waits.
+            // No timer is left, so no message may wait.
             taken = taken.and(hand_up(own, cx, this, 0));
         }
     }

@@ -17,7 +17,7 @@ use xk_kit::rpc::call_layer::{
 };
 use xk_kit::rpc::onc::MyProgram;
 
-/// One instance of the layer: what the graph says.
+/// One instance of the layer: its parameters from the graph.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
     /// Longest time that a call waits.
@@ -26,7 +26,7 @@ pub struct Deadline {
     pub time_min: Duration,
 }
 
-/// Asked of a session: what became of its calls, or of the requests that it took.
+/// Asks a session for counts of its calls, or of the requests that it took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// All of them.
@@ -120,7 +120,7 @@ impl Deadline {
             let left = Left(Some(left).filter(|left| *left != Duration::MAX));
             prepend(&mut request, &left.emit())?;
         }
-        // This shepherd waits here. Others may call through this very session meanwhile.
+        // This shepherd waits here. Meanwhile others may call through this session.
         own.next(cx, this, request)
     }
 }
@@ -215,7 +215,7 @@ impl CallLayer for Deadline {
                 return Err(this.refuse(cx, request, &reason::NO_BUFFERS));
             }
         }
-        // The procedure runs on this shepherd and may wait. What it refuses it has counted.
+        // The procedure runs on this shepherd and may wait. It counts the requests that it refuses.
         let mut reply = own.next(cx, this, request)?;
         if cx.now() > due {
             own.state.count(|tally| tally.late += 1);

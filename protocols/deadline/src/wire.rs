@@ -8,7 +8,7 @@ pub const HEADER_OCTETS: usize = 4;
 /// In a request: the client waits as long as it takes.
 const FOREVER: u32 = u32::MAX;
 
-/// Header of a request: the time that its client still waits; `None` as long as it takes.
+/// Header of a request: the time that its client still waits; `None` without a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left(pub Option<Duration>);
 
@@ -23,7 +23,7 @@ impl Left {
     }
 
     /// Writes the header: microseconds, rounded up, so that the server never gives up first. 71
-    /// minutes and more are without end.
+    /// minutes and more are sent as no limit.
     #[must_use]
     pub fn emit(self) -> [u8; HEADER_OCTETS] {
         let us = self.0.map(|time| time.as_nanos().div_ceil(1000));
