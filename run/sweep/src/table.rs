@@ -161,6 +161,7 @@ pub fn write(folder: &Folder) -> Result<Summary, TableError> {
     columns.extend(summary.faults.keys().cloned().map(Column::Fault));
     columns.extend(figures.into_iter().map(Column::Figure));
     columns.extend([Column::Digest, Column::Replay]);
+    #[allow(clippy::single_element_loop, reason = "there are two with `formats`")]
     for (name, write) in [
         (CSV, csv as fn(&Folder, &[Column], File) -> Result<(), Trouble>),
         #[cfg(feature = "formats")]
