@@ -19,7 +19,8 @@ use xk_core::{
 static CABLE: Entry = Entry::wire("cable", "", build_cable)
     .summary("keeps what is sent for the benchmark to carry over");
 
-/// What a host's cable has to carry, and where it comes in.
+/// One host's end of the cable: the frames that it has to carry, and the protocol that receives
+/// them.
 struct CableEnd {
     number: u8,
     kept: RefCell<Option<Rc<Arrivals>>>,
@@ -41,7 +42,7 @@ pub(crate) struct Host {
     kept: Rc<Arrivals>,
     cable: ProtocolRef,
     wire: OnceCell<SessionRef>,
-    /// What stands at the top.
+    /// The protocol at the top.
     pub(crate) top: ProtocolRef,
 }
 
@@ -104,7 +105,7 @@ impl Host {
         self.wire.get_or_init(|| opened(&self.cx, &self.cable, &self.cable))
     }
 
-    /// How many frames it has sent.
+    /// Number of frames that it has sent.
     pub(crate) fn sent(&self) -> u64 {
         self.wire().head().sent()
     }

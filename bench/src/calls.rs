@@ -13,12 +13,12 @@ const IDLE_MAX: u32 = 20_000;
 /// Calls by which everything is found, opened and warm.
 const WARM: u64 = 8;
 
-/// What is called, and how.
+/// A system that makes calls: an RPC of xk or of another library.
 pub(crate) trait Caller: Sized + 'static {
     /// Whether a host has queues that are served when their time has come, which is at once.
     const HAS_QUEUES: bool;
 
-    /// What its troubles are told of.
+    /// The name that stands before its errors.
     fn name(&self) -> &'static str;
 
     /// Opens the session that is called through.
@@ -40,13 +40,13 @@ pub(crate) struct Calls<C> {
     body: Rc<dyn Fn() -> Flow>,
 }
 
-/// What the loop turns with.
+/// State that the loop turns with.
 pub(crate) struct Turns<C> {
     pub(crate) a: Host,
     pub(crate) b: Rc<Host>,
     caller: C,
     session: OnceCell<SessionRef>,
-    /// How many calls are to be made, until a shepherd has taken them over.
+    /// Number of calls to be made, until a shepherd has taken them over.
     wanted: Cell<u64>,
     made: Cell<u64>,
     wrong: RefCell<Option<String>>,
@@ -83,7 +83,7 @@ impl<C: Caller> Calls<C> {
         &self.turns.caller
     }
 
-    /// How many frames both hosts have sent.
+    /// Number of frames that both hosts have sent.
     #[cfg(test)]
     pub(crate) fn frames(&self) -> u64 {
         self.turns.a.sent() + self.turns.b.sent()

@@ -1,4 +1,4 @@
-//! What is measured.
+//! Benchmarks, their cases and the figures that these find.
 
 use crate::plot::Plot;
 use crate::record::Record;
@@ -7,7 +7,7 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// What a row is to reach.
+/// The goal of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Goal {
     /// At most this, in the row's unit.
@@ -30,16 +30,16 @@ pub enum Better {
     Higher,
 }
 
-/// What one round of a case found.
+/// Result of one round of a case.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample {
     /// The figure, in the row's unit.
     pub value: f64,
     /// The middle one of the single operations within the round, if they were timed one by one.
     pub p50: Option<f64>,
-    /// What 99 of 100 of them did not exceed.
+    /// The time that 99 of 100 operations did not exceed.
     pub p99: Option<f64>,
-    /// What else the round found, such as what the sender sent beside what was received. The name
+    /// Other results of the round, such as what the sender sent beside what was received. The name
     /// states the unit.
     pub also: Vec<(&'static str, f64)>,
 }
@@ -76,10 +76,10 @@ impl<E: std::error::Error> From<E> for Trouble {
     }
 }
 
-/// What several rows need, made when the first of them does.
+/// A value that several rows need, made when the first of them does.
 pub(crate) type Shared<T> = Rc<OnceCell<T>>;
 
-/// What is shared, made if this is the first that needs it; what went wrong then stays so.
+/// Makes the shared value if this is the first to need it; a failure is remembered.
 ///
 /// # Errors
 /// The trouble of making it.
@@ -106,30 +106,30 @@ enum Work {
 pub struct Against {
     /// Whose.
     pub system: &'static str,
-    /// What is to be reached.
+    /// The goal, if it has one.
     pub goal: Option<Goal>,
 }
 
 /// One row of one system.
 pub struct Case {
-    /// What is measured.
+    /// The quantity that is measured.
     pub row: String,
     /// Whose figure it is: `xk` or a peer.
     pub system: &'static str,
     /// The systems whose figures of the same row this one is compared with.
     pub against: Vec<Against>,
-    /// What it is to reach by itself.
+    /// The goal of this case alone.
     pub goal: Option<Goal>,
     /// The unit of its figures, if it is another than the benchmark's.
     pub unit: Option<&'static str>,
     work: Work,
-    /// What of its work counts, if not all.
+    /// The part of its work that counts, if not all.
     watched: Option<Watched>,
-    /// How many operations one measurement does.
+    /// Number of operations in one measurement.
     pub operations: u64,
-    /// How many of the row's units one operation holds: 2 for a round trip of two crossings.
+    /// Number of the row's units in one operation: 2 for a round trip of two crossings.
     pub divisor: f64,
-    /// What is subtracted: the row of the same system whose cost is contained in this one.
+    /// The row to subtract: one of the same system, whose cost is contained in this one.
     pub less: Option<&'static str>,
 }
 
@@ -249,7 +249,7 @@ impl Case {
         Ok((ns / operations as f64 / self.divisor).into())
     }
 
-    /// Of its work only what is within what is watched counts: see [`stopwatch`].
+    /// Counts only the work within `watched`: see [`stopwatch`].
     #[must_use]
     pub(crate) fn watched(mut self, watched: Watched) -> Self {
         self.watched = Some(watched);
@@ -290,7 +290,7 @@ impl Case {
         self
     }
 
-    /// Its figures as others, such as a time as a rate.
+    /// Converts its figures, such as a time into a rate.
     #[must_use]
     pub(crate) fn shown_as(mut self, figure: impl Fn(f64) -> f64 + 'static) -> Self {
         self.work = match self.work {
@@ -321,7 +321,7 @@ impl Case {
 
 /// A table of rows.
 pub struct Benchmark {
-    /// Its name, as `xk bench` takes it.
+    /// The name, as `xk bench` takes it.
     pub name: &'static str,
     /// One line about it.
     pub summary: &'static str,
@@ -333,7 +333,7 @@ pub struct Benchmark {
     pub cases: fn() -> Vec<Case>,
     /// Rows computed from the measured ones, such as a slope.
     pub derived: fn(&[Record]) -> Vec<Record>,
-    /// How its figures are drawn.
+    /// The kind of drawing for its figures.
     pub plot: Plot,
     /// Where the time goes, as profiles have shown, for the page of results; Markdown.
     pub why: &'static str,
@@ -373,7 +373,7 @@ impl Benchmark {
         self
     }
 
-    /// Its figures are rates.
+    /// Marks its figures as rates, of which more is better.
     #[must_use]
     pub fn higher_is_better(mut self) -> Self {
         self.better = Better::Higher;

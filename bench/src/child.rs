@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 
 /// The environment variable that makes a program run one measurement and end: `NAME|ARGUMENT`.
 pub(crate) const VARIABLE: &str = "XK_BENCH_CHILD";
-/// What stands before the answer on the child's standard output.
+/// Text in front of the answer on the child's standard output.
 const ANSWER: &str = "xk-bench-answer ";
 
 /// Something to measure: takes its argument, answers numbers, or why it cannot.
 type Work = fn(&str) -> Result<Vec<f64>, String>;
 
-/// What can be asked for.
+/// The parts of a benchmark that a child process can be asked for.
 const WORKS: &[(&str, Work)] = &[
     ("sim-memory", crate::sim::memory),
     ("demux-memory", crate::demux::memory),

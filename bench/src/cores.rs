@@ -3,8 +3,8 @@
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::sync::OnceLock;
 
-/// They as they were when this was asked first, for a thread that stays on one core has threads
-/// that stay there.
+/// The processor cores of this process, as they were at the first call: a thread that is bound to
+/// one core later would see only that one.
 pub(crate) fn cores() -> &'static [usize] {
     static CORES: OnceLock<Vec<usize>> = OnceLock::new();
     CORES.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! What it costs to find the right one of many open sessions.
+//! Finding the right one of many open sessions.
 //!
 //! A message of 64 octets goes from one host to another in the same process and comes back: two
 //! demultiplexings by UDP among as many sessions as are open. As in figure 6 of the first paper one
@@ -106,7 +106,7 @@ fn few(choice: Choice) -> usize {
     if choice == Choice::One { 1 } else { 10 }
 }
 
-/// What many sessions cost more than few: the goals are about this.
+/// Ratios of many sessions to few, which have the goals.
 fn derived(records: &[Record]) -> Vec<Record> {
     let find = |open, choice| Record::find(records, &row(open, choice), "xk");
     let mut list = Vec::new();

@@ -1,4 +1,4 @@
-//! How big the command is, how soon it answers, and what it takes while it has nothing to do.
+//! Size of the command, time to its first answer, and its use of the machine while idle.
 //!
 //! A host of five protocols over a TAP device (`xk run`, as in graphs/tap.kdl) runs in a network
 //! namespace of its own beside a process that pings it by Linux's own stack.
@@ -29,7 +29,7 @@ pub(crate) fn benchmark() -> Benchmark {
     )
 }
 
-/// What is measured of one run, with units and goals, in the order in which [`measure`] answers.
+/// The rows of one run, with units and goals, in the order of the results of [`measure`].
 const ROWS: [(&str, &str, Option<Goal>); 7] = [
     ("start to the first answered ping", "ms", Some(Goal::AtMost(100.0))),
     ("resident memory (VmRSS)", "KiB", Some(Goal::AtMost(32_768.0))),
@@ -40,9 +40,9 @@ const ROWS: [(&str, &str, Option<Goal>); 7] = [
     ("processor time, idle", "ms/s", None),
 ];
 
-/// How long the idle host is watched.
+/// Time for which the idle host is watched.
 const WATCHED: Duration = Duration::from_millis(1000);
-/// How long its first answer may take.
+/// Longest time to its first answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn cases() -> Vec<Case> {
@@ -139,7 +139,7 @@ fn watch(command: &str, graph: &Path, effort: f64) -> Result<Vec<f64>, String> {
     ])
 }
 
-/// What a process has done since it began.
+/// Counters of a process since it began.
 struct Doing {
     switches: f64,
     busy_ms: f64,
@@ -170,7 +170,7 @@ struct Pings {
     request: [u8; 8],
 }
 
-/// How long an answer is waited for before the next request.
+/// Time to wait for an answer before the next request.
 const PING_EVERY: Duration = Duration::from_micros(200);
 /// Types of ICMP (RFC 792).
 const ECHO: u8 = 8;

@@ -49,9 +49,9 @@ pub use report::{Options, run};
 pub use request::{Request, execute, list};
 pub use stale::stale;
 
-/// What a program that measures calls first, `xk-bench` and this crate's tests: if the environment
-/// asks for a part of a benchmark (one case under a counter of instructions, one end of two, what
-/// needs a process of its own), does that part and answers true.
+/// Runs a part of a benchmark if the environment asks for one, and answers true: one case under a
+/// counter of instructions, one end of two, or what needs a process of its own. A program that
+/// measures, such as `xk-bench` and this crate's tests, calls this first.
 pub fn run_if_asked() -> bool {
     child::run_if_asked() || net::run_if_asked() || instructions::run_if_asked()
 }

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::Instant;
 use xk_core::SessionRef;
 
-/// How many conversations share a port of the answering host.
+/// Number of conversations that share a port of the answering host.
 const PER_PORT: usize = 1024;
 /// The first port of each side.
 const PORT_FIRST: u16 = 1024;
@@ -103,8 +103,7 @@ impl ManySessions {
         self.received.get() - before
     }
 
-    /// How long each of so many took, in nanoseconds, in order of length; what the clock takes is
-    /// taken off.
+    /// Times of so many round trips in nanoseconds, sorted, without the time of reading the clock.
     pub(crate) fn times(&self, choice: Choice, trips: usize) -> Vec<f64> {
         let mut chooser = Chooser::new(choice, self.sessions.len());
         let clock = clock_ns();

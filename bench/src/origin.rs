@@ -8,9 +8,9 @@ use std::process::{Command, Stdio};
 pub(crate) struct Origin {
     /// The processor and how many cores of it.
     pub(crate) machine: String,
-    /// What the program was made from, as far as the folder in which it runs tells.
+    /// The commit that the program was built from, as far as the folder in which it runs tells.
     pub(crate) commit: String,
-    /// What else the machine did at the start.
+    /// The other load of the machine at the start.
     pub(crate) load: String,
 }
 

@@ -10,7 +10,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::error::Error;
 use std::ops::Range;
 
-/// How a benchmark's figures are drawn.
+/// The kind of drawing for a benchmark's figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Plot {
     /// A bar for each row and system: the median, with a whisker from minimum to maximum.
@@ -20,7 +20,7 @@ pub enum Plot {
     /// without a number are left out; rows that differ in more than the number make lines of their
     /// own.
     Lines {
-        /// What the number is.
+        /// Meaning of the number.
         x: &'static str,
     },
 }
@@ -190,7 +190,7 @@ impl Panel<'_> {
         distinct(self.records.iter().map(|r| r.row.as_str()))
     }
 
-    /// What has a colour of its own: systems, or lines.
+    /// Names that have a colour each: of systems, or of lines.
     fn names(&self) -> Vec<String> {
         match self.benchmark.plot {
             Plot::Bars => distinct(self.records.iter().map(|r| r.system.to_owned())),
@@ -198,7 +198,7 @@ impl Panel<'_> {
         }
     }
 
-    /// How many bars high the field is.
+    /// Height of the field, in bars.
     fn bars_high(&self) -> f64 {
         self.records.len() as f64 + GAP * self.rows().len() as f64
     }
@@ -429,7 +429,7 @@ fn rest(row: &str) -> String {
         .join(", ")
 }
 
-/// What is different among items, in the order of its first appearance.
+/// The distinct items, in the order of their first appearance.
 fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
     let mut list = Vec::new();
     for item in items {

@@ -3,7 +3,7 @@
 use crate::case::{Better, Goal};
 use serde_json::{Map, Value, json};
 
-/// How a figure stands to another system's of the same row.
+/// Ratio of a figure to another system's of the same row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
     /// The other system.
@@ -12,11 +12,11 @@ pub struct Ratio {
     pub ratio: f64,
     /// The ratios of single rounds, without the lowest and the highest quarter of them.
     pub interval: (f64, f64),
-    /// What was to be reached.
+    /// The goal.
     pub goal: Option<Goal>,
 }
 
-/// How a goal stands after all rounds.
+/// Verdict on a goal after all rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     /// The whole interval reaches it.
@@ -48,14 +48,14 @@ pub struct Record {
     /// The rounds without the lowest and the highest quarter of them; `None` if the figure comes of
     /// others.
     pub interval: Option<(f64, f64)>,
-    /// How many rounds.
+    /// Number of rounds.
     pub runs: usize,
     /// The middle one of the single operations, where they were timed one by one: the median over
     /// the rounds.
     pub p50: Option<f64>,
-    /// What 99 of 100 of them did not exceed: the median over the rounds.
+    /// The time that 99 of 100 operations did not exceed: the median over the rounds.
     pub p99: Option<f64>,
-    /// What else was found, medians over the rounds, with names that state the unit.
+    /// Other results, medians over the rounds, with names that state the unit.
     pub also: Vec<(&'static str, f64)>,
     /// The systems compared with.
     pub ratios: Vec<Ratio>,
@@ -252,7 +252,7 @@ impl Record {
         self.ratios.iter().map(one).collect::<Vec<_>>().join(", ")
     }
 
-    /// What else was found, as text.
+    /// The other results, as text.
     pub fn also_text(&self) -> String {
         let mut list: Vec<String> = Vec::new();
         let rest = self.also.iter().map(|(name, x)| (*name, Some(*x)));

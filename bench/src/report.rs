@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use tabled::builder::Builder;
 use tabled::settings::{Alignment, Style, object::Columns};
 
-/// How to measure.
+/// Options of a measurement.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many rounds.
+    /// Number of rounds.
     pub runs: usize,
     /// Whether to count instructions as well.
     pub instructions: bool,
@@ -45,7 +45,7 @@ const ATTEMPTS: usize = 2;
 /// A mean that many times its median, or that part of it, tells of something else than the median.
 const FAR: f64 = 3.0;
 
-/// What the rounds of one case found.
+/// Results of the rounds of one case.
 #[derive(Clone, Default)]
 struct Found {
     rounds: Vec<Option<Sample>>,
@@ -116,7 +116,7 @@ fn median(sorted: &[f64]) -> Option<f64> {
     sorted.get(sorted.len() / 2).copied()
 }
 
-/// What is left of figures in their order without the lowest and the highest quarter.
+/// Lowest and highest of sorted figures, without the lowest and the highest quarter.
 fn interval(sorted: &[f64]) -> Option<(f64, f64)> {
     let left_out = sorted.len() / 4;
     let kept = sorted.get(left_out..sorted.len() - left_out)?;
@@ -164,7 +164,7 @@ fn attempt(benchmark: &Benchmark, options: &Options) -> Vec<Record> {
     records
 }
 
-/// What each case and round found; the cases take turns within a round.
+/// Measures all cases, round by round; the cases take turns within a round.
 fn measure(name: &str, cases: &mut [Case], options: &Options) -> Vec<Found> {
     let runs = options.runs.max(1);
     let mut found = vec![Found::default(); cases.len()];

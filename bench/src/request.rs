@@ -1,4 +1,4 @@
-//! What a person asks for: some benchmarks, and files to write.
+//! A request from the command line: some benchmarks, and files to write.
 
 use crate::case::Benchmark;
 use crate::origin::Origin;
@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 use tabled::builder::Builder;
 use tabled::settings::Style;
 
-/// What to measure, and where to write it.
+/// Benchmarks to measure, and files to write the results to.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// The benchmarks by name; `all` stands for all.
     pub names: Vec<String>,
-    /// How to measure.
+    /// Options of the measurement.
     pub options: Options,
     /// A file for the records as JSON.
     pub json: Option<PathBuf>,
@@ -130,7 +130,7 @@ fn write(
     }
 }
 
-/// What machine this is, and how the tables are made.
+/// Describes the machine, and how the tables are made.
 fn preface(origin: &Origin) -> String {
     format!(
         "# Benchmarks\n\nMade by `xk bench all --markdown docs/benchmarks.md`. Machine: {}, load average {} at the start; version {}, \

@@ -15,7 +15,7 @@ use xk_core::object::OpenError;
 use xk_core::{Kernel, Part, Participant, Participants, Time, Upper};
 use xk_sim::{HostId, World};
 
-/// How many hosts hang on one switch.
+/// Number of hosts on one switch.
 const LINK_HOSTS: usize = 10;
 /// From a frame's sending to its arrival.
 const DELAY_NS: u64 = 10_000;

@@ -105,7 +105,7 @@ impl<S: AnySocket<'static>> Host<S> {
 }
 
 impl Endpoint {
-    /// How many frames wait to be received.
+    /// Number of frames that wait to be received.
     pub(crate) fn waiting(&self) -> usize {
         self.rx.borrow().len()
     }

@@ -21,14 +21,14 @@ pub(crate) fn pool() -> Pool {
     Pool::new(&PoolConfig::default()).expect("memory for a pool")
 }
 
-/// What a kernel is made of whose shepherds do not wait.
+/// Configuration of a kernel whose shepherds do not wait.
 pub(crate) fn config(pool: &Pool, seed: u8, timers_max: usize) -> Config {
     let limits = Limits { shepherds_max: 1, ..Limits::default() };
     let shepherds = Shepherds::new(Box::new(NoSwitch), limits);
     Config { random: Random::new(seed.into()), pool: pool.clone(), shepherds, timers_max }
 }
 
-/// What a kernel is made of whose shepherds may wait.
+/// Configuration of a kernel whose shepherds may wait.
 pub(crate) fn waiting_config(pool: &Pool, seed: u8) -> Config {
     let shepherds = Shepherds::new(Box::new(CoroutineSwitch::new()), Limits::default());
     Config { shepherds, ..config(pool, seed, 1 << 12) }
@@ -39,7 +39,7 @@ pub(crate) fn kernel() -> Rc<Kernel> {
     Rc::new(Kernel::new(config(&pool(), 1, 1 << 16)))
 }
 
-/// What the bottom does with what is pushed into it.
+/// Behaviour of the bottom with messages that are pushed into it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bottom {
     /// Drops it.
@@ -179,7 +179,7 @@ impl Protocol for BottomWire {
 }
 
 impl Wire for BottomWire {
-    /// What arrives is carried in by the benchmark.
+    /// Takes nothing: the benchmark carries arrivals in.
     fn poll(&self, _: &Kernel, _: &ProtocolRef, _: usize) -> usize {
         0
     }

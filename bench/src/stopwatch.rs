@@ -33,7 +33,7 @@ impl Watched {
     }
 }
 
-/// How a stretch is measured.
+/// Instrument that measures a stretch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Clock,
@@ -123,7 +123,7 @@ fn watch(watched: Watched, by: By, work: impl FnOnce()) {
     WATCH.with(|watch| watch.watched.set(None));
 }
 
-/// What the counter of time found: ticks, and in how many stretches.
+/// Result of the time counter: ticks, and the number of stretches.
 fn found() -> (f64, f64) {
     WATCH.with(|watch| (watch.ticks.get() as f64, watch.stretches.get() as f64))
 }
@@ -161,7 +161,7 @@ pub(crate) fn count(watched: Watched, work: impl FnOnce()) {
     watch(watched, By::Callgrind, work);
 }
 
-/// What reading the clock takes, in nanoseconds: the middle of many.
+/// Time of reading the clock, in nanoseconds: the median of many.
 pub(crate) fn clock_ns() -> f64 {
     let mut last = Instant::now();
     let mut list = [0; 1001];

@@ -1,5 +1,5 @@
-//! What a stretch of a program is measured by: the processor's counter of time, and callgrind, told
-//! to count from here on or to cease (Valgrind manual, "Client requests").
+//! Instruments that measure a stretch of a program: the processor's time counter, and callgrind,
+//! which is told to count from here on or to cease (Valgrind manual, "Client requests").
 
 /// Whether there is a way to tell it on this machine.
 pub(crate) const IS_KNOWN: bool = cfg!(all(target_arch = "x86_64", target_os = "linux"));

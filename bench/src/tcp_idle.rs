@@ -1,4 +1,4 @@
-//! What a TCP connection takes while it has nothing to do.
+//! The cost of a TCP connection while it is idle.
 //!
 //! Two hosts in a process of its own, joined by a cable. One opens connections to the other; each
 //! carries one octet there and back, and then nothing for as long as it takes until no timer is
@@ -55,11 +55,11 @@ fn cases() -> Vec<Case> {
 const PER_PORT: usize = 50_000;
 const CLIENT_PORT_FIRST: u16 = 10_000;
 const SERVER_PORT_FIRST: u16 = 1000;
-/// How much later it is with each connection (10,000 are opened a second), and while nothing is
-/// said.
+/// Time that passes with each connection (10,000 are opened a second), and in each step of the
+/// silence.
 const STEP: Duration = Duration::from_micros(100);
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long nothing is said: longer than any acknowledgement, probe or retransmission waits on a
+/// Length of the silence: longer than any acknowledgement, probe or retransmission waits on a
 /// connection that has been heard.
 const IDLE: Duration = Duration::from_secs(10);
 
@@ -108,7 +108,7 @@ impl Pair {
         }
     }
 
-    /// That all connections stand, on both sides.
+    /// Checks that all connections stand, on both sides.
     fn check(&self) -> Result<(), String> {
         let stands = |session: &&SessionRef| {
             let info = session.ask(&self.hosts.a.cx, StreamInfo::default());

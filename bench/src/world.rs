@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Seeds that are tried at a loss of a twentieth.
 const SEEDS: u64 = 20;
-/// How long one run may take.
+/// Longest time of one run.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Times as fast as turmoil.
 const GOAL: Goal = Goal::TimesAsFast(10.0);

@@ -46,8 +46,8 @@ fn records(name: &str, only: &[&str]) -> Vec<Record> {
     if once.iter().any(is_spoilt) { run(3) } else { once }
 }
 
-/// What must not grow: children of ours, and devices of ours where others see them. The namespaces
-/// have no names.
+/// Everything that must not grow: children of this process, and its devices where others see them.
+/// The namespaces have no names.
 fn surroundings() -> BTreeSet<String> {
     let mut list = BTreeSet::new();
     let devices = std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten();

@@ -52,7 +52,7 @@ fn records(name: &str) -> Vec<Record> {
     some_records(name, &[])
 }
 
-/// Those of the second paper's rows that need no second process, and one that does.
+/// Rows of the second paper that need no second process, and one that does.
 const RPC_ROWS: &[&str] = &["in process", "latency, xk shm", "Sun"];
 
 /// Tables and figures stand beside the paper's, in the paper's words.

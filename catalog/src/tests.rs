@@ -39,7 +39,7 @@ fn entries_speak_for_themselves() {
     }
 }
 
-/// What crosses to another address space does so by its key: no two of one key differ.
+/// Questions and reasons cross to another address space by their keys: no two have the same.
 #[test]
 fn every_question_and_reason_is_found_by_its_key() {
     let mut keys = BTreeMap::new();

@@ -152,7 +152,7 @@ fn own_numbers(plan: &HostPlan, domain: usize) -> Range<u32> {
     first..first + OWN_NUMBERS
 }
 
-/// How the domain of this name is called.
+/// Text for the domain of this name.
 fn shown(name: &str) -> &str {
     if name.is_empty() { "the first domain" } else { name }
 }

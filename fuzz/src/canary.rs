@@ -6,7 +6,7 @@ use crate::Target;
 pub static TARGET: Target =
     Target { name: "canary", about: "a planted mistake, which must be found", run };
 
-/// What its corpus consists of: one step away from the mistake in two places.
+/// The corpus of the canary: one step away from the mistake in two places.
 pub const SEED: &[u8] = b"length 12, magic XK: harmless";
 
 /// Indexes by a length that it read from the outside and compared with the wrong bound.

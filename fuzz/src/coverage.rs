@@ -19,7 +19,7 @@ pub fn clear() {
     }
 }
 
-/// What was reached: of each edge, how often, in eight classes of powers of two.
+/// Edges reached, each with its count in eight classes of powers of two.
 #[derive(Clone, Default)]
 pub struct Reached(Vec<u8>);
 
@@ -44,7 +44,7 @@ impl Reached {
         new
     }
 
-    /// How many edges.
+    /// Number of edges.
     #[must_use]
     pub fn edges(&self) -> usize {
         self.0.iter().filter(|known| **known != 0).count()

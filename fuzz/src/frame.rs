@@ -50,7 +50,7 @@ pub fn arp(operation: u16, sender: (Ether, Ipv4Addr), target: (Ether, Ipv4Addr))
     octets
 }
 
-/// What varies in an IPv4 header (RFC 791, section 3.1).
+/// Variable fields of an IPv4 header (RFC 791, section 3.1).
 #[derive(Clone, Copy, Debug)]
 pub struct Ip<'a> {
     /// The source.
@@ -133,8 +133,8 @@ pub fn udp_payload(octets: &[u8], hosts: (Ipv4Addr, Ipv4Addr)) -> Option<&[u8]> 
     is_intact.then_some(payload)
 }
 
-/// What a peer would answer to this frame: the ARP reply, the echo reply, or the datagram sent
-/// back. `None` if the frame is none that gets an answer.
+/// The answer of a peer to this frame: the ARP reply, the echo reply, or the datagram sent back.
+/// `None` if the frame gets no answer.
 #[must_use]
 pub fn answer(frame: &[u8]) -> Option<Vec<u8>> {
     let (src, payload) = (frame.get(6..12)?.try_into().ok()?, frame.get(ETH_OCTETS..)?);

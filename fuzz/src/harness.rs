@@ -1,5 +1,5 @@
-//! What the targets of one layer share: the layer between a lower and an upper of the test kit, on
-//! a kernel with little room, and the octets of an input as a script.
+//! The rig that targets of one layer share: the layer between a lower and an upper of the test kit,
+//! on a kernel with few resources, and the octets of an input as a script.
 
 use core::cell::Cell;
 use xk_core::graph::{Params, Value};
@@ -141,7 +141,7 @@ impl Rig {
         let _ = self.layer.ask(&self.cx, error);
     }
 
-    /// How many messages the layer has dropped for any reason but those of these names.
+    /// Number of messages that the layer has dropped for reasons other than these.
     pub(crate) fn dropped_but(&self, names: &[&str]) -> u64 {
         let drops = self.layer.head().drops().list().into_iter();
         drops.filter(|(why, _)| !names.contains(&why.name)).map(|(_, count)| count).sum()

@@ -52,9 +52,9 @@ const SCRIPT_ARENA_OCTETS: usize = 1 << 16;
 /// Something that reads outside input.
 #[derive(Clone, Copy)]
 pub struct Target {
-    /// Its name, and that of its folder under `fuzz/corpus`.
+    /// The name, also of its folder under `fuzz/corpus`.
     pub name: &'static str,
-    /// What is fed.
+    /// A line about its input.
     pub about: &'static str,
     /// Panics if `data` breaks a law.
     pub run: fn(&[u8]),

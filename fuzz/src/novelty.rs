@@ -1,4 +1,4 @@
-//! What a target met while it ran, so that inputs that reach something new can be kept and mutated
+//! Notes of a target while it runs, so that inputs that reach something new can be kept and mutated
 //! further.
 //!
 //! This goes beyond coverage, and stands in for it where the program was built without counters: a

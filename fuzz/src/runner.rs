@@ -20,10 +20,10 @@ const KEPT_MAX: usize = 4096;
 const SHORTEN_RUNS_MAX: usize = 3000;
 /// An input that runs longer than this hangs.
 const HANG: Duration = Duration::from_secs(60);
-/// How often a long run says that it is alive.
+/// Time between two signs of life of a long run.
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
-/// What one input did wrong.
+/// A failure, and the input that caused it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The message of the panic, with its place.
@@ -32,14 +32,14 @@ pub struct Failure {
     pub place: String,
 }
 
-/// What a run of a target came to.
+/// Result of a run of a target.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// Inputs that were run.
     pub runs: u64,
     /// Inputs that met something new, behind the corpus.
     pub kept: Vec<Vec<u8>>,
-    /// How many edges all inputs have reached, and how many those of the corpus have, if edges are
+    /// Number of edges that all inputs have reached, and those of the corpus alone, if edges are
     /// counted.
     pub edges: (usize, usize),
     /// The first input that failed, shortened, and how.
@@ -185,8 +185,8 @@ fn edges_of(target: Target, input: &[u8]) -> BTreeSet<usize> {
     coverage::take()
 }
 
-/// Of these inputs those that reach edges which neither the corpus nor a shorter one reaches,
-/// shortened.
+/// Selects the inputs that reach edges which neither the corpus nor a shorter input reaches, and
+/// shortens them.
 #[must_use]
 pub fn distil(target: Target, corpus: &[Vec<u8>], inputs: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut known = BTreeSet::new();
@@ -323,7 +323,7 @@ fn write(folder: &Path, name: &str, input: &[u8]) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// What to type to run this file again.
+/// The command that runs this file again.
 #[must_use]
 pub fn command(name: &str, path: &Path) -> String {
     let path = path.strip_prefix(folder().parent().unwrap_or(Path::new(""))).unwrap_or(path);

@@ -173,7 +173,8 @@ fn wires(seeds: &mut Vec<Seed>) {
     add_calls(seeds);
 }
 
-/// Of FRAGMENT and CHANNEL: the headers of a small message and of a call, and scripts of several.
+/// Adds seeds of FRAGMENT and CHANNEL: the headers of a small message and of a call, and scripts of
+/// several.
 fn add_calls(seeds: &mut Vec<Seed>) {
     let fragment = |count: u8, mask: u8| {
         let mut packet = vec![0; 24 + 8];

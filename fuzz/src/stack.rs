@@ -282,7 +282,7 @@ impl Stack {
         }
     }
 
-    /// What the stack sends is valid, under our own address.
+    /// Checks that the stack sends valid frames, under its own address.
     fn check_sent(&self, octets: &[u8], at: usize) {
         let Some(Ok(sent)) = octets.first_chunk().map(xk_eth::wire::Header::parse) else {
             panic!("what was sent is no frame");

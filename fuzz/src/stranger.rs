@@ -8,9 +8,9 @@ use std::rc::Rc;
 use xk_core::{Kernel, Message};
 use xk_share::{Arrival, Carrier, FRAME_OCTETS_MAX, HEADROOM, SendError};
 
-/// How many frames it has room for before it takes some.
+/// Number of frames that it has room for before it takes some.
 const ROOM: usize = 32;
-/// How many numbers of headers it remembers.
+/// Number of header numbers that it remembers.
 const SEEN_MAX: usize = 8;
 
 /// Sends what a script says, and remembers the numbers in the headers of what it is sent: those of
@@ -61,7 +61,7 @@ impl Stranger {
     }
 }
 
-/// Its end, as a port has it.
+/// The end of the link, in the form that a port takes.
 pub(crate) struct End(pub(crate) Rc<Stranger>);
 
 impl Carrier for End {
@@ -112,7 +112,7 @@ impl Carrier for End {
         self.0.frames.take();
     }
 
-    /// What is waited for is the next frame of the script, or the end.
+    /// Waits for the next frame of the script, or for the end.
     fn turn(&self, _: &Kernel) {
         match self.0.script.step() {
             Some((kind, octets)) if kind & 8 == 0 => self.0.put(kind, octets),

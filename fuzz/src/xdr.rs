@@ -1,5 +1,4 @@
-//! What the representation of values is fed with: octets of any type, from a slice and from a
-//! message in pieces.
+//! Decoding of values by XDR: octets of any type, from a slice and from a message in pieces.
 
 use crate::novelty;
 use crate::targets::rpcgen;

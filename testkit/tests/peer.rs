@@ -224,8 +224,8 @@ fn a_guest_that_hangs_ends() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// What a router and two nodes of AppleTalk send on both links (AARP, DDP, AEP, NBP, RTMP, ZIP), as
-/// `tshark` judges it.
+/// Frames of a router and two nodes of AppleTalk on both links (AARP, DDP, AEP, NBP, RTMP, ZIP), as
+/// `tshark` judges them.
 fn tshark_reads_appletalk() {
     needs_program!("tshark");
     let graphs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../graphs");

@@ -1,4 +1,4 @@
-//! What a long message costs across a cut, copied and lent.
+//! A long message across a cut, copied and lent.
 
 use crate::case::{Benchmark, Case, Goal};
 use std::time::Duration;
@@ -7,18 +7,18 @@ use xk_run::lending_kernel;
 use xk_share::{Arrival, Carrier};
 use xk_share_ring::{Kin, Lending, Ring, Terms, pair};
 
-/// How long the two ends may take to agree.
+/// Longest time for the two ends to agree.
 const PATIENCE: Duration = Duration::from_secs(10);
 const POOL_OCTETS: usize = 1 << 25;
 const MESSAGES: u64 = 20_000;
 const OCTETS: [usize; 3] = [4096, 16_384, 65_000];
-/// What stands in front of a message, in octets.
+/// Headers in front of a message, in octets.
 const HEAD: [u8; 12] = [0; 12];
-/// What the ways beside that of two threads are called.
+/// Names of the ways other than that between two threads.
 const COPIED: &str = "copied in and out";
 const BY_PROCESS: &str = "lent to a process, which copies";
 
-/// What becomes of a message's octets.
+/// Way in which the octets of a message cross.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Copied,

@@ -1,4 +1,4 @@
-//! What a cut costs: each operation across it, by thread and by process, beside the bare exchange
+//! The cost of a cut: each operation across it, by thread and by process, beside the bare exchange
 //! over the same memory.
 
 mod lending;
@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 use xk_share_ring::{Ring, geometry, pair};
 use xk_shm::{Link, Lost};
 
-/// How long the two sides of a link may take to find each other.
+/// Longest time for the two sides of a link to find each other.
 const PATIENCE: Duration = Duration::from_secs(10);
 const OPERATIONS: u64 = 50_000;
-/// What the bare exchange is called.
+/// Name of the bare exchange.
 const BARE: &str = "bare";
 
 pub(crate) fn benchmark() -> Benchmark {
@@ -187,8 +187,8 @@ fn case<R: FnMut(u64) + 'static>(row: &str, place: Place, setup: impl Fn() -> R 
     })
 }
 
-/// What one message takes across a cut, half of there and back: between two processes that spin, or
-/// the work of both sides alone, on one thread.
+/// One message across a cut, half of there and back: between two processes that spin, or the work
+/// of both sides alone, on one thread.
 pub(crate) fn crossing(row: &str, is_between_processes: bool) -> Case {
     let place = if is_between_processes { Place::Process } else { Place::Here };
     // One is divided as a batch of operations is, the other as a round.
@@ -236,7 +236,7 @@ fn cases() -> Vec<Case> {
     list
 }
 
-/// How much a crossing takes beyond the bare one: half of what the round trips differ by.
+/// Time of a crossing beyond the bare exchange: half the difference of the round trips.
 fn derived(records: &[Record]) -> Vec<Record> {
     let across = records.iter().filter(|record| {
         record.system == "xk" && record.row.starts_with("push and demux") && record.median > 0.0

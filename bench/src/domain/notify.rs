@@ -1,6 +1,6 @@
-//! How many messages a sleeper is woken for at once, by how often they come: "Implementing Network
-//! Protocols at User Level" (Thekkath and others 1993), section 4, finds that notifications are
-//! batched under load.
+//! Number of messages for each wake-up of a sleeper, by their rate: "Implementing Network Protocols
+//! at User Level" (Thekkath and others 1993), section 4, finds that notifications are batched under
+//! load.
 
 use super::mirror::{Above, Below};
 use super::{cores, stay_on};
@@ -8,7 +8,7 @@ use crate::case::{Benchmark, Case, Sample, Trouble};
 use std::time::{Duration, Instant};
 use xk_share_ring::pair;
 
-/// How long a round lasts.
+/// Length of a round.
 const TIME: Duration = Duration::from_millis(200);
 const OCTETS: usize = 28;
 /// The pause between two messages, in microseconds.

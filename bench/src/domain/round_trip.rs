@@ -38,7 +38,7 @@ const POOL_OCTETS: usize = 1 << 22;
 const OWN_FIRST: u32 = 1000;
 /// Octets of a datagram.
 const OCTETS: usize = 8;
-/// How long a round lasts.
+/// Length of a round.
 const TIME: Duration = Duration::from_millis(300);
 /// The host when it is not cut.
 const UNCUT: &str = "one kernel";
@@ -84,7 +84,7 @@ fn cases() -> Vec<Case> {
     list
 }
 
-/// How much the cut takes beyond the bare exchange and what the uncut host takes.
+/// Time of the cut beyond the bare exchange and the uncut host.
 fn derived(records: &[Record]) -> Vec<Record> {
     let of = |system| records.iter().find(|r| r.row == SPINNING && r.system == system);
     let (Some(cut), Some(uncut), Some(bare)) = (of("xk"), of(UNCUT), of(BARE)) else {

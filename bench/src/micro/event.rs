@@ -1,4 +1,4 @@
-//! What timers cost.
+//! The cost of timers.
 
 use crate::case::{Benchmark, Case, Goal};
 use std::hint::black_box;

@@ -1,4 +1,4 @@
-//! What a layer costs: stacks of 1 to 10 `null` layers.
+//! The cost of a layer: stacks of 1 to 10 `null` layers.
 //!
 //! The bottom passes what is pushed up again at once, so a message crosses every layer twice: once
 //! by `push`, once by `demux` and `pop`. A crossing is the slope of the whole over the number of

@@ -1,4 +1,4 @@
-//! What demultiplexing costs.
+//! The cost of demultiplexing.
 
 use crate::case::{Benchmark, Case, Goal};
 use crate::record::Record;

@@ -1,4 +1,4 @@
-//! What the message tool costs.
+//! The cost of the message tool.
 
 use crate::case::{Benchmark, Case, Goal};
 use crate::stack::pool;

@@ -1,4 +1,4 @@
-//! What the single tools cost.
+//! The cost of single tools of the core.
 
 pub(crate) mod event;
 pub(crate) mod layer;

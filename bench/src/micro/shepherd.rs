@@ -1,4 +1,4 @@
-//! What a shepherd costs.
+//! The cost of a shepherd.
 
 use crate::case::{Benchmark, Case, Goal};
 use std::cell::Cell;

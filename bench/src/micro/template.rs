@@ -1,4 +1,4 @@
-//! What it costs to hold a message to the template of its headers.
+//! The cost of checking a message against the template of its headers.
 
 use crate::case::{Benchmark, Case, Goal};
 use crate::udp_inprocess::Pair;

@@ -10,8 +10,7 @@ use std::time::Duration;
 use xk_core::object::{OpenError, Refused};
 use xk_core::{Kernel, Message, Participants, Protocol, ProtocolRef, Reason, SessionRef, Upper};
 
-/// How long the first call may take: a question for an address that goes too early is repeated
-/// after seconds.
+/// Longest time for the first call: if an ARP request goes too early, it is repeated after seconds.
 const PATIENCE_FIRST: Duration = Duration::from_secs(4);
 /// From one try to open or to reach the server to the next.
 const PAUSE: Duration = Duration::from_millis(20);

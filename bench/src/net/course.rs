@@ -1,4 +1,4 @@
-//! How far the user of a measured graph is, and what it has found.
+//! Progress and results of the user of a measured graph.
 
 use super::endpoint::{Endpoint, Task};
 use super::exchange::{PATIENCE, Trips, Window};
@@ -8,14 +8,14 @@ use std::cell::{Cell, RefCell};
 use std::time::Duration;
 use xk_core::{Kernel, Protocol, ProtocolRef, Time};
 
-/// What stands at the top of a measured graph; clones are the same one.
+/// The protocol at the top of a measured graph; clones are the same one.
 pub(super) trait Top: Protocol + Clone {
     fn course(&self) -> &Course;
 
-    /// What is to be done between two turns of the poll loop.
+    /// Does its work between two turns of the poll loop.
     fn turn(&self, _: &Kernel, _: &ProtocolRef) {}
 
-    /// What was found, in the same form as over a line.
+    /// Returns the result, in the same form as over a line.
     ///
     /// # Errors
     /// That nothing was, and why.
@@ -24,10 +24,10 @@ pub(super) trait Top: Protocol + Clone {
     }
 }
 
-/// Of one user.
+/// Progress of one user.
 pub(super) struct Course {
     pub(super) task: Task,
-    /// How long the poll loop may run at most.
+    /// Longest time for the poll loop to run.
     pub(super) limit: Duration,
     pub(super) begun: Cell<Option<Time>>,
     pub(super) now: Cell<Time>,
@@ -56,7 +56,7 @@ impl Course {
         }
     }
 
-    /// It goes wrong: nothing more will come.
+    /// Ends the measurement with an error.
     #[cold]
     pub(super) fn breaks(&self, why: impl Into<String>) {
         *self.broken.borrow_mut() = Some(why.into());

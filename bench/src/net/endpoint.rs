@@ -1,4 +1,4 @@
-//! What one of the two processes of a measurement is to do, as it is handed to it.
+//! The task of one of the two processes of a measurement, as it is handed over.
 
 use crate::rpc::stacks::Stack;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Connections over a wire with faults: many, for chance to even out.
 pub(crate) const FLOWS: u32 = 16;
 
-/// What carries frames.
+/// The wire that carries frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Wire {
     Packet,
@@ -20,7 +20,7 @@ pub(crate) enum Wire {
 }
 
 impl Wire {
-    /// What the catalog calls it.
+    /// The name in the catalog.
     pub(super) fn kind(self) -> &'static str {
         match self {
             Self::Packet => "packet",
@@ -70,7 +70,7 @@ pub(crate) enum Congestion {
     Bbr,
 }
 
-/// What exchanges messages.
+/// The system that exchanges messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum System {
     /// A graph of xk with UDP at its top, over a wire.
@@ -179,7 +179,7 @@ impl System {
         self.path().map_or(1, Path::flows)
     }
 
-    /// Its name in tables.
+    /// The name in tables.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Rpc(_, Wire::Shm) => "xk shm",
@@ -198,7 +198,7 @@ impl System {
     }
 }
 
-/// What an end does.
+/// The task of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Task {
     /// Sends a message, waits for the answer, and so on.
@@ -246,7 +246,7 @@ pub(super) struct Endpoint {
     pub(super) port: u16,
     /// The core that it runs on; all if there is none.
     pub(super) core: Option<usize>,
-    /// How long it measures.
+    /// Time for which it measures.
     pub(super) time: Duration,
     /// The namespace to go to, if it is not the parent's.
     pub(super) space: Option<String>,

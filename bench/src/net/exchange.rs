@@ -1,4 +1,4 @@
-//! What the two ends do, over anything that carries messages.
+//! The exchange between the two ends, over anything that carries messages.
 
 use super::child::{failed, ready};
 use super::endpoint::{Endpoint, Task};
@@ -53,12 +53,12 @@ pub(super) trait Line {
     }
 }
 
-/// How long a line that sleeps waits at most.
+/// Longest time that a sleeping line waits.
 pub(super) const WAIT: Duration = Duration::from_millis(50);
-/// How long an answer may be under way, and the first message.
+/// Longest time to an answer, and to the first message.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
-/// How long the first that comes may be under way: a request of ARP or a SYN that gets lost is
-/// repeated after a second, and the next after more.
+/// Longest time to the first arrival: an ARP request or a SYN that gets lost is repeated after a
+/// second, and then after more.
 const PATIENCE_FIRST: Duration = Duration::from_secs(5);
 /// From one try to reach the peer to the next, at the beginning.
 pub(super) const KNOCK: Duration = Duration::from_millis(20);
@@ -124,7 +124,7 @@ impl Trips {
         since < self.warm + self.time && self.ns.len() < TRIPS_MAX
     }
 
-    /// What was found, without what reading the clock takes: it is read once a trip.
+    /// Returns the result, without the time of reading the clock once a trip.
     pub(super) fn result(mut self) -> Value {
         self.ns.sort_unstable();
         let clock = clock_ns();
@@ -208,7 +208,7 @@ fn answer(line: &mut impl Line, octets_max: usize) -> Result<Value, Trouble> {
     Ok(json!({}))
 }
 
-/// What was sent, and how fast.
+/// Number of messages sent, and their rate.
 pub(super) fn sent(messages: u64, time: Duration) -> Value {
     json!({ "sent": messages, "ns": time.as_nanos() as f64 })
 }
@@ -311,7 +311,7 @@ impl Window {
         true
     }
 
-    /// What came.
+    /// Number of messages received, and their rate.
     pub(super) fn result(&self) -> Result<Value, Trouble> {
         let (Some(from), Some(end)) = (self.from, self.end) else {
             return Err(Trouble::Failed(match self.messages {

@@ -17,7 +17,7 @@ pub(super) fn benchmark() -> Benchmark {
     .higher_is_better()
 }
 
-/// How long a round measures.
+/// Time that a round measures.
 const TIME: Duration = Duration::from_millis(200);
 /// Octets of a frame with its header.
 const SIZES: [usize; 2] = [64, 1514];

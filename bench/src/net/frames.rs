@@ -43,7 +43,7 @@ pub(super) fn wait(fd: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// What a message is within a frame of ours; frames of others are passed over.
+/// Returns the message in a frame of this benchmark; other frames are passed over.
 fn payload(frame: &[u8]) -> Option<&[u8]> {
     let (header, payload) = frame.split_at_checked(HEADER_OCTETS)?;
     (header[12..] == [0x88, 0xb5]).then_some(payload)

@@ -19,7 +19,7 @@ const SLOTS: usize = 1024;
 /// Octets before a message in a slot: its number and its length.
 const SLOT_HEAD: usize = 8;
 
-/// How much memory an exchange needs, in octets.
+/// Memory of an exchange, in octets.
 pub(super) fn size(octets: usize) -> usize {
     2 * PAGE + SLOTS * stride(octets)
 }
@@ -103,7 +103,7 @@ struct Ring {
     stride: usize,
     /// Messages sent, or received.
     at: u32,
-    /// What the receiver had taken when the sender last looked.
+    /// Number of messages that the receiver had taken when the sender last looked.
     taken: u32,
     buffer: Vec<u8>,
 }

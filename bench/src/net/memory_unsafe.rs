@@ -19,7 +19,7 @@ impl Memory {
         Ok(Self { fd })
     }
 
-    /// What another process of this user opens to map it.
+    /// The path that another process of this user opens to map it.
     pub(super) fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.fd.as_raw_fd())
     }

@@ -77,7 +77,7 @@ fn one_way(testbed: &Testbed, row: String, octets: usize, setting: Setting) -> C
     })
 }
 
-/// What a row of so many octets is called.
+/// The name of a row of so many octets.
 fn row(octets: usize, mode: Mode) -> String {
     format!("{octets} octet{}, {}", if octets == 1 { "" } else { "s" }, mode.name())
 }

@@ -16,9 +16,9 @@ use std::time::Duration;
 pub(super) const VARIABLE: &str = "XK_BENCH_PEER";
 /// The word by which a child says that it can be sent to.
 pub(super) const READY: &str = "ready";
-/// How long a child may take to be ready, and how much longer than asked for it may measure.
+/// Longest time for a child to be ready, and to measure longer than asked.
 const PATIENCE: Duration = Duration::from_secs(6);
-/// How long it may take to end when told to.
+/// Longest time for a child to end when told to.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// A running child.

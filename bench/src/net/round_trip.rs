@@ -16,12 +16,12 @@ pub(super) fn benchmark() -> Benchmark {
     .why(include_str!("../why/udp-rtt.md"))
 }
 
-/// How long a round measures.
+/// Time that a round measures.
 const TIME: Duration = Duration::from_millis(80);
 const SIZES: [usize; 2] = [1, 1400];
 const MODES: [Mode; 3] = [Mode::Spinning, Mode::OneCore, Mode::TwoCores];
 
-/// What takes part. The bare ones are limits: no stack, the same octets on the wire.
+/// The systems compared. The bare ones are limits: no stack, the same octets on the wire.
 const SYSTEMS: [System; 11] = [
     System::Xk(Wire::Shm),
     System::Xk(Wire::Xdp),
@@ -50,7 +50,7 @@ fn cases() -> Vec<Case> {
     list
 }
 
-/// What each is compared with, and what it is to reach.
+/// Adds the goals of a system, and the systems that it is compared with.
 fn goals(case: Case, octets: usize, mode: Mode, system: System) -> Case {
     let [loopback, veth] = [System::LinuxLoopback, System::LinuxVeth].map(System::name);
     let bare = |wire| System::Bare(wire).name();

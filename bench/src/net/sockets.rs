@@ -19,7 +19,7 @@ pub(super) fn port(end: &Endpoint, answers: bool) -> u16 {
     end.port + u16::from(answers)
 }
 
-/// What a receiving socket may hold, in octets, if the system allows so much.
+/// Octets that a receiving socket may keep, if the system allows so many.
 const HELD_OCTETS: usize = 4 << 20;
 
 /// Octets of the header that a raw socket shows in front of what comes: one without options

@@ -54,7 +54,7 @@ impl Space {
         Ok(space)
     }
 
-    /// What another process of this user opens to get there.
+    /// The path that another process of this user opens to enter it.
     pub(super) fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.link.as_raw_fd())
     }

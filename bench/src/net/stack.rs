@@ -69,7 +69,7 @@ fn at_host(host: &str) -> Participant {
     Participant::of(Part::Host(host.parse().unwrap_or(HostAddr::UNSPECIFIED)))
 }
 
-/// What a user speaks to, `peer` from `mine`, or what it serves.
+/// The participants of a user: `mine` and `peer` to send, or those that it serves.
 fn participants(end: &Endpoint, [mine, peer]: [Participant; 2], served: Part) -> Participants {
     match end.task.is_passive() {
         false => Participants::pair(mine, peer),

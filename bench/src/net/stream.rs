@@ -17,12 +17,12 @@ pub(super) fn benchmark() -> Benchmark {
     .higher_is_better()
 }
 
-/// How long a round measures.
+/// Time that a round measures.
 const TIME: Duration = Duration::from_millis(250);
 const SIZES: [usize; 3] = [64, 1472, 16_384];
 
-/// What takes part, and whether messages of 16 Ki octets can go: a frame is smaller, smoltcp's
-/// buffer for fragments, and what segmentation offload cuts.
+/// The systems compared, each with whether it takes messages of 16 Ki octets: a frame is smaller,
+/// and so are smoltcp's buffer for fragments and the limit of segmentation offload.
 const SYSTEMS: [(System, bool); 13] = [
     (System::Xk(Wire::Shm), true),
     (System::Xk(Wire::Xdp), true),
@@ -66,7 +66,7 @@ fn case(testbed: &Testbed, octets: usize, system: System) -> Case {
     goals(one_way(testbed, row, octets, setting).of(system.name()), octets, system)
 }
 
-/// What each is compared with, and what it is to reach.
+/// Adds the goals of a system, and the systems that it is compared with.
 fn goals(case: Case, octets: usize, system: System) -> Case {
     let [loopback, veth] = [System::LinuxLoopback, System::LinuxVeth].map(System::name);
     let has_bare = octets <= 1472;

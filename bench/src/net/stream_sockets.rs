@@ -26,7 +26,7 @@ const SMALL_OCTETS: usize = 4096;
 
 /// The congestion control of the sender.
 const CONGESTION: &str = "cubic";
-/// How often a receiver of many connections looks at its clock.
+/// Time between two looks at the clock of a receiver of many connections.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// The server's address.

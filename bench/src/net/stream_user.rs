@@ -43,7 +43,7 @@ struct Inner {
     session: RefCell<Option<SessionRef>>,
     /// Where in the stream we are: what was pushed, or what has come.
     at: Cell<u64>,
-    /// What has come of the present answer, in octets.
+    /// Octets of the current answer that have come.
     got: Cell<usize>,
     opened: Cell<u32>,
 }

@@ -33,7 +33,7 @@ fn streams() -> Benchmark {
 /// Octets of a packet on the veth pair, and of the data in it beside headers and timestamps.
 const PACKET_OCTETS: usize = 1500;
 const SEGMENT_OCTETS: f64 = 1448.0;
-/// How long a round of a stream measures.
+/// Time that a round of a stream measures.
 const STREAM_TIME: Duration = Duration::from_millis(250);
 
 fn stream_cases() -> Vec<Case> {
@@ -116,7 +116,7 @@ fn round_trip() -> Benchmark {
     .why(include_str!("../why/tcp-rtt.md"))
 }
 
-/// How long a round of round trips measures.
+/// Time that a round of round trips measures.
 const TRIP_TIME: Duration = Duration::from_millis(30);
 const SIZES: [usize; 2] = [1, 1400];
 const MODES: [Mode; 3] = [Mode::Spinning, Mode::OneCore, Mode::TwoCores];
@@ -146,7 +146,7 @@ fn round_trip_cases() -> Vec<Case> {
     list
 }
 
-/// What each is compared with, and what it is to reach.
+/// Adds the goals of a system, and the systems that it is compared with.
 fn trip_goals(case: Case, mode: Mode, system: System) -> Case {
     match (system, mode) {
         (System::XkTcp(Wire::Shm), Mode::Spinning) => {
@@ -172,7 +172,7 @@ fn connect() -> Benchmark {
     .higher_is_better()
 }
 
-/// How long a round of connections measures.
+/// Time that a round of connections measures.
 const CONNECT_TIME: Duration = Duration::from_millis(80);
 
 const CALLERS: [System; 4] = [System::XkTcp(Wire::Shm), System::XkTcp(Wire::Xdp), LOOPBACK, VETH];
@@ -237,7 +237,7 @@ fn lossy() -> Benchmark {
     .why(include_str!("../why/tcp-lossy.md"))
 }
 
-/// How long a round over the wire with faults measures.
+/// Time that a round over the wire with faults measures.
 const LOSSY_TIME: Duration = Duration::from_millis(800);
 const LOSSY_ROW: &str = "1 % lost, 20 ms";
 

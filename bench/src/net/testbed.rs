@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// How both ends share the processor.
+/// The use of processors by both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// A core each, and neither sleeps.
@@ -39,7 +39,7 @@ impl Mode {
 #[derive(Clone, Copy)]
 pub(super) struct Setting {
     pub(super) system: System,
-    /// What each side does.
+    /// The task of each side.
     pub(super) tasks: [Task; 2],
     /// Octets of a message, as the system's user sees it.
     pub(super) octets: usize,
@@ -47,7 +47,7 @@ pub(super) struct Setting {
     pub(super) time: Duration,
 }
 
-/// What the cases of a benchmark share; made when the first needs it.
+/// State that the cases of a benchmark share; made when the first needs it.
 #[derive(Clone, Default)]
 pub(crate) struct Testbed {
     /// The largest payload of a frame on the veth pair; if not given, Ethernet's.
@@ -59,7 +59,7 @@ pub(crate) struct Testbed {
     faulty: Shared<Result<(Spaces, Peer), Trouble>>,
 }
 
-/// What both ends of a case meet by, removed behind it.
+/// The place where both ends of a case meet, removed after it.
 #[derive(Default)]
 struct Meeting {
     path: Option<String>,

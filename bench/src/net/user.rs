@@ -31,9 +31,9 @@ struct Inner {
     participants: Participants,
     /// Where a message's own octets begin.
     at: usize,
-    /// What is sent, but for its number.
+    /// The message to send, without its number.
     data: RefCell<Vec<u8>>,
-    /// How many messages the next burst has, and most.
+    /// Number of messages in the next burst, and the most that one may have.
     burst: Cell<usize>,
     burst_max: usize,
     session: RefCell<Option<SessionRef>>,
@@ -84,7 +84,7 @@ impl Top for User {
 }
 
 impl Inner {
-    /// How long it has been sending a stream, once it does.
+    /// Time since the stream began, once it has.
     fn sending(&self) -> Option<Duration> {
         let begun = self.course.begun.get()? + STREAM_AFTER;
         Some(self.course.now.get().since(begun))

@@ -1,5 +1,5 @@
-//! What it takes to find the channel of a frame that arrives, by each of the ways to find it: by a
-//! map of the network I/O module, by an index in the link header, and by a program of the system.
+//! Finding the channel of a frame that arrives, in three ways: by a map of the network I/O module,
+//! by an index in the link header, and by a program of the system.
 
 use super::mechanisms::{FREELY, grant, grant_right};
 use crate::case::Trouble;

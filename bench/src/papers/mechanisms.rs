@@ -1,6 +1,6 @@
-//! What the network I/O module takes of a device's throughput: frames of the greatest length, which
-//! are of no protocol, from a program through its channel to a TAP device, and from a program that
-//! has the device itself.
+//! Throughput of a device through the network I/O module: frames of the greatest length and of no
+//! protocol, from a program through its channel to a TAP device, and from a program that owns the
+//! device.
 
 use crate::case::Trouble;
 use crate::child;

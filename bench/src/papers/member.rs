@@ -40,7 +40,7 @@ const DATAGRAM_PORT: u16 = 5000;
 const AGAIN: Duration = Duration::from_millis(200);
 /// Between two connections, for what the last one leaves behind.
 const PAUSE: Duration = Duration::from_millis(3);
-/// What the opener's timers are for.
+/// Tokens of the opener's timers.
 const OPEN: u64 = 0;
 const END: u64 = 1;
 const US_PER_S: f64 = 1e6;
@@ -323,9 +323,9 @@ impl Times {
     }
 }
 
-/// What one connection by the registry took. Segments are stamped at the device; the way of a
-/// question to the registry and back is that of one that it answers at once, just before. The
-/// connection is asked for while the peer is on its way to answer.
+/// Times of the parts of one connection by the registry. Segments are stamped at the device. The
+/// time of a question to the registry and back is that of one asked just before, which it answers
+/// at once. The connection is asked for while the peer's answer is under way.
 fn parts(
     times: &Times,
     registry: &AtRegistry,
@@ -348,7 +348,7 @@ fn parts(
     Ok([whole, peer, outbound, channels, server, state, rest])
 }
 
-/// What was seen of the questions that a program put to the registry.
+/// Times of the questions that a program put to the registry.
 #[derive(Default)]
 struct AtRegistry {
     session: OnceCell<SessionRef>,

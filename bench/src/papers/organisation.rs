@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 const HOST: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
 pub(super) const ECHO_PORT: u16 = 7;
 pub(super) const DISCARD_PORT: u16 = 9;
-/// How long a host may take to come up, and an answer to come.
+/// Longest time for a host to come up, and for an answer to come.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 const ANSWER_WITHIN: Duration = Duration::from_millis(100);
 
@@ -30,10 +30,10 @@ const CALLED: &str = r#"reqrep udp; sunselect reqrep; sunprog sunselect
 /// The graph that serves it on a library.
 const ON_LIBRARY: &str = include_str!("../../../graphs/rpc-library.kdl");
 
-/// What stands in a graph whose transports programs carry on, in the paths of its sockets.
+/// The path in graphs with a library, which is replaced by that of the run.
 const LIBRARY: &str = "/run/xk/library/xk-library";
 
-/// What Linux's sockets do, and what is found.
+/// Exchange by Linux's sockets, and its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Peer {
     /// Sends datagrams to `echo`: the mean microseconds until one is back.

@@ -21,12 +21,12 @@ use std::time::{Duration, Instant};
 const SPRITE: &str = "Sprite, Sun 3/75";
 const WIRES: [Wire; 3] = [Wire::Xdp, Wire::Packet, Wire::Shm];
 
-/// How long a round of a case measures.
+/// Time that a round of a case measures.
 const TIME: Duration = Duration::from_millis(60);
 /// Calls of a round in one process.
 const CALLS: f64 = 20_000.0;
 const CALLS_LARGE: f64 = 1000.0;
-/// What the paper calls a kilobyte.
+/// The paper's kilobyte, in octets.
 const KILOBYTE: usize = 1024;
 const LARGE: usize = 16 * KILOBYTE;
 
@@ -50,7 +50,7 @@ const TABLE_2: [Line; 2] = [
     ("M.RPC-VIP", X_KERNEL, [1.79, 860.0, 1.04]),
     ("SELECT-CHANNEL-FRAGMENT-VIP", X_KERNEL, [1.93, 839.0, 1.03]),
 ];
-/// What the paper's latencies of the third table are.
+/// Latencies in the paper's third table.
 const TABLE_3: [(Stack, f64); 4] = [
     (Stack::Vip, 1.12),
     (Stack::FragmentVip, 1.33),
@@ -118,7 +118,7 @@ fn quoted_latency((stack, ms): (Stack, f64)) -> Case {
     quoted(row(stack.name(), LATENCY), X_KERNEL, ms * 1000.0)
 }
 
-/// What a person would have written into the paper's other columns.
+/// Records with the figures of the paper's other columns.
 fn quoted_records(bench: &'static str, lines: &[Line]) -> Vec<Record> {
     let two = |(stack, system, [_, rate, ms]): &Line| {
         [
@@ -159,7 +159,7 @@ fn systems() -> [&'static str; 4] {
     [IN_PROCESS, xdp, packet, shm]
 }
 
-/// How many times the second's figure the first's is, for each system that has both.
+/// Ratios of the second figure to the first, for each system that has both.
 fn ratios(
     records: &[Record],
     what: &str,

@@ -13,7 +13,7 @@ const TCP: u8 = 6;
 const SYN: u8 = 2;
 const ACK: u8 = 16;
 
-/// What goes to one port of TCP, on all devices of this network namespace.
+/// The segments to one port of TCP, on all devices of this network namespace.
 pub(super) struct Segments {
     socket: OwnedFd,
     port: u16,
@@ -46,7 +46,7 @@ impl Segments {
         Ok(begun.zip(ended))
     }
 
-    /// Those of SYN and ACK that are set in a segment to the port.
+    /// The flags SYN and ACK of a segment to the port.
     fn flags(&self, packet: &[u8]) -> Option<u8> {
         let header = usize::from(packet.first()? & 0xf) * 4;
         let segment = packet.get(header..).filter(|_| packet.get(9) == Some(&TCP))?;

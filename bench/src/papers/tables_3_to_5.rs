@@ -14,7 +14,7 @@ use crate::rpc::foreign::{Foreign, Programs};
 use crate::rpc::stacks::Stack;
 use std::time::Duration;
 
-/// How long a round of a case measures.
+/// Time that a round of a case measures.
 const TIME: Duration = Duration::from_millis(40);
 const MODES: [Mode; 2] = [Mode::Spinning, Mode::OneCore];
 

@@ -30,7 +30,7 @@ const US_PER_MS: f64 = 1000.0;
 const PLACEMENTS: [Mode; 3] = [Mode::OneCore, Mode::TwoCores, Mode::Unpinned];
 const XK: &str = "xk";
 const BOTH: &str = "xk at both ends";
-/// How long a round of Linux's own measures.
+/// Time that a round of Linux's own measures.
 const TIME: Duration = Duration::from_millis(80);
 
 /// Where the protocols of a row lie, and how its parts reach each other.
@@ -76,8 +76,8 @@ const TABLE_3: &[Row] = &[
     KERNEL,
 ];
 
-/// What a step from one organisation to another adds to a round trip: the paper's microseconds if
-/// it tells them, the organisation with it and the one without.
+/// A step from one organisation to another: the time that it adds to a round trip in the paper, in
+/// microseconds and if the paper tells it; the organisation with it and the one without.
 type Step = (&'static str, Option<f64>, Organisation, Organisation);
 
 const STEPS: &[Step] = &[
@@ -243,7 +243,7 @@ fn list(rows: &[Row], peers: &'static [(&'static str, Peer)]) -> Vec<Case> {
 }
 
 impl Organisation {
-    /// What a row of it is called.
+    /// The name of a row.
     fn name(self) -> &'static str {
         match self {
             Self::Kernel => "protocols in the kernel",

@@ -37,7 +37,7 @@ const ORGANISATIONS: [(&str, &str); 6] = [
 const IN_PROCESS: &str = "xk, one process";
 const LIBRARY: &str = "xk, library";
 const KERNEL: System = System::LinuxTcpVeth;
-/// How long a round of Linux's own measures.
+/// Time that a round of Linux's own measures.
 const TIME: Duration = Duration::from_millis(80);
 const US_PER_MS: f64 = 1000.0;
 
@@ -46,7 +46,7 @@ const US_PER_MS: f64 = 1000.0;
 const MECHANISMS: [(&str, f64); 2] = [("standalone", 9.6), ("user to user", 8.5)];
 const SHARE: &str = "user to user, of standalone, in %";
 const MECHANISMS_SHARE: f64 = 89.0;
-/// How long a round of frames lasts.
+/// Length of a round of frames.
 const FRAMES_TIME: Duration = Duration::from_millis(300);
 /// Octets of a write, and the paper's megabits a second over Ethernet.
 const THROUGHPUT: [(usize, [f64; 3]); 4] = [
@@ -62,7 +62,7 @@ const LATENCY: [(usize, [f64; 3]); 3] =
 const CALL: &str = "null call of ONC RPC by UDP";
 /// The paper's milliseconds until a connection is there, over Ethernet.
 const SET_UP: [f64; 3] = [2.6, 6.8, 11.9];
-/// What the library's consist of, and ours: in the order in which `member` answers them.
+/// Parts of a library's set-up time, the paper's and ours, in the order of the answers of `member`.
 const SET_UP_PARTS: [(&str, f64); 5] = [
     ("to the peer and back", 4.6),
     ("what is not overlapped of the outbound processing", 1.5),
@@ -85,10 +85,10 @@ const NS_PER_US: f64 = 1000.0;
 const BY_MAP: &str = "xk, map of the module";
 const BY_INDEX: &str = "xk, index of the link header";
 const BY_SYSTEM: &str = "xk, eBPF";
-/// How many channels there are.
+/// Numbers of channels.
 const CHANNELS: [u16; 3] = [1, 8, 64];
 const LOOKS: u64 = 300_000;
-/// What the system's clock finds of a program that does nothing.
+/// Row of a program that does nothing, as the system's clock measures it.
 const EMPTY: &str = "an empty program";
 
 /// Octets of a round of throughput, and how often another round does its work.
@@ -181,7 +181,7 @@ fn over_an1(
     list
 }
 
-/// What a device takes from a program that has it, and through the module; ours at one end alone.
+/// Rates of a device to a program that owns it, and through the module; xk at one end alone.
 fn table_1() -> Vec<Case> {
     let [.., papers] = PAPER;
     let mut list = vec![quoted(SHARE, papers, MECHANISMS_SHARE)];

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// How long a server may take to be ready, and how much longer than asked for a client may measure.
+/// Longest time for a server to be ready, and for a client to measure longer than asked.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 static RUST: Files = &[
@@ -51,7 +51,7 @@ impl Foreign {
         }
     }
 
-    /// Its program, and what that is to be told first.
+    /// The program, and its first input.
     fn program(self) -> (&'static str, Option<&'static str>) {
         match self {
             Self::Grpc => ("target/release/rpc-peer-grpc", None),
@@ -62,7 +62,7 @@ impl Foreign {
     }
 }
 
-/// What the cases of a benchmark share: the programs, built when the first needs them.
+/// Programs that the cases of a benchmark share, built when the first needs them.
 #[derive(Clone, Default)]
 pub(crate) struct Programs {
     rust: Shared<Result<Built, Trouble>>,

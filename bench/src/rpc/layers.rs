@@ -18,7 +18,7 @@ pub(super) fn benchmark() -> Benchmark {
 }
 
 const OPERATIONS: u64 = 20_000;
-/// What a layer that does next to nothing may cost there and back, in ns.
+/// Largest cost of a trivial layer, there and back, in ns.
 const TRIVIAL_NS: f64 = 20.0;
 
 fn cases() -> Vec<Case> {

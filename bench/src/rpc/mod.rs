@@ -19,7 +19,7 @@ pub(crate) fn benchmarks() -> Vec<Benchmark> {
     vec![null(), large(), layers::benchmark()]
 }
 
-/// How long a round measures.
+/// Time that a round measures.
 const TIME: Duration = Duration::from_millis(80);
 const MODES: [Mode; 3] = [Mode::Spinning, Mode::OneCore, Mode::TwoCores];
 /// Octets of the large argument.
@@ -132,7 +132,7 @@ fn large_cases() -> Vec<Case> {
     list
 }
 
-/// What the cases of a benchmark share.
+/// State that the cases of a benchmark share.
 #[derive(Clone, Default)]
 struct Found {
     testbed: Testbed,

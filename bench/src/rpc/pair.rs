@@ -14,7 +14,7 @@ use xk_core::{Kernel, Pool, ProtocolRef, SessionRef, Upper};
 /// A caller and its server.
 pub(crate) type Pair = Calls<User>;
 
-/// What calls.
+/// The caller.
 pub(crate) struct User {
     stack: Stack,
     user: ProtocolRef,

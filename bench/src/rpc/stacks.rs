@@ -63,7 +63,7 @@ impl Stack {
         Self::SunChannelVip,
     ];
 
-    /// Its name.
+    /// The name.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::MonolithicEth => "M.RPC-ETH",
@@ -83,14 +83,14 @@ impl Stack {
         }
     }
 
-    /// Its lines above a node that carries frames and is called `wire`.
+    /// Lines of a graph above a node that carries frames and is called `wire`.
     pub(crate) fn lines(self, wire: &str, address: &str) -> String {
         let frames = format!("eth {wire}\narp eth\nip arp {{ address \"{address}/24\"; }}\n");
         let upper = self.upper_lines().replace("WIRE", wire);
         if self.upper_lines() == upper { frames + &upper } else { upper }
     }
 
-    /// Those on `arp` and `ip`, or all, on `WIRE`.
+    /// The lines on `arp` and `ip`, or all, on `WIRE`.
     fn upper_lines(self) -> &'static str {
         match self {
             Self::MonolithicLink => "mrpc WIRE fragment=0",
@@ -129,7 +129,7 @@ impl Stack {
         !matches!(self, Self::Vip | Self::FragmentVip)
     }
 
-    /// That the catalog has what it needs.
+    /// Checks that the catalog has all its protocols.
     ///
     /// # Errors
     /// [`Trouble::Skipped`] with what it lacks.
@@ -155,7 +155,7 @@ impl Stack {
         !matches!(self, Self::MonolithicLink | Self::LayeredLink | Self::ChannelLink)
     }
 
-    /// What is above the host in a participant.
+    /// A participant of this host, with the part above it that the stack needs.
     fn named(self, host: Part) -> Participant {
         // On a wire between two there is no host but the other.
         let host = match self.has_hosts() {
@@ -177,7 +177,7 @@ impl Stack {
         }
     }
 
-    /// What a caller opens, to call the host of this address.
+    /// The participants that a caller opens, to call the host of this address.
     pub(crate) fn calls(self, address: &str) -> Participants {
         let host = Part::Host(address.parse().unwrap_or(HostAddr::UNSPECIFIED));
         let peer = self.named(host);
@@ -188,7 +188,7 @@ impl Stack {
         Participants::pair(local, peer)
     }
 
-    /// What a server enables.
+    /// The participants that a server enables.
     pub(crate) fn serves(self) -> Participants {
         Participants::local(self.named(Part::Any))
     }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use xk_core::SessionRef;
 
-/// How much later it is with each connection.
+/// Virtual time that passes with each connection.
 const STEP: Duration = Duration::from_micros(100);
 /// The client's ports, one after the other; those that were used wait for late segments, and make
 /// room.

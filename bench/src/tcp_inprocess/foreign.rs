@@ -14,7 +14,7 @@ use std::time::Duration;
 pub(super) const LWIP: &str = "lwIP";
 pub(super) const GVISOR: &str = "gVisor";
 
-/// How long a round may take.
+/// Longest time of a round.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Frames back for each there that an acknowledgement of every second segment makes, with some
 /// grace for what both sides begin with.

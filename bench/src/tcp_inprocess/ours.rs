@@ -10,7 +10,7 @@ use std::time::Duration;
 use xk_core::{SessionRef, Time};
 use xk_kit::net::stream::StreamSpace;
 
-/// How much later it is at each turn.
+/// Virtual time that passes with each turn.
 const TURN: Duration = Duration::from_micros(2);
 
 /// Two hosts, a connection between them, and the time.

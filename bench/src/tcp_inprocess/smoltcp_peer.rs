@@ -7,7 +7,7 @@ use smoltcp::time::{Duration, Instant};
 use smoltcp::wire::{IpAddress, IpEndpoint};
 use std::hint::black_box;
 
-/// How much later it is at each turn.
+/// Virtual time that passes with each turn.
 const TURN: Duration = Duration::from_micros(2);
 
 type Talker = Host<tcp::Socket<'static>>;

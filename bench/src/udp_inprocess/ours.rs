@@ -78,8 +78,7 @@ impl Pair {
         self.session().push_burst(&self.hosts.a.cx, black_box(&mut burst))
     }
 
-    /// What the headers of the messages of the session whose turn it is have alike, and the frame
-    /// of one of this size.
+    /// The template of the headers of the current session's messages, and a frame of this size.
     pub(crate) fn sample(&self, octets: usize) -> (Template, Vec<u8>) {
         let session = self.session();
         let headers = Headers::of(&self.hosts.a.cx, session).expect("every layer tells");

@@ -50,7 +50,7 @@ fn cable(world: &World, host: &str) -> DdpCable {
     ask(world, host, "ddp", DdpCable::default())
 }
 
-/// How many pings came back.
+/// Number of pings that came back.
 fn pings(world: &World, host: &str) -> (String, String) {
     let report = ask(world, host, "probe", Report::default());
     let figure = |name: &str| {

@@ -26,14 +26,14 @@ link lan delay="1ms" loss="2%"
 /// A request of so many octets is replied to with more than a reply may have.
 const ASKS_FOR_TOO_MUCH: usize = 7;
 
-/// What was seen at both ends.
+/// Events at both ends.
 #[derive(Default)]
 struct Seen {
     /// Octets of the command block, and of all.
     requests: Vec<(u16, usize)>,
     served: Option<SessionRef>,
     attentions: Vec<u16>,
-    /// What became of attentions and calls.
+    /// Outcomes of attentions and calls.
     ended: Vec<bool>,
     /// The error of the latest call that had one.
     error: Option<CallError>,

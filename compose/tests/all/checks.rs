@@ -1,4 +1,5 @@
-//! What the check finds, on a catalog of made-up protocols: each rule once, and all at once.
+//! The mistakes that the check finds, on a catalog of made-up protocols: each rule once, and all at
+//! once.
 
 use xk_compose::check;
 use xk_core::control::question;
@@ -82,7 +83,7 @@ fn catalog() -> Catalog {
         .unwrap()
 }
 
-/// What is said about a host with these nodes.
+/// Text of the check about a host with these nodes.
 fn said(nodes: &str) -> String {
     let source = format!("host h {{\n{nodes}\n}}\n");
     match check(&source, "g", &catalog()) {

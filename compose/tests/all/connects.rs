@@ -37,7 +37,7 @@ struct Opener {
     tcp: ProtocolRef,
     session: RefCell<Option<SessionRef>>,
     begun: Cell<Time>,
-    /// How long each took.
+    /// Time that each took.
     taken: RefCell<Vec<Duration>>,
 }
 

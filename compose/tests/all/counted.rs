@@ -7,8 +7,7 @@ use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::Time;
 use xk_core::control::Report;
 
-/// What was counted in a minute: figures of reports and drops by `host/node/name`, of links by
-/// `link/name`.
+/// Counters of a minute: figures of reports and drops by `host/node/name`, of links by `link/name`.
 fn counted(source: &str) -> BTreeMap<String, u64> {
     let graph = check(source, "mixture", &xk_catalog::standard());
     let graph = graph.unwrap_or_else(|mistakes| panic!("{}", mistakes.to_text()));
@@ -43,8 +42,8 @@ fn of(all: &BTreeMap<String, u64>, name: &str) -> u64 {
     all.get(name).copied().unwrap_or(0)
 }
 
-/// What is pushed on STREAMS' `ddp`, of any size, before it has an address and after, is delivered,
-/// refused to the one that pushes, or counted as dropped.
+/// Messages pushed on STREAMS' `ddp`, of any size, before it has an address and after, are
+/// delivered, refused to the caller, or counted as dropped.
 #[test]
 fn what_streams_ddp_does_not_deliver_is_counted() {
     for size in [586, 587, 1480, 8000] {
@@ -92,7 +91,7 @@ fn a_hardware_address_that_is_made_up_is_none_that_is_given() {
     }
 }
 
-/// What a switch makes of octets that are no frames of Ethernet is seen in its figures.
+/// Octets that are no Ethernet frames show in the figures of a switch.
 #[test]
 fn what_a_switch_does_not_pass_on_is_counted() {
     let all = counted(

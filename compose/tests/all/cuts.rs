@@ -59,7 +59,7 @@ fn above(graph: &CheckedGraph, host: usize, node: usize) -> BTreeSet<usize> {
     found
 }
 
-/// What the upper ends say of a run.
+/// Reports of the upper ends of a run.
 type Told = BTreeMap<(String, String), Report>;
 
 fn told(world: &World) -> Told {
@@ -94,8 +94,8 @@ fn figure(report: &Report, line: &str) -> Option<u64> {
     report.lines.iter().find(|(name, _)| name == line)?.1.parse().ok()
 }
 
-/// That a cut run has come to what the uncut one came to. Chance is drawn in another order, so what
-/// is lost on a link is not the same.
+/// Checks that a cut run has the result of the uncut one. Chance is drawn in another order, so
+/// different frames are lost on a link.
 fn alike(what: &str, exact: bool, uncut: &Told, cut: &Told) {
     assert_eq!(
         uncut.keys().collect::<Vec<_>>(),

@@ -50,9 +50,9 @@ link lan delay="50us" rate="100Mbit"
 const TELLING: [u64; 3] = [8463, 361, 33];
 /// The cost of a seed.
 const COST: u64 = 25;
-/// How long crashes go on.
+/// Time for which crashes go on.
 const CHAOS: Duration = Duration::from_millis(700);
-/// How long they lie apart on average.
+/// Mean time between crashes.
 const APART: Duration = Duration::from_millis(60);
 
 pub(crate) fn report(world: &World, host: &str, name: &str) -> Report {
@@ -66,7 +66,7 @@ pub(crate) fn figure(report: &Report, line: &str) -> u64 {
     found.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
 }
 
-/// What the ports of a domain hold, each with the domain on its other side.
+/// Holdings of a domain's ports, each with the domain on its other side.
 fn holdings(world: &World, name: &str) -> Vec<(usize, Holdings)> {
     let kernel = world.find(name).and_then(|id| world.kernel(id)).expect("a domain");
     let cuts = kernel.surroundings::<Cuts>().expect("cuts");
@@ -82,7 +82,7 @@ pub(crate) fn run_until(world: &mut World, after: Duration) {
     world.run_until(until);
 }
 
-/// What came of a run: how many crashes there were, events, and what each upper end says.
+/// Result of a run: the numbers of crashes and of events, and the reports of the upper ends.
 type Outcome = (usize, u64, Vec<Vec<(String, String)>>);
 
 fn lives(graph: &CheckedGraph, seed: u64) -> Outcome {
@@ -142,7 +142,7 @@ fn lives(graph: &CheckedGraph, seed: u64) -> Outcome {
     (crashes, events, told)
 }
 
-/// How many enables stand in each domain of a host for those above.
+/// Number of enables in each domain of a host, for those above.
 fn enables(world: &World, host: &str) -> Vec<usize> {
     let names = DOMAINS.map(|domain| format!("{host}/{domain}"));
     let of = |name: &String| holdings(world, name).iter().map(|(_, held)| held.enables).sum();
@@ -334,7 +334,7 @@ impl Program {
     }
 }
 
-/// What stands on a network I/O module dies and comes back at random moments, and programs that it
+/// The layer on a network I/O module dies and comes back at random moments. The programs that it
 /// was to grant channels to notice nothing: no frame is lost, none comes twice.
 #[test]
 fn programs_behind_a_module_notice_no_death_above_it() {

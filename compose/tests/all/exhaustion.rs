@@ -28,7 +28,7 @@ host modest {
 }
 link lan delay="50us" rate="1Gbit"
 "#;
-/// How many streams the greedy one has.
+/// Number of streams of the greedy program.
 const STREAMS: usize = 100;
 /// Octets of the pool of all: less than their send buffers at the server.
 const POOL: usize = 48 << 20;

@@ -9,15 +9,15 @@ use xk_core::Time;
 use xk_core::control::Report;
 use xk_lang::Value;
 
-/// What is put at every edge, each as it passes everything on.
+/// Filters put at every edge, each without an effect on messages.
 const FILTERS: [&str; 3] = ["tracer", "fault", "pcap file=\"/dev/null\""];
-/// How long a graph runs, in virtual time.
+/// Virtual time that a graph runs.
 const RUN: Duration = Duration::from_secs(60);
 /// Graphs with more hosts, or with a flood, are simulated with filters in the long run alone.
 const HOSTS_FEW: usize = 20;
 
-/// What every upper end says: its host, its name, whether it has finished and not failed, and its
-/// counts of what came, apart from what depends on chance.
+/// Reports of every upper end: its host, its name, whether it has finished and not failed, and its
+/// counts of arrivals, without those that depend on chance.
 pub(crate) type Told = Vec<(String, String, bool, Vec<String>)>;
 
 /// Starts a graph and lets its upper ends finish.
@@ -93,7 +93,7 @@ pub(crate) fn with_filter(
     text
 }
 
-/// What the upper ends say otherwise than before.
+/// Difference between the upper ends' reports and those before.
 pub(crate) fn difference(before: &Told, after: Result<Told, String>) -> Option<String> {
     let after = match after {
         Ok(after) if after == *before => return None,

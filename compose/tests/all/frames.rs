@@ -117,7 +117,7 @@ const STACKS: &[Stack] = &[
     },
 ];
 
-/// What a run has to do.
+/// Work of a run.
 #[derive(Clone, Copy, Debug)]
 struct Work {
     callers: u64,
@@ -160,7 +160,7 @@ impl Stack {
     }
 }
 
-/// What a run cost.
+/// Cost of a run.
 #[derive(Debug)]
 struct Cost {
     sent: u64,

@@ -92,8 +92,8 @@ fn run(graph: &CheckedGraph) -> Vec<(String, String, Report)> {
     reports
 }
 
-/// Those that go on without end, that show calls which fail, or that have tests of their own for
-/// what they need or write.
+/// Graphs that go on without end, that show calls which fail, or that have tests of their own for
+/// files or devices that they need or write.
 const OTHERWISE: [&str; 5] =
     ["faults.kdl", "flood.kdl", "loopback.kdl", "rpc-deadline.kdl", "thousand.kdl"];
 
@@ -233,7 +233,7 @@ fn wires_to_the_outside_stay_out_of_simulations() {
     );
 }
 
-/// What a machine without the device, or without the right to it, says.
+/// The error on a machine without the device, or without the right to use it.
 fn lacking(name: &str) -> Option<BuildError> {
     let (what, help) = match name {
         "no_device.kdl" => (

@@ -41,8 +41,8 @@ host client {
 link lan delay="50us" rate="100Mbit"
 "#;
 
-/// What worked before works again once any one layer has died and come back, and those above have
-/// not: what they had told it is told to the next.
+/// A graph works again once any one layer has died and come back, though those above have not: the
+/// next one is told what the one before was told.
 #[test]
 fn a_layer_that_comes_back_knows_what_the_one_before_was_told() {
     let graph = check(LAYERS, "layers", &xk_catalog::standard());
@@ -83,7 +83,7 @@ fn a_layer_that_comes_back_knows_what_the_one_before_was_told() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
-/// What a layer has said that does not change while it lives is asked of the next one again.
+/// Facts that a layer has stated are asked again of the layer that replaces it.
 #[test]
 fn a_layer_that_comes_back_says_what_it_is() {
     let with = |address: &str| {

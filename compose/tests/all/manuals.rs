@@ -98,7 +98,7 @@ fn every_default_reads() {
     }
 }
 
-/// What a graph says of a kind: with this parameter, and with this property of a block.
+/// A line of a graph for a kind, with this parameter or with this property of a block.
 fn given(kind: &str, spec: &ParamSpec, block: Option<&BlockSpec>, value: &str) -> String {
     match block {
         None => format!("{kind} {}={value}", spec.name),

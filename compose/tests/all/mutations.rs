@@ -8,7 +8,7 @@ use xk_compose::{
 };
 use xk_core::random::Random;
 
-/// How many variants of each file.
+/// Number of variants of each file.
 const ROUNDS: usize = 150;
 
 fn sources() -> Vec<String> {
@@ -39,7 +39,7 @@ fn mutate(source: &str, words: &[&str], random: &Random) -> String {
     pieces.concat()
 }
 
-/// What passes the check starts, if all of it is simulated and writes no file.
+/// Checks that a graph that passes the check starts, if all of it is simulated and writes no file.
 fn starts(graph: &CheckedGraph, source: &str) {
     let mut nodes = graph.graph().hosts.iter().flat_map(|host| &host.nodes);
     if nodes.any(|node| *node.kind == *"pcap") {

@@ -9,9 +9,9 @@ use xk_core::Time;
 use xk_core::control::Report;
 use xk_testkit::seeds;
 
-/// How long a call of the load may last.
+/// Longest time for a call of the load.
 const DEADLINE: Duration = Duration::from_millis(700);
-/// What an end may be late by: a timer's tick.
+/// Time by which an end may be late: a timer's tick.
 const TICK: Duration = Duration::from_millis(10);
 /// When later calls begin, and when all is over.
 const LATER: Duration = Duration::from_secs(60);
@@ -23,7 +23,7 @@ struct Stack {
     layers: &'static str,
     /// The layer that is called.
     top: &'static str,
-    /// What stands between the procedure and the host in whom to call.
+    /// The address between the procedure and the host in the participant to call.
     program: &'static str,
 }
 
@@ -144,7 +144,7 @@ impl Stack {
     }
 }
 
-/// What is wrong with a run.
+/// Describes the fault of a run.
 fn judge(stack: &Stack, load: Load, link: &str, seed: u64) -> Option<String> {
     let source = stack.graph(load, link);
     let graph = check(&source, "g", &xk_catalog::standard()).unwrap_or_else(|e| panic!("{e}"));

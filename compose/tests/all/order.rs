@@ -36,7 +36,7 @@ link lan delay="50us" rate="1Gbit"
 const ETH: usize = 14;
 const IP: usize = 20;
 
-/// What a sender of segments has sent last: where its sequence numbers end, and its time stamp.
+/// The last segment of a sender: the end of its sequence numbers, and its time stamp.
 type Last = (u32, u32);
 
 /// Looks at the order of everything on the link.

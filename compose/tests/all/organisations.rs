@@ -31,12 +31,12 @@ host fresh {
 link lan delay="50us" rate="100Mbit"
 "#;
 
-/// What each host has seen come back.
+/// Programs of each host that have seen answers.
 const SEEN: [(&str, &[&str]); 2] =
     [("steady", &["pings", "datagrams"]), ("fresh", &["pings", "datagrams", "streams"])];
 /// After how long all works again at the latest, less the time of a look.
 const WITHIN: Duration = Duration::from_secs(3);
-/// How long it is looked whether all works: shorter than a handshake whose first answer was lost.
+/// Time in which all is expected to work: shorter than a handshake whose first answer was lost.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// A graph of the repository with a simulated link in place of its device and, in each, servers
@@ -62,7 +62,7 @@ fn received(world: &World, host: &str, name: &str) -> u64 {
     figure(&report(world, host, name), "received")
 }
 
-/// What each protocol of each domain has dropped.
+/// Drops of each protocol of each domain.
 fn drops(world: &World) -> String {
     let mut said = String::new();
     for kernel in (0..world.len()).filter_map(|at| world.kernel(HostId(at as u32))) {

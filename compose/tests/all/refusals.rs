@@ -2,7 +2,7 @@
 //! with the place, the cause and the remedy.
 use xk_compose::check;
 
-/// What the check says of a host with these lines; nothing of one that may run.
+/// Text of the check about a host with these lines; empty if it may run.
 fn said(lines: &[&str]) -> String {
     let source = format!("host one {{\n{}\n}}\n", lines.join("\n"));
     match check(&source, "g", &xk_catalog::standard()) {
@@ -11,7 +11,7 @@ fn said(lines: &[&str]) -> String {
     }
 }
 
-/// That one mistake is reported, at this line and column, in these words.
+/// Checks that one mistake is reported, at this line and column, in these words.
 fn assert_refused(lines: &[&str], place: &str, cause: &str, remedy: &str) {
     let text = said(lines);
     let expected = format!("g:{place}: error: {cause}");

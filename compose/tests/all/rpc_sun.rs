@@ -23,7 +23,7 @@ fn run(name: &str, source: &str, seed: u64) -> World {
     world
 }
 
-/// What a protocol reports: the figure of this name.
+/// The figure of this name in a protocol's report.
 fn figure(world: &World, host: &str, protocol: &str, name: &str) -> u64 {
     let kernel = world.find(host).and_then(|id| world.kernel(id)).unwrap();
     let protocol = kernel.find_protocol(protocol).unwrap();

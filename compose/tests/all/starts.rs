@@ -1,4 +1,4 @@
-//! What passes the check starts: the hosts are started in its rehearsal.
+//! Graphs that pass the check start: the hosts are started in its rehearsal.
 
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -144,8 +144,8 @@ fn the_highest_tower_is_carried_and_a_higher_one_refused() {
     assert!(report.finished && !report.failed, "{:?}", report.lines);
 }
 
-/// What a probe opens is held by each process that the program forks meanwhile, until that one runs
-/// another program: the build would find it taken.
+/// Anything that a probe opens is held by each process that the program forks meanwhile, until that
+/// one runs another program: the build would find it taken.
 #[test]
 fn a_host_that_opens_takes_each_thing_of_the_machine_once() {
     static LOOKED: AtomicUsize = AtomicUsize::new(0);

@@ -124,7 +124,7 @@ fn checked(nodes: &str) -> CheckedGraph {
     }
 }
 
-/// What is said about a host with these nodes.
+/// Text of the check about a host with these nodes.
 fn said(nodes: &str) -> String {
     match check(&source(nodes), "g", &catalog()) {
         Ok(graph) => graph.warnings().to_text(),

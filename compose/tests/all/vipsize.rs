@@ -10,7 +10,7 @@ use xk_core::{Part, Participants, SessionRef, Upper};
 use xk_kit::rpc::retransmit::{AskCopy, CopyState, FreeCopy, LastCopy};
 
 const IP: u16 = 0x0800;
-/// Of `fragment`: 0x3900 and its number on IP.
+/// Ethernet type of `fragment`: 0x3900 and its number on IP.
 const FRAGMENTS: u16 = 0x3900 + 101;
 
 /// A tracer lets a host have shepherds that can wait.

@@ -8,7 +8,7 @@ use xk_sim::{HostId, World};
 use xk_vipadv::VipTable;
 
 const HOSTS: usize = 200;
-/// Of a broadcast, a tenth more at most.
+/// Interval of announcements; a broadcast may come a tenth later.
 const INTERVAL_MS: u64 = 5_500;
 const LIFETIME_MS: u64 = 15_000;
 
@@ -62,7 +62,7 @@ impl Crowd {
         all
     }
 
-    /// How many of all pairs know, per thousand.
+    /// Share of all pairs that know each other, per thousand.
     fn share(&mut self) -> usize {
         let pairs: usize = self.known().iter().map(Vec::len).sum();
         pairs * 1000 / (HOSTS * (HOSTS - 1))

@@ -144,7 +144,7 @@ fn where_a_peer_is_can_be_asked_and_follows_it() {
     assert!(ask(&mut net, &near));
 }
 
-/// What the table of a host's `vipadv` holds.
+/// Contents of the table of a host's `vipadv`.
 fn table(net: &mut Net, host: &str) -> (usize, Vec<HostAddr>) {
     let id = net.world.find(host).unwrap();
     let asked = net.world.enter(id, |cx| {

@@ -1,5 +1,5 @@
-//! What the check knows of layers without a header that choose among those below, on a catalog of
-//! made-up protocols.
+//! Checks of layers without a header that choose among those below, on a catalog of made-up
+//! protocols.
 
 use xk_compose::check;
 use xk_core::Entry;
@@ -101,7 +101,7 @@ fn checked(nodes: &str) -> Result<xk_compose::CheckedGraph, String> {
     check(&source, "g", &catalog()).map_err(|mistakes| mistakes.to_text())
 }
 
-/// What is said about these nodes on the usual stack.
+/// Text of the check about these nodes on the usual stack.
 fn said(nodes: &str) -> String {
     match checked(nodes) {
         Ok(graph) => graph.warnings().to_text(),

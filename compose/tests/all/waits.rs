@@ -1,4 +1,4 @@
-//! What would wait on a real host waits in the simulator as well.
+//! Operations that wait on a real host wait in the simulator as well.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn pair(above: &str, client: &str, server: &str) -> String {
     format!("{}{}link lan delay=\"1ms\"\n", host("a", 1, client), host("b", 2, server))
 }
 
-/// What the client of a graph says.
+/// Report of the client of a graph.
 fn report(source: &str) -> Report {
     let graph = check(source, "g", &xk_catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
     let mut world = simulate(&graph, SimulationConfig::default()).unwrap_or_else(|e| panic!("{e}"));

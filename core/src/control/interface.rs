@@ -1,5 +1,5 @@
-//! What the uniform interface itself hands over, as fields: participants, and what an operation
-//! answers besides success.
+//! Fields of the uniform interface itself: participants, and the results of an operation besides
+//! success.
 
 use super::{Field, Reader, Writer};
 use crate::fields;
@@ -122,7 +122,7 @@ mod tests {
     use alloc::vec;
     use alloc::vec::Vec;
 
-    /// What is written is read, and nothing shorter or longer is.
+    /// Checks that a written value is read again, and that no shorter or longer one is.
     fn crosses<T: Field + PartialEq + core::fmt::Debug>(value: T) {
         let handles = lone(true);
         let mut out = Writer::new(&handles);

@@ -1,4 +1,4 @@
-//! What the octets of an input make the stack do.
+//! Operations of the stack that the octets of an input select.
 
 use super::{BEYOND, HELD_MAX, ME, ME_BEYOND, OWN, Stack, YOU};
 use crate::frame::{self, ETH_OCTETS, Ether, ICMP, IP_OCTETS, Ip, PEER, UDP};

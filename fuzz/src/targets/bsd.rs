@@ -175,7 +175,7 @@ pub(crate) fn host(data: &[u8]) {
     assert_eq!(cx.live(), (0, 0), "messages are left");
 }
 
-/// What a user does: receives, and answers what came; or sends.
+/// One action of a user: receives and answers, or sends.
 fn act(cx: &Kernel, users: &[Rc<Socket>; 4], which: u8, octets: &[u8]) {
     let so = &users[usize::from(which) % users.len()];
     let mbufs = so.bsd().mbufs();

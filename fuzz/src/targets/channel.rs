@@ -22,7 +22,7 @@ pub(crate) fn wire(data: &[u8]) {
     }
 }
 
-/// How many channels there are at most.
+/// Largest number of channels.
 const CHANNELS_MAX: usize = 6;
 
 /// Takes `data` as steps of four octets: a kind, a channel, a number, and how. A step lets a packet

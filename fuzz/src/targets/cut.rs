@@ -1,4 +1,4 @@
-//! What crosses a cut, from a side that sends what it likes: to a port of both halves, and to the
+//! Frames across a cut, from a side that sends arbitrary ones: to a port of both halves, and to the
 //! door where programs attach.
 
 use crate::harness::{Rig, Script, build, integers, number};
@@ -23,9 +23,9 @@ const STATION: [u8; 6] = [2, 0, 0, 0, 0, 1];
 /// Ports and numbers that programs are granted.
 const PORTS: core::ops::RangeInclusive<u16> = 5000..=5999;
 const NUMBERS: core::ops::RangeInclusive<u32> = 0x88b5..=0x88b6;
-/// How many protocols of the other side want to receive.
+/// Number of protocols of the other side that want to receive.
 const UPPERS: u32 = 64;
-/// How often this side asks the other one.
+/// Number of questions of this side to the other one.
 const ASKS_MAX: usize = 16;
 
 /// A host of a link and of UDP, on each of which the other side may do what it is granted.
@@ -72,7 +72,7 @@ impl World {
         }
     }
 
-    /// What the drops of all tell of the course of events.
+    /// Notes the drops of all protocols, as they tell one course of events from another.
     fn note(&self, all: &[&ProtocolRef]) {
         for protocol in all.iter().chain(&[&self.rig.layer, &self.eth]) {
             for (why, count) in protocol.head().drops().list() {
@@ -193,7 +193,7 @@ impl Visitors for Coming {
     }
 }
 
-/// What programs are granted.
+/// Grants for the programs.
 fn grants(world: &World) -> Vec<Grant> {
     vec![
         Grant { ports: Some(PORTS), ..Grant::new(&world.rig.layer) },

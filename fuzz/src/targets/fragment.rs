@@ -26,7 +26,7 @@ pub(crate) fn wire(data: &[u8]) {
     );
 }
 
-/// How many messages are collected, and kept, at most.
+/// Largest number of messages collected, and of those kept.
 const BOUND: i64 = 5;
 /// Octets of the longest packet: few, so that what came in one packet is echoed in several.
 const PACKET_OCTETS: u32 = 100;

@@ -13,7 +13,7 @@ use xk_testkit::kernel::{Bottom, Lower, Top};
 
 /// Octets of a link's longest packet.
 const LINK_OCTETS: u32 = 576;
-/// How many messages the layer above sends back.
+/// Number of messages that the layer above sends back.
 const ANSWERS_MAX: u64 = 32;
 
 /// Parses `data` as a datagram, writes its header again and compares.

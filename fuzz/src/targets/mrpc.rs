@@ -15,7 +15,7 @@ use xk_testkit::kernel::{HEADROOM, Lower, Top};
 
 const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
-/// How deep packets arrive while others are sent.
+/// Largest depth of packets that arrive while others are sent.
 const DEPTH_MAX: u32 = 4;
 
 /// Reads `data` as a header, writes it again and compares; says whether it is acceptable, and
@@ -32,19 +32,19 @@ pub(crate) fn wire(data: &[u8]) {
     }
 }
 
-/// What the layers around the one under test share.
+/// State shared by the layers around the one under test.
 #[derive(Default)]
 struct Stage {
     script: Script,
     session: RefCell<Option<SessionRef>>,
     /// The last ticket that was sent.
     ticket: Cell<u16>,
-    /// How many calls were executed.
+    /// Number of calls executed.
     executed: Cell<u64>,
     /// The calls that were: boot id, ticket, channel and number. Under another ticket it is another
     /// incarnation's.
     known: RefCell<BTreeSet<(u32, u16, u16, u32)>>,
-    /// How deep pushes are nested.
+    /// Depth of nested pushes.
     depth: Cell<u32>,
 }
 
@@ -118,7 +118,7 @@ impl Stage {
         assert!(self.executed.get() <= before + 1, "one packet, one execution");
     }
 
-    /// What comes while a call waits; the call's request is given.
+    /// Packets that arrive while a call waits; the call's request is given.
     fn answers(&self, cx: &Kernel, request: &Header) {
         self.depth.set(self.depth.get() + 1);
         let count = if self.depth.get() > DEPTH_MAX { 0 } else { self.next() % 8 };

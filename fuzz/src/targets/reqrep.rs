@@ -14,7 +14,7 @@ use xk_testkit::kernel::{Lower, Top};
 const OWN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const CLIENT: Part = Part::Host(HostAddr::v4(Ipv4Addr::new(192, 0, 2, 2)));
 const MANY: Part = Part::Host(HostAddr::v4(Ipv4Addr::BROADCAST));
-/// How many hosts may reply.
+/// Number of hosts that may reply.
 const REPLIES_MAX: usize = 5;
 
 /// Parses `data` as a header, writes it again and compares.

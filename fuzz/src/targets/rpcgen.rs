@@ -28,7 +28,7 @@ pub(crate) fn file(data: &[u8]) {
     }
 }
 
-/// What the types of this text say about any octets.
+/// Feeds octets to the types of this text.
 ///
 /// # Panics
 /// As for [`file`], or if the text has mistakes.

@@ -18,7 +18,7 @@ const SLOTS_AT: usize = 4096;
 /// Octets of a slot.
 const SLOT_OCTETS: usize = 128;
 
-/// What the honest side met.
+/// Counts of the honest side.
 #[derive(Default)]
 struct Counters {
     /// Frames taken; those that were cut; those longer than a slot.

@@ -122,7 +122,7 @@ pub(crate) fn host(data: &[u8]) {
     assert_eq!(cx.live(), (0, 0), "messages are left");
 }
 
-/// What a user does: takes what has come, sends, asks for names, pushes and pops.
+/// One action of a user: takes messages that have come, sends, asks for names, pushes and pops.
 fn act(cx: &Kernel, users: &[Rc<Stream>; 3], which: u8, octets: &[u8]) {
     let stream = &users[usize::from(which) % 2];
     match which {

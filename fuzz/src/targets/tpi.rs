@@ -23,7 +23,7 @@ pub(crate) fn wire(data: &[u8]) {
     }
 }
 
-/// What a message of a script is.
+/// Kind of a script's message.
 fn kind(octet: u8) -> Kind {
     match octet % 8 {
         0..=3 => Kind::Proto,

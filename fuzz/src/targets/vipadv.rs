@@ -16,7 +16,7 @@ use xk_vipadv::VipTable;
 
 /// Hosts that it remembers in the target: few, so that they give way too.
 const ENTRIES_MAX: usize = 4;
-/// How long it remembers them, seconds.
+/// Time that it remembers them, in seconds.
 const LIFETIME_S: u64 = 180;
 /// The protocol type of its packets.
 const PROTOCOL_TYPE: u16 = xk_vipadv::PROTOCOL_TYPE;

@@ -48,7 +48,7 @@ fn files_of_this_folder() {
     files.iter().for_each(|path| check(path));
 }
 
-/// What a build script makes of a file.
+/// Code that a build script generates from a file.
 #[test]
 fn a_build_script_has_it_written() {
     let folder = std::env::temp_dir().join(format!("xk-rpcgen-{}", std::process::id()));
@@ -71,7 +71,7 @@ fn a_build_script_has_it_written() {
     std::fs::remove_dir_all(&folder).expect("removed");
 }
 
-/// Those of Debian's packages rpcsvc-proto and libtirpc-dev, where they are installed.
+/// Files of Debian's packages rpcsvc-proto and libtirpc-dev, where they are installed.
 #[test]
 fn files_of_the_system() {
     for folder in ["/usr/include/rpcsvc", "/usr/include/tirpc/rpcsvc", "/usr/include/tirpc/rpc"] {

@@ -1,5 +1,5 @@
-//! What is wrong with a file is said at its place; and no file takes longer to understand than it
-//! takes to read.
+//! Mistakes in a file are reported at their places; and no file takes longer to compile than to
+//! read.
 
 use xk_rpcgen::compile;
 

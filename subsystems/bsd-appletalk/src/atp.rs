@@ -132,7 +132,7 @@ struct Atpcb {
 type Owner = (Weak<Socket>, u16, AtAddr);
 
 struct Atp {
-    /// Of a request that comes without.
+    /// Options of a request that brings none.
     usual: Options,
     bsd: Rc<Bsd>,
     lower: Rc<Protosw>,

@@ -101,7 +101,7 @@ pub(crate) struct Ddpcb {
     pub(crate) socket: Weak<Socket>,
 }
 
-/// What has a socket of this node.
+/// Owner of a socket of this node.
 #[derive(Clone)]
 pub(crate) enum Port {
     /// A user.
@@ -123,7 +123,7 @@ pub(crate) struct Ddp {
     /// Since there is an address.
     pub(crate) cable: Cell<Option<Cable>>,
     pub(crate) ports: RefCell<BTreeMap<u8, Port>>,
-    /// What is sent before there is an address.
+    /// Datagrams to be sent once there is an address.
     waiting: RefCell<VecDeque<(Mbuf, OutputArg)>>,
     ipackets: Cell<u64>,
     opackets: Cell<u64>,

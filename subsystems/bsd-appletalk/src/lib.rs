@@ -54,7 +54,7 @@ fn sockaddr(bsd: &Bsd, at: AtAddr) -> Sockaddr {
     Sockaddr::appletalk(bsd.mbufs().release(), at.net, at.node, at.socket)
 }
 
-/// Of a `sockaddr_at`.
+/// The address in a `sockaddr_at`.
 fn at_addr(sa: &Sockaddr) -> AtAddr {
     AtAddr::new(sa.net(), sa.node(), sa.socket())
 }

@@ -102,7 +102,7 @@ pub static ENTRY: Entry = Entry::top("nbp", include_str!("nbp.rs"), build)
     ])
     .questions(&[question("report", "names, look-ups, requests answered")]);
 
-/// What a look-up is for.
+/// Purpose of a look-up.
 enum Purpose {
     /// A user wants to know of such entities.
     Find(Weak<Socket>, Entity),

@@ -158,7 +158,7 @@ fn atp_socket(cx: &Kernel, bsd: &Rc<Bsd>, local: u8) -> Rc<Socket> {
 /// From where, options, octets.
 type Got = (Option<Sockaddr>, Option<Options>, Vec<u8>);
 
-/// What was received.
+/// Receives a datagram.
 fn receive(cx: &Kernel, so: &Rc<Socket>) -> Result<Got, Errno> {
     let got = soreceive(cx, so, Sink::Chain(usize::MAX), 0)?;
     let from = got.from();

@@ -21,18 +21,18 @@ const REQUEST: u8 = 1;
 const REPLY: u8 = 2;
 /// Addresses that it knows at most.
 pub(crate) const ARPTAB_SIZE: usize = 512;
-/// How often it asks for an address.
+/// Number of requests for an address.
 const TRIES: u8 = 5;
-/// How long it waits between two requests for one address.
+/// Time between two requests for one address.
 const APART: Duration = Duration::from_secs(1);
-/// How long an address that does not answer cannot be reached (`arpt_down`).
+/// Time for which an address that does not answer is unreachable (`arpt_down`).
 const DOWN: Duration = Duration::from_secs(20);
-/// How long it knows an address (`arpt_keep`).
+/// Time for which an address is known (`arpt_keep`).
 const KEEP: Duration = Duration::from_secs(20 * 60);
 /// Packets that wait for `arpintr`.
 const QUEUE_MAX: usize = 50;
 
-/// What is known of an address (`struct llinfo_arp`).
+/// State of an address (`struct llinfo_arp`).
 struct LlInfo {
     station: Option<[u8; 6]>,
     /// Until when that holds, or the address cannot be reached.
@@ -60,7 +60,7 @@ pub(crate) struct Arp {
 }
 
 impl Arp {
-    /// That of this kernel.
+    /// The ARP of this kernel.
     pub(crate) fn of(cx: &Kernel, bsd: &Rc<Bsd>) -> Rc<Self> {
         if let Some(arp) = cx.surroundings::<Self>() {
             return arp;

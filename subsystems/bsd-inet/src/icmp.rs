@@ -24,7 +24,7 @@ const PARAMPROB: u8 = 12;
 /// Octets of a datagram's data that an error shows.
 const SHOWN: usize = 8;
 
-/// What an error's type and code are to protocols.
+/// The protocols' code for an error's type and code.
 fn command(kind: u8, code: u8) -> Option<Prc> {
     Some(match (kind, code) {
         (UNREACH, 0 | 6 | 11) => Prc::UnreachNet,

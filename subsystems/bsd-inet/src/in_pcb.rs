@@ -28,7 +28,7 @@ pub struct Inpcb {
     lport: Cell<u16>,
     faddr: Cell<Ipv4Addr>,
     fport: Cell<u16>,
-    /// Its socket.
+    /// The socket.
     pub inp_socket: Rc<Socket>,
 }
 
@@ -48,8 +48,8 @@ impl Inpcb {
         !self.faddr.get().is_unspecified()
     }
 
-    /// How many addresses it leaves open that a packet between these ends bears; none if it is not
-    /// for it.
+    /// Number of addresses that the block leaves open and a packet between these ends bears; none
+    /// if the packet is not for it.
     fn wildcards(&self, (faddr, fport): End, (laddr, lport): End) -> Option<u8> {
         if self.lport.get() != lport {
             return None;
@@ -76,18 +76,19 @@ pub struct Inpcbs {
     last: RefCell<Option<Rc<Inpcb>>>,
     /// The port given out last.
     port: Cell<u16>,
-    /// How often the search was spared, and how many blocks searches have looked at.
+    /// Number of searches spared, and of blocks that the others have looked at.
     hits: Cell<u64>,
     looked_at: Cell<u64>,
 }
 
 impl Inpcbs {
-    /// How often the block found last was the one, and how many blocks were looked at otherwise.
+    /// Returns how often the block found last was the right one, and how many blocks other searches
+    /// looked at.
     pub fn figures(&self) -> (u64, u64) {
         (self.hits.get(), self.looked_at.get())
     }
 
-    /// How many there are.
+    /// Number of blocks.
     pub fn len(&self) -> usize {
         self.list.borrow().len()
     }
@@ -212,7 +213,7 @@ impl Inpcbs {
         inp.fport.set(0);
     }
 
-    /// What was found last may not be the best any more.
+    /// Forgets the block found last, which may not be the best any more.
     fn forget_all(&self) {
         drop(self.last.take());
     }

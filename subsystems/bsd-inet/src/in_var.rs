@@ -14,7 +14,7 @@ pub(crate) struct Rtentry {
     pub(crate) gateway: Ipv4Addr,
 }
 
-/// How a packet goes.
+/// Route of a packet.
 pub(crate) struct Route {
     pub(crate) ifp: Rc<Ifnet>,
     /// The next hop.

@@ -82,14 +82,14 @@ pub(crate) const IP_DF: u16 = 0x4000;
 /// More fragments follow.
 pub(crate) const IP_MF: u16 = 0x2000;
 
-/// It is for another host, and this is no router.
+/// Dropped: a packet for another host, where this one is no router.
 pub static CANT_FORWARD: Reason = Reason::new("not for this host", Class::NoProtocol);
-/// Its route is in it.
+/// Dropped: a packet with a source route.
 pub static SOURCE_ROUTE: Reason = Reason::new("source route", Class::Prohibited);
 /// Fragments that were dropped, for their number or for their time.
 pub static FRAGMENT_DROPPED: Reason = Reason::new("fragment dropped", Class::Exhausted);
 
-/// It has made too many hops.
+/// Dropped: a packet that has made too many hops.
 pub static TTL_EXCEEDED: Reason = Reason::new("time to live exceeded", Class::Bad);
 /// There is no way to its host.
 pub static NO_ROUTE: Reason = Reason::new("no route", Class::Bad);
@@ -153,7 +153,7 @@ pub(crate) struct Ipstat {
 /// IP of a kernel.
 pub(crate) struct Ip {
     pub(crate) bsd: Rc<Bsd>,
-    /// Its entry, which has these functions.
+    /// The entry in the protocol switch.
     pr: OnceCell<Weak<Protosw>>,
     pub(crate) lo: OnceCell<Rc<Ifnet>>,
     interfaces: Vec<Rc<Ifnet>>,
@@ -270,7 +270,7 @@ pub(crate) struct IpHdr {
 }
 
 impl IpHdr {
-    /// Of octets that begin with a header; what it says of lengths is not checked.
+    /// Reads a header at the beginning of these octets, without a check of its lengths.
     pub(crate) fn of(octets: &[u8]) -> Option<Self> {
         let h: &[u8; IP_HDR] = octets.first_chunk()?;
         let two = |at: usize| u16::from_be_bytes([h[at], h[at + 1]]);

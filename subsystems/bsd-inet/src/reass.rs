@@ -10,7 +10,7 @@ use xk_bsd::Mbuf;
 pub(crate) const DATAGRAMS_MAX: usize = 64;
 /// Fragments of one datagram at most.
 pub(crate) const FRAGMENTS_MAX: usize = 64;
-/// How long a datagram waits, in half seconds (`IPFRAGTTL`).
+/// Time for which a datagram waits, in half seconds (`IPFRAGTTL`).
 const IPFRAGTTL: u8 = 60;
 
 struct Fragment {

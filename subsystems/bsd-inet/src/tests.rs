@@ -109,7 +109,7 @@ fn xk_host(world: &mut World, name: &str, address: &str) -> (HostId, ProtocolRef
 #[derive(Default)]
 pub(crate) struct Kept {
     pub(crate) received: RefCell<Vec<Vec<u8>>>,
-    /// Of the session that was opened actively.
+    /// The session that was opened actively.
     pub(crate) session: RefCell<Option<SessionRef>>,
 }
 

@@ -84,7 +84,7 @@ pub static ENTRY: Entry = Entry::layer("atp", include_str!("atp.rs"), build)
     .reasons(&[&REPEATED_REQUEST, &UNASKED]);
 
 xk_appletalk::atp_settings! {
-    /// What is asked for where a request says nothing itself.
+    /// Options of requests that bring none.
     #[derive(Clone, Copy, Debug)]
     pub struct Settings {}
 }
@@ -123,13 +123,13 @@ struct Owner {
 }
 
 struct Atp {
-    /// Of a request that comes without.
+    /// Options of a request that brings none.
     usual: Options,
     mux: Mux<User>,
     requester: RefCell<Requester<AtAddr, Data, Owner>>,
     responder: RefCell<Responder<AtAddr, Data>>,
     clock: Clock,
-    /// What the line below says of the socket that is claimed: whether another has it.
+    /// Whether another user has the socket being claimed, as the line below answered.
     is_taken: Cell<bool>,
     requests: Cell<u64>,
     executed: Cell<u64>,
@@ -397,7 +397,8 @@ impl Multiplexor for Atp {
 }
 
 impl OverDdp for Atp {
-    /// What does not know the wish for a socket leaves the sockets to ATP.
+    /// Takes the answer about a socket: a line below that does not know the option leaves the
+    /// sockets to ATP.
     fn managed(&self, _: &Kernel, answer: Result<&[u8], Refusal>) {
         let is_taken = answer.is_err_and(|refusal| refusal.unix == Errno::EADDRINUSE);
         self.is_taken.set(is_taken);

@@ -1,4 +1,4 @@
-//! What the multiplexors of this crate share.
+//! Parts that the multiplexors of this crate share.
 
 use alloc::rc::Rc;
 use core::cell::Cell;
@@ -158,7 +158,7 @@ impl<P: OverDdp> Module for Lower<P> {
     }
 }
 
-/// What is kept of a user.
+/// State of a user.
 #[derive(Default)]
 pub(crate) struct User {
     /// The socket that it is bound to.

@@ -89,10 +89,10 @@ pub static ENTRY: Entry = Entry::layer("ddp", include_str!("ddp.rs"), build)
 const DDP_ON_ETHER: u32 = 0x2_809b;
 /// The number of AARP on Ethernet: protocol 0x80f3 of SNAP among Ethernet's types.
 const AARP_ON_ETHER: u32 = 0x1_80f3;
-/// How many datagrams wait for an address at most.
+/// Largest number of datagrams that wait for an address.
 const WAITING_MAX: usize = 64;
 
-/// What a graph says of it.
+/// Settings from the graph.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// The networks of the cable.
@@ -117,7 +117,7 @@ impl Settings {
     }
 }
 
-/// What is kept of the stream of a user or of a line.
+/// State of the stream of a user or of a line.
 #[derive(Default)]
 struct User {
     /// The type of its datagrams.
@@ -450,7 +450,7 @@ impl Ddp {
         Ok(())
     }
 
-    /// What routing has found out: the networks of the cable and a router, eight octets.
+    /// Takes the result of routing: the networks of the cable and a router, eight octets.
     fn set_cable(&self, opt: [u8; 8]) {
         let [a, b, c, d, e, f, node, has_router] = opt;
         let word = |high, low| u16::from_be_bytes([high, low]);
@@ -678,7 +678,7 @@ impl Module for Cabled {
         }
     }
 
-    /// What goes round.
+    /// Delivers datagrams from this node to itself.
     fn rsrv(&self, cx: &Kernel, q: &Q) {
         while let Some(datagram) = q.getq(cx) {
             self.0.input(cx, datagram);

@@ -82,7 +82,7 @@ const BURST: u64 = 50;
 /// Searches at one time.
 const LOOKUPS_MAX: usize = 32;
 
-/// What a search is for: the command that waits for it, and where its answer goes.
+/// A search: the command that waits for it, and the place for its answer.
 struct Wanted {
     q: WeakQ,
     mp: Mblk,

@@ -1,4 +1,4 @@
-//! What every [`Arena`] must pass: one suite, called by the tests of each implementation.
+//! The suite that every [`Arena`] must pass, called by the tests of each implementation.
 //!
 //! Part of it is [`run_script`], which compares messages with plain vectors of octets under any
 //! sequence of operations; property tests and fuzzers drive it with scripts of their own.
@@ -175,7 +175,7 @@ impl Attribute for Mark {
 struct Pair {
     message: Message,
     octets: Vec<u8>,
-    /// What is known to lie in front: taken off, and not written over.
+    /// Octets known to lie in front: taken off, and not written over.
     front: Vec<u8>,
     mark: Option<Mark>,
 }

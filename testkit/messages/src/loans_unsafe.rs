@@ -186,7 +186,7 @@ impl Both<'_> {
         }
     }
 
-    /// What nothing refers to any more goes back, and is written by the lender.
+    /// Returns octets without any reference to them to the lender, which writes to them.
     fn take_back(&mut self) {
         while let Some(index) = self.foreign.returned() {
             if let Some(at) = self.made_up.iter().position(|kept| *kept == index) {
@@ -238,7 +238,7 @@ impl Both<'_> {
         assert_eq!(self.foreign.held(), held, "it is not believed");
     }
 
-    /// What is borrowed cannot be lent as one's own.
+    /// Checks that borrowed octets cannot be lent as one's own.
     fn lend_borrowed(&mut self, script: &mut Script<'_>) {
         if let Some(mut pair) = script.take() {
             let Err((message, LendError::NotOurs)) = self.loans.lend(pair.message) else {

@@ -60,14 +60,14 @@ impl Station {
         self.links[0].inject(&self.cx, None, self.cx.message(&datagram));
     }
 
-    /// How many datagrams of a type were sent over the first link since it was asked last.
+    /// Number of datagrams of a type sent over the first link since the last call.
     fn sent(&self, kind: u8) -> usize {
         let sent = self.links[0].take_sent();
         sent.iter().filter(|sent| octets(&sent.message).get(12) == Some(&kind)).count()
     }
 }
 
-/// What a router on network 10 says.
+/// An RTMP packet of a router on network 10.
 fn data(node: u8, routes: &[u16]) -> Vec<u8> {
     let route = |net: &u16| {
         let range = NetRange::new(*net, *net).expect("a range");
@@ -93,7 +93,7 @@ fn a_node_has_one_timer_for_its_routers() {
     assert!(fired < 10, "one router is forgotten: {fired}");
 }
 
-/// What takes every timer while a router speaks does not silence it.
+/// A client that takes every timer while a router speaks does not silence it.
 #[test]
 fn a_router_goes_on_when_timers_run_out() {
     let layers = [("rtmp", Params::default()), ("zip", Params::default())];
@@ -141,7 +141,8 @@ fn names_answer_so_much_and_no_more() {
     assert!(sent <= 50, "{sent} packets at once");
 }
 
-/// What routers, or stations that pass for them, say of zones leaves room for the groups of others.
+/// Zones announced by routers, or by stations that pass for them, leave room for the groups of
+/// others.
 #[test]
 fn groups_of_zones_leave_room_for_others() {
     let cx = TestKernel::new(1);

@@ -130,7 +130,7 @@ impl Net {
         protocol.head().drops().of(reason)
     }
 
-    /// What the client's only session of `reqrep` says of itself.
+    /// Description of the client's only session of `reqrep`.
     fn waiting(&self) -> String {
         let cx = self.world.kernel(self.host("client")).expect("a kernel");
         let reqrep = cx.find_protocol("reqrep").expect("a layer");
@@ -151,7 +151,7 @@ struct Still;
 
 impl Protocol for Still {}
 
-/// What came back, and why no more.
+/// Replies, and the reason for the end.
 #[derive(Default)]
 struct Gathered {
     replies: Vec<(Peer, Vec<u8>)>,

@@ -1,4 +1,4 @@
-//! What a hostile other side of a cut can send: frames of any octets, and sound ones in no order.
+//! Frames of a hostile other side of a cut: of any octets, and valid ones in any order.
 
 use std::rc::Rc;
 use xk_core::control::Question;
@@ -10,7 +10,7 @@ use xk_testkit::kernel::{Bottom, Lower, TestKernel, octets};
 
 const SEEDS: u64 = 300;
 const FRAMES: usize = 200;
-/// How many operations there are.
+/// Number of operations.
 const OPERATIONS: u64 = 23;
 /// Offers of sessions are the lower side's to make.
 const OFFER: u8 = 6;

@@ -1,4 +1,4 @@
-//! What a person on the other side of a cut sees of sessions that were never given to it.
+//! Lists of sessions across a cut, of which the reader was never given any.
 
 use std::rc::Rc;
 use xk_core::control::{ListSessions, Listed};

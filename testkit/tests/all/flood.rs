@@ -11,17 +11,17 @@ use xk_kit::net::drop_sources::ListDropSources;
 use xk_sim::{HostId, World};
 use xk_testkit::conformance::{counts_allocations, octets_live};
 
-/// What all frames and the simulation depend on.
+/// Seed of all frames and of the simulation.
 const SEED: u64 = 20_261_121;
-/// How long a ping may take at most, in virtual time: there and back over a link of 50 microseconds
-/// whose queues the flood fills.
+/// Longest time of a ping, in virtual time: there and back over a link of 50 microseconds whose
+/// queues the flood fills.
 const RTT_MAX_US: f64 = 5000.0;
-/// How much of the heap all hosts together may take beyond what they had before the flood, in
-/// octets: tables of sessions at their bounds (4096 each on Ethernet and IP, 8192 on UDP), each
-/// session with its header, its entry and its layers' state.
+/// Heap that all hosts together may take beyond that before the flood, in octets: tables of
+/// sessions at their bounds (4096 each on Ethernet and IP, 8192 on UDP), each session with its
+/// header, its entry and its layers' state.
 const HEAP_OCTETS_MAX: i64 = 12 << 20;
-/// How many messages may be in use at a time in the whole simulation: those in flight, and what
-/// fragments and ARP keep.
+/// Number of messages that may be in use at a time in the whole simulation: those in flight, and
+/// those that fragments and ARP keep.
 const DESCRIPTORS_LIVE_MAX: u32 = 12_000;
 
 /// Bounds of the victim's tables.

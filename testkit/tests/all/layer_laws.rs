@@ -20,13 +20,13 @@ use xk_testkit::kernel::{Family, Lower, ReachedBottom};
 
 /// Room in front of an empty reply.
 const HEADROOM: usize = 128;
-/// How many sessions the layer in between holds, of peers.
+/// Number of sessions of peers that the layer in between holds.
 const SESSIONS_MAX: usize = 16_384;
 
 /// Octets of a piece of a stream, at most.
 const SEGMENT_OCTETS: usize = 60_000;
 
-/// What the layer in between makes of the bottom's sessions.
+/// Kind of session that the layer in between makes of the bottom's.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// A call is a push, and its reply is there at once: empty.
@@ -172,7 +172,7 @@ struct Way {
     all: Between,
     lower: SessionRef,
     upper: ProtocolRef,
-    /// What has arrived while the layer above is told of the session.
+    /// Messages that arrived while the layer above was told of the session.
     early: RefCell<VecDeque<Message>>,
     is_opening: Cell<bool>,
 }
@@ -212,7 +212,7 @@ impl Way {
         }
     }
 
-    /// What a stream answers.
+    /// Answers of a stream.
     fn stream_control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         // Where the bottom blocks, every answer may take its time.
         let _ = self.lower.ask(cx, ReachedBottom);
@@ -314,7 +314,8 @@ impl Fixture for On {
     }
 }
 
-/// Of what is refused late no layer below hears: a request is answered by then, a record is joined.
+/// The law that is left out: no layer below hears of a late refusal, because by then a request is
+/// answered and a record joined.
 const LATE: &str = "one that comes late is as one at once";
 
 /// Requests are what it receives.

@@ -14,9 +14,9 @@ use xk_testkit::conformance::messages::pattern;
 use xk_testkit::conformance::{allocations, counts_allocations};
 use xk_testkit::kernel::HEADROOM;
 
-/// How many datagrams go there and come back before allocations are counted.
+/// Number of datagrams that go there and back before allocations are counted.
 const WARM: u32 = 1000;
-/// How many go there and come back while they are counted.
+/// Number of datagrams that go there and back while they are counted.
 const STEADY: u32 = 10_000;
 
 /// A host that sends and a host that answers, with all that UDP needs.
@@ -41,9 +41,9 @@ host answers {
 link wire kind=pointtopoint
 "#;
 
-/// What [`Asker`] and the test share.
+/// State that [`Asker`] and the test share.
 struct State {
-    /// What every datagram consists of.
+    /// Octets of every datagram.
     octets: Vec<u8>,
     session: RefCell<Option<SessionRef>>,
     received: Cell<u32>,
@@ -101,8 +101,7 @@ fn world() -> World {
     world
 }
 
-/// How often there is an allocation while [`STEADY`] datagrams of so many octets go there and come
-/// back.
+/// Number of allocations while [`STEADY`] datagrams of so many octets go there and back.
 fn counted(octets: usize) -> u64 {
     let mut world = world();
     let asks = world.find("asks").expect("the host");

@@ -15,7 +15,7 @@ use xk_core::{ProtocolRef, Time};
 use xk_sim::World;
 use xk_testkit::everything;
 
-/// What all frames and the simulation depend on.
+/// Seed of all frames and of the simulation.
 const SEED: u64 = 20_261_122;
 /// More than IP's table has idle sessions, by half; the long form has more than any table holds.
 const STRANGERS: u64 = 6500;
@@ -25,8 +25,8 @@ const RATE: u64 = 20_000;
 /// Milliseconds between two questions of an honest client.
 const INTERVAL: u64 = 50;
 
-/// What is attacked: what stands above IP at the server and at the clients, the server,
-/// and the client.
+/// A stack under attack: the layers above IP at the server and at the clients, the server, and the
+/// client.
 struct Stack<'a> {
     name: &'static str,
     layers: &'a str,
@@ -200,7 +200,7 @@ fn client(stack: &Stack<'_>, name: &str, interval: u64, times: (u64, u64)) -> St
     format!("{asks} name={name} {}", client_times(interval, times))
 }
 
-/// What a client says of its times.
+/// Line of a client that works from `start` to `end`.
 pub(crate) fn client_times(interval: u64, (start, end): (u64, u64)) -> String {
     let count = (end - start) / interval;
     format!("count={count} interval=\"{interval}ms\" start=\"{start}ms\"")

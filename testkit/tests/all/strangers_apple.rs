@@ -133,7 +133,7 @@ fn frames_of_all_protocols_of_appletalk() {
     serves("appletalk", "11.0.0.0/8");
 }
 
-/// What one node asks without end is answered so often and no more.
+/// A node that asks without end is answered up to a limit.
 #[test]
 fn a_node_that_asks_without_end() {
     let dropped = serves("appletalk", "11.1.2.0/30");

@@ -36,7 +36,7 @@ fn resident() -> usize {
     pages * 4096
 }
 
-/// What the caller reports, by line.
+/// Runs the graph, and returns the caller's report by line.
 fn run(calls: u32, interval: &str, shepherds_max: u32) -> (Vec<(String, String)>, Stats, usize) {
     let source = graph(calls, interval);
     let graph =

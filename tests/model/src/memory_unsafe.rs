@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::layout::{BUFFER_OCTETS, FRAME_OCTETS_MAX, Geometry, INLINE_OCTETS, SLOTS};
 
-/// What a side tells the other outside of the slots.
+/// State of a side that the other one sees, outside of the slots.
 #[derive(Default)]
 struct Side {
     state: AtomicU64,

@@ -21,15 +21,15 @@ use crate::testbed::Testbed;
 pub const GUEST: u8 = 17;
 /// The longest that any of its programs takes to come up.
 const UP: Duration = Duration::from_secs(150);
-/// How long a command in it may take.
+/// Longest time of a command in the guest.
 const PATIENCE: Duration = Duration::from_secs(40);
-/// What begins the lines that say what is up.
+/// Text in front of the lines that say which stage has been reached.
 const STAGE: &str = "stage: ";
 /// The bridge that is the cable, in [`Cable::space`].
 pub const BRIDGE: &str = "br0";
 /// AppleTalk's modules, each behind what it needs.
 const MODULES: &[&str] = &["net/llc/llc", "net/802/psnap", "net/appletalk/appletalk"];
-/// What a host drops because others are on the cable.
+/// Drops of a host that are due to others on the cable.
 pub const OF_OTHERS: [&str; 8] = [
     "eth: not mine",
     "aarp: not mine",
@@ -44,10 +44,10 @@ pub const OF_OTHERS: [&str; 8] = [
 /// The age at which it ends by itself.
 const LIVES: Duration = Duration::from_secs(900);
 
-/// What of the guest is up.
+/// Stage of the guest's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Its node has an address: AARP, DDP, AEP.
+    /// The node has an address: AARP, DDP, AEP.
     Node,
     /// The router: RTMP, ZIP, NBP.
     Router,
@@ -112,7 +112,7 @@ pub fn end() {
     drop(CABLE.lock().unwrap_or_else(PoisonError::into_inner).take());
 }
 
-/// What the guest does first. Its files are written to memory.
+/// Script that the guest runs first. Its files are written to memory.
 fn script(root: &Path) -> String {
     format!(
         "R={root}\n\
@@ -278,7 +278,7 @@ impl Host {
         Stack::start(&self.space, &source)
     }
 
-    /// What the guest has written to a file of its memory.
+    /// Contents of a file in the guest's memory.
     ///
     /// # Panics
     /// If there is no such file.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::program::Program;
 
-/// How the stacks of a test are cut.
+/// Way in which the stacks of a test are cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Organisation {
     /// All of it in one kernel.
@@ -26,7 +26,7 @@ pub enum Organisation {
 /// A graph of one host with domains.
 #[derive(Debug, Clone)]
 pub struct Cut {
-    /// Its text.
+    /// Text of the graph.
     pub text: String,
     /// Where programs attach, and which there are.
     pub programs: Option<(PathBuf, Vec<Program>)>,
@@ -45,7 +45,7 @@ thread_local! {
     static CURRENT: Cell<Organisation> = const { Cell::new(Organisation::Whole) };
 }
 
-/// That of the stacks that this thread starts.
+/// The organisation of the stacks that this thread starts.
 #[must_use]
 pub fn current() -> Organisation {
     CURRENT.get()
@@ -148,7 +148,7 @@ impl Organisation {
     }
 }
 
-/// Of the node that a line is.
+/// Kind and name of the node on a line.
 fn kind_and_name(line: &str) -> (&str, &str) {
     let kind = line.split_whitespace().next().unwrap_or_default();
     let named = line.split_whitespace().find_map(|word| word.strip_prefix("name="));

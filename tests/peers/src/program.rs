@@ -14,10 +14,10 @@ use xk_testkit::netns::Space;
 
 use crate::testbed::{OURS, PATIENCE};
 
-/// How soon a program looks whether it is to end.
+/// Time between two looks whether the program is to end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What a program does at its port.
+/// Task of a program at its port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Program {
     /// Sends back what streams bring.

@@ -25,7 +25,7 @@ use crate::program::{Program, Programs};
 
 /// Memory for the messages of one stack, in octets.
 const POOL_OCTETS: usize = 1 << 26;
-/// How long a stack may take to begin, or to answer. Far more than it takes on a busy machine.
+/// Longest time for a stack to begin, or to answer. A stack on a busy machine takes far less.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Why domains drop besides: a way between two of them that has no room is as a link that loses,
@@ -48,11 +48,11 @@ type Order = Box<dyn FnOnce(&Kernel) -> bool + Send>;
 
 /// A running graph of one host. It ends when this value is dropped.
 pub struct Stack {
-    /// What has attached to it, and ends first.
+    /// Programs that have attached to it, which end first.
     programs: Programs,
     /// Where programs attach, if they do.
     place: Option<(Option<Space>, PathBuf)>,
-    /// Its domains, each below all that stand on it.
+    /// The domains, each below all that stand on it.
     parts: Vec<Part>,
 }
 
@@ -63,16 +63,16 @@ struct Part {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What an upper end has to tell: see [`Report`].
+/// Report of an upper end: see [`Report`].
 #[derive(Debug, Clone)]
 pub struct TopReport {
     /// The node's name.
     pub name: String,
     /// Names and values.
     pub lines: Vec<(String, String)>,
-    /// It has done what it was asked to do.
+    /// True if it has done its task.
     pub finished: bool,
-    /// That went wrong.
+    /// True if it failed.
     pub failed: bool,
 }
 
@@ -184,7 +184,7 @@ impl Stack {
         answers.find_map(|answer| answer).unwrap_or_else(|| panic!("`{name}` does not answer"))
     }
 
-    /// What the upper ends report.
+    /// Reports of the upper ends.
     #[must_use]
     pub fn reports(&self) -> Vec<TopReport> {
         self.each(reports).flatten().collect()
@@ -207,7 +207,7 @@ impl Stack {
         }
     }
 
-    /// What was dropped so far, and why.
+    /// Drops so far, by reason.
     #[must_use]
     pub fn drops(&self) -> Drops {
         let drops = self.each(|kernel| {
@@ -299,7 +299,7 @@ impl Drop for Part {
     }
 }
 
-/// What a thread with a kernel is told, and by what it says that it has begun.
+/// Orders to a thread with a kernel, and the channel by which it reports its start.
 struct Orders {
     ready: Sender<Result<(), String>>,
     taken: Receiver<Order>,

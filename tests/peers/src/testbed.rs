@@ -19,13 +19,13 @@ pub const LINUX: &str = "10.9.0.1";
 pub const OURS: &str = "10.9.0.2";
 /// Linux's device on every link.
 pub const DEVICE: &str = "xk0";
-/// How long a program may take to begin or to end. Far more than it takes on a busy machine.
+/// Longest time for a program to begin or to end. A program on a busy machine takes far less.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Remarks on the order in which segments arrive.
 const ORDER: [&str; 2] = ["revious segment(s) not captured", "out-of-order segment"];
 
-/// What a stack of ours is joined to Linux by.
+/// Wire that joins a stack of xk to Linux.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wire {
     /// A TAP device: Linux is the other end. All checksums are complete.
@@ -72,7 +72,7 @@ impl Wire {
         }
     }
 
-    /// What this machine lacks for a link of this kind, or nothing.
+    /// Describes what this machine lacks for a link of this kind, if anything.
     #[must_use]
     pub fn missing(self) -> Option<String> {
         let xdp = matches!(self, Self::XdpGeneric | Self::XdpNative);
@@ -222,7 +222,7 @@ impl Testbed {
         }
     }
 
-    /// How many frames of the captures so far fit the display filter, in the capture called `name`.
+    /// Number of frames so far in the capture `name` that fit the display filter.
     ///
     /// # Panics
     /// If `tshark` fails.

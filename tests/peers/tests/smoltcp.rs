@@ -80,12 +80,12 @@ impl Device for Frames {
     }
 }
 
-/// What smoltcp does.
+/// Role of smoltcp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Role {
-    /// It connects, sends [`OCTETS`] and expects them back.
+    /// Connects, sends [`OCTETS`] and expects them back.
     Asks,
-    /// It sends back what comes.
+    /// Sends back everything that comes.
     Answers,
 }
 
@@ -97,7 +97,7 @@ struct Stack {
     role: Role,
     sent: usize,
     received: usize,
-    /// What came and was not sent back.
+    /// Octets that came and were not sent back yet.
     pending: VecDeque<u8>,
     is_over: bool,
 }
@@ -268,13 +268,13 @@ impl Protocol for Peer {
     }
 }
 
-/// What became of a run.
+/// Result of a run.
 struct Ran {
     sent: usize,
     received: usize,
     is_over: bool,
     until: Time,
-    /// What our upper end reports.
+    /// Report of xk's upper end.
     lines: Vec<(String, String)>,
 }
 

@@ -28,7 +28,7 @@ fn nodes() -> &'static str {
     body.trim_end().trim_end_matches('}')
 }
 
-/// What a call prints, what it says besides, and how it ends.
+/// Makes a call, and returns its output, its error output and its exit code.
 fn call(words: &[&str], options: &[&str]) -> (String, String, Option<i32>) {
     let mut all = vec!["call", "--over", nodes()];
     all.extend(words);

@@ -21,7 +21,7 @@ fn good(arguments: &[&str]) -> String {
     text(&output.stdout)
 }
 
-/// What a command that must fail with this code says.
+/// Error output of a command that must fail with this code.
 fn bad(arguments: &[&str], code: i32) -> String {
     let output = xk(arguments);
     assert_eq!(output.status.code(), Some(code), "{arguments:?}");
@@ -95,7 +95,7 @@ fn a_port_that_is_not_named_is_asked_for() {
     assert!(told.contains("names no port") && told.contains("port7@10.0.0.1"), "{told}");
 }
 
-/// What a full disk has not taken is told by the exit code.
+/// A full disk makes a command fail by its exit code.
 #[test]
 fn output_that_is_lost_is_a_failure() {
     let full = std::fs::File::options().write(true).open("/dev/full").expect("/dev/full");
@@ -331,7 +331,7 @@ fn signal(name: &str, run: &Child) {
     assert!(status.unwrap().success());
 }
 
-/// That a run ends by this signal with its counters, and its socket goes with it.
+/// Checks that a run ends by this signal with its counters, and removes its socket.
 fn assert_ended_by(name: &str, run: &mut Child, control: &str) {
     signal(name, run);
     let mut told = String::new();
@@ -343,7 +343,7 @@ fn assert_ended_by(name: &str, run: &mut Child, control: &str) {
     assert!(!Path::new(control).exists(), "{name} leaves the socket");
 }
 
-/// What a killed run leaves is taken over by the next one, and others' is removed.
+/// A new run takes over the socket that a killed one left, and removes those of others.
 #[test]
 fn a_socket_that_was_left_is_no_hindrance() {
     let folder = Folder::new("left");

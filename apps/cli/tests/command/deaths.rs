@@ -19,14 +19,14 @@ use xk_testkit::{needs_program, needs_root};
 pub(crate) const XK: &str = env!("CARGO_BIN_EXE_xk");
 /// More than any step needs, even on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// How soon a datagram is sent again, or what has changed is looked at again.
+/// Time until a datagram is sent again, or changes are looked at again.
 pub(crate) const TRY_EVERY: Duration = Duration::from_millis(100);
 const ECHO: ([u8; 4], u16) = ([10, 9, 0, 2], 7);
 const DISCARD: ([u8; 4], u16) = ([10, 9, 0, 2], 9);
-/// How long a domain is left alone at most, in milliseconds.
+/// Longest pause between two deaths of a domain, in milliseconds.
 pub(crate) const PAUSE_MS: u64 = 40;
-/// How much more memory a process may have at the end than after the first quarter, in KiB: what
-/// tables and pools grow to by load.
+/// Memory that a process may have at the end beyond that after the first quarter, in KiB: the
+/// growth of tables and pools by load.
 pub(crate) const GROWTH_KIB: u64 = 4096;
 
 pub(crate) fn deaths(quick: usize) -> usize {
@@ -38,7 +38,7 @@ pub(crate) fn kill(process: u32) {
     kill_process(process, Signal::KILL).unwrap();
 }
 
-/// What a process has of the system.
+/// System resources of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Has {
     descriptors: usize,
@@ -60,13 +60,13 @@ fn has(process: u32) -> Option<Has> {
     Some(Has { descriptors: count("fd")?, shared, threads: count("task")?, meeting })
 }
 
-/// What the descriptors of a process are.
+/// Targets of a process' descriptors.
 fn descriptors(process: u32) -> Vec<PathBuf> {
     let all = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
     all.filter_map(|one| fs::read_link(one.path()).ok()).collect()
 }
 
-/// What these processes have once nothing is under way in them.
+/// Resources of these processes once nothing is under way in them.
 pub(crate) fn settled(processes: impl IntoIterator<Item = u32>) -> BTreeMap<u32, Has> {
     let (begun, processes): (_, Vec<u32>) = (Instant::now(), processes.into_iter().collect());
     let look = || processes.iter().filter_map(|process| Some((*process, has(*process)?))).collect();
@@ -110,7 +110,7 @@ impl Host {
         Self { space, control, running, _net: net }
     }
 
-    /// What `xk dump` shows.
+    /// Output of `xk dump`.
     pub(crate) fn dump(&self) -> Value {
         let begun = Instant::now();
         loop {

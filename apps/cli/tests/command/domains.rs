@@ -15,7 +15,7 @@ use xk_testkit::{needs_program, needs_root};
 const XK: &str = env!("CARGO_BIN_EXE_xk");
 /// More than any step needs, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How soon a datagram is sent again.
+/// Time until a datagram is sent again.
 const TRY_EVERY: Duration = Duration::from_millis(200);
 /// Where the host of the graphs is.
 const ECHO: ([u8; 4], u16) = ([10, 9, 0, 2], 7);
@@ -276,8 +276,8 @@ fn dies_and_comes_back(graph: &str, domains: &[&str]) {
     }
 }
 
-/// Of a stopped domain it is said that it does not answer, the others are shown, and the end does
-/// not wait for it.
+/// A dump reports that a stopped domain does not answer, and shows the others; the end does not
+/// wait for it.
 #[test]
 fn a_stopped_domain_hides_no_other() {
     needs_root!();

@@ -253,7 +253,7 @@ impl Drop for Running {
     }
 }
 
-/// What happens is said: of all sessions a few lines a second, or all of them.
+/// Events of sessions are printed: a few lines a second of all, or every one.
 #[test]
 fn it_says_what_happens_and_not_too_much() {
     needs_program!("python3");

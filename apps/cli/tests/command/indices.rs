@@ -66,7 +66,7 @@ fn setup(folder: &Path, number: u8) -> Setup {
     setup
 }
 
-/// How many frames a host's module has found by index and by headers.
+/// Number of frames that a host's module has found by index, and by headers.
 fn found(folder: &Path, number: u8) -> (u64, u64) {
     let control = folder.join(format!("control{number}"));
     let said = Command::new(XK).arg("dump").arg("--control").arg(control).output().unwrap();

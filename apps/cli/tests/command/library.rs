@@ -18,16 +18,16 @@ use xk_testkit::{needs_program, needs_root};
 
 use crate::deaths::{GROWTH_KIB, Host, PATIENCE, PAUSE_MS, XK, deaths, kill, memory_kib, settled};
 
-/// How often what has changed is looked at again.
+/// Time between two looks for a change.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Where a program finds the domain, and its port there.
 const PROGRAM: [&str; 2] = ["XK_LIBRARY_PATH", "XK_LIBRARY_PORT"];
-/// How long a stream is silent before it is asked whether it is still there, and how often it is.
+/// Time of silence before a stream is probed, and the number of probes.
 const KEEPALIVE: Duration = Duration::from_secs(1);
 const KEEPALIVES_MAX: u32 = 60;
 const PORTS: [u16; 3] = [7001, 7002, 7003];
 
-/// What has the program end a stream.
+/// Text at which the program ends a stream.
 const END: &[u8] = b"end";
 
 /// The program: gives each stream back what it sends.
@@ -158,7 +158,7 @@ fn exchanges(stream: &TcpStream, count: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// What becomes of the streams to a port.
+/// Fates of the streams to a port.
 #[derive(Default)]
 struct Seen {
     /// Exchanges that are over.

@@ -17,11 +17,11 @@ use xk_testkit::{needs_program, needs_root};
 const XK: &str = env!("CARGO_BIN_EXE_xk");
 /// More than any step needs, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How soon a datagram is sent again.
+/// Time until a datagram is sent again.
 const TRY_EVERY: Duration = Duration::from_millis(200);
 const TCP_ECHO: ([u8; 4], u16) = ([10, 9, 0, 2], 7);
 const UDP_ECHO: ([u8; 4], u16) = ([10, 9, 0, 2], 7);
-/// How many processes follow each other; `XK_LONG=1` for more.
+/// Number of processes that follow each other; `XK_LONG=1` for more.
 const UPGRADES: usize = 4;
 const UPGRADES_LONG: usize = 100;
 /// Octets of a piece that a client sends at a time.

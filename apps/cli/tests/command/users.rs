@@ -70,7 +70,7 @@ fn xk(arguments: &[&str]) -> Command {
     command
 }
 
-/// What the system says of a process or thread.
+/// The system's status of a process or thread.
 struct Status(String);
 
 impl Status {
@@ -91,7 +91,7 @@ impl Status {
     }
 }
 
-/// What the system says of each thread.
+/// The system's status of each thread.
 fn threads(pid: u32) -> Vec<Status> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
     let status = |task: fs::DirEntry| fs::read_to_string(task.path().join("status")).ok();
@@ -232,7 +232,7 @@ fn the_control_socket_lies_where_others_can_put_nothing() {
     assert!(!path.exists(), "{} is left", path.display());
 }
 
-/// What is printed of the answer of a server of our own, which says what it likes.
+/// Prints the answer of a server made here, which may say anything.
 fn asked(folder: &Folder, answer: impl Fn(&mut dyn Write) + Send + 'static) -> (bool, String) {
     let path = folder.path("server.sock");
     let server = UnixListener::bind(&path).unwrap();
@@ -376,7 +376,7 @@ hello = server.recv(100)
 print('refused' if hello[6:8] == b'\\x03\\x00' else 'let in')
 ";
 
-/// What a process has that no other user is to see.
+/// Files of a process that no other user may see.
 const OWN: [&str; 6] = ["maps", "mem", "environ", "auxv", "syscall", "fd/0"];
 
 #[test]

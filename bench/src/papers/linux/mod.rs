@@ -1,4 +1,5 @@
-//! What Linux's programs do for themselves where an x-kernel has shepherds, upcalls and sessions.
+//! Linux's programs, which do for themselves what shepherds, upcalls and sessions do in an
+//! x-kernel.
 
 pub(crate) mod sockets;
 

@@ -49,7 +49,7 @@ impl Sockets {
         Ok(Self { asks, answers: answers.map_err(failed)? })
     }
 
-    /// How long each of so many round trips took, in nanoseconds, in order of length.
+    /// Times of so many round trips in nanoseconds, sorted.
     pub(crate) fn times(&self, choice: Choice, trips: usize) -> Result<Vec<f64>, Trouble> {
         let mut chooser = Chooser::new(choice, self.answers.len());
         let mut list = Vec::with_capacity(trips);

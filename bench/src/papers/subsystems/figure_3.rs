@@ -10,7 +10,7 @@ use crate::record::Record;
 use crate::stopwatch::{Watched, Way};
 
 const OPERATIONS: u64 = 20_000;
-/// What a socket and the protocol below it may cost, beside that protocol alone.
+/// Largest cost of a socket with the protocol below it, relative to that protocol alone.
 const SOCKETS_MAX: f64 = 1.5;
 
 const SYSTEMS: [(&str, Subsystem); 3] = [(XK, Xk), (BSD, Bsd), (STREAMS, Streams)];
@@ -51,7 +51,7 @@ const PROTOCOLS: [Rows; 3] = [
     Rows { above: Above::Server, between: Between::Atp, rows: &[(SERVE, Watched::Both)] },
 ];
 
-/// What lies between a program and the protocol: the system, and its rows.
+/// The layers between a program and the protocol: the system, and its rows.
 const PROGRAMS: [(&str, Subsystem, [Row; 3]); 2] = [
     (BSD, Bsd, [("sockets, send", SEND), ("sockets, receive", RECEIVE), (SOCKETS, Watched::Both)]),
     (STREAMS, Streams, [("TLI, send", SEND), ("TLI, receive", RECEIVE), (TLI, Watched::Both)]),

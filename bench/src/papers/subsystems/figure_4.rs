@@ -34,7 +34,7 @@ pub(super) fn benchmark() -> Benchmark {
     })
 }
 
-/// What STREAMS' buffer costs beside the others', and the system of each of those.
+/// Ratios of the cost of STREAMS' buffer to the others', each with the other system.
 const RATIOS: [(&str, &str); 2] = [("STREAMS / x-kernel", "xk"), ("STREAMS / BSD", BSD)];
 
 fn cases() -> Vec<Case> {

@@ -11,7 +11,7 @@ pub(super) const PACKET: usize = 578;
 /// Packets of a reply at most.
 const PACKETS_MAX: u8 = 8;
 const OPERATIONS: u64 = 1000;
-/// What a mixed graph may cost beside the slower of those whose parts it has.
+/// Largest cost of a mixed graph, relative to the slower of those whose parts it has.
 const MIXED_MAX: f64 = 1.25;
 
 pub(super) fn benchmark() -> Benchmark {
@@ -54,7 +54,7 @@ fn cases() -> Vec<Case> {
     list
 }
 
-/// What each mixed graph costs beside the slower of its parents.
+/// Ratios of each mixed graph to the slower of its parents.
 fn derived(records: &[Record]) -> Vec<Record> {
     let mut list = Vec::new();
     for packets in 1..=PACKETS_MAX {

@@ -14,7 +14,7 @@ const OCTETS: [usize; 5] = [45, 578, 1156, 2312, 4624];
 const OPERATIONS: u64 = 20_000;
 /// Nanoseconds that a message may take that is lent.
 const LENT_NS_MAX: f64 = 60.0;
-/// What the octets that must be copied may take, beside the bare copy.
+/// Largest time for the octets that must be copied, relative to the bare copy.
 const COPY_MAX: f64 = 1.2;
 
 /// An adapter: its name, what is above, and what is below.
@@ -135,7 +135,7 @@ fn cases() -> Vec<Case> {
     list
 }
 
-/// What a copy adds to the crossing of a message that is lent, by the bare copy.
+/// Ratio of the time that a copy adds to the crossing of a lent message, to the bare copy.
 fn derived(records: &[Record]) -> Vec<Record> {
     let mut list = Vec::new();
     for octets in OCTETS {

@@ -58,7 +58,7 @@ impl Configuration {
         }
     }
 
-    /// Its lines of a graph file on a `cable`, for this node of network 10.
+    /// Lines of a graph file on a `cable`, for this node of network 10.
     fn lines(self, node: u8) -> String {
         let ddp = match self.ddp {
             Subsystem::Xk => format!("eth cable\naarp eth\nddp aarp net=\"10-19\" node={node}\n"),

@@ -20,7 +20,7 @@ const REQUEST: usize = 45;
 const STEPS: u32 = 50;
 const STEP: Duration = Duration::from_millis(100);
 
-/// What calls and what serves, as a line of a graph.
+/// The caller or server, as a line of a graph.
 static USER: Entry = Entry::top("user", "", build_user)
     .summary("calls for the benchmark, and serves it")
     .on(&[Realm::Rpc], &[Family::Any]);
@@ -74,7 +74,7 @@ impl Protocol for User {
 /// A client and its server.
 pub(super) struct Pair(Calls<Client>);
 
-/// What asks for transactions.
+/// Requester of transactions.
 struct Client {
     of: Configuration,
     /// Packets of a reply.

@@ -18,7 +18,7 @@ fn stack(cx: &Kernel, name: &str, below: ProtocolRef, dupcache: usize) -> Protoc
     over(cx, name, udp, settings)
 }
 
-/// How often each call was executed, and which had a reply.
+/// Number of executions of each call, and the calls that had a reply.
 #[derive(Default)]
 struct Model {
     executed: RefCell<HashMap<u32, u32>>,

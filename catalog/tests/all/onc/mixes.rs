@@ -1,5 +1,5 @@
-//! Those layers on other ones below: records on streams, a bare link, a layer with one call at a
-//! time.
+//! The layers of ONC RPC on others below: records on streams, a bare link, a layer with one call at
+//! a time.
 
 use crate::onc::net::{Faults, Net, PORT, PROGRAM, host, over};
 use core::cell::RefCell;

@@ -22,18 +22,18 @@ pub(crate) fn host(n: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 0, n)
 }
 
-/// What the network does to messages.
+/// Faults of the network.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
-    /// Of a thousand messages, so many are lost.
+    /// Messages lost, of a thousand.
     pub(crate) loss: u64,
-    /// Of a thousand, so many come twice.
+    /// Messages that come twice, of a thousand.
     pub(crate) duplicate: u64,
-    /// Of a thousand, so many come later than those behind.
+    /// Messages that come later than those behind them, of a thousand.
     pub(crate) late: u64,
 }
 
-/// What a server does with a request.
+/// Action of a server on a request.
 type Act = Rc<dyn Fn(&Kernel, u32, &Message) -> Option<&'static Reason>>;
 
 /// A server: procedure 1 gives back what it got, 2 takes nothing and refuses anything else, 3 waits
@@ -43,7 +43,7 @@ pub(crate) struct Server {
     local: String,
     pub(crate) executed: Cell<u64>,
     pub(crate) act: RefCell<Option<Act>>,
-    /// What procedure 1 replies, in place of what it got.
+    /// Reply of procedure 1, in place of its argument.
     pub(crate) results: RefCell<Option<Vec<u8>>>,
     pub(crate) enable: Cell<Option<Enable>>,
 }
@@ -109,7 +109,7 @@ type Job = Box<dyn FnOnce()>;
 /// Two hosts.
 pub(crate) struct Net {
     pub(crate) cx: TestKernel,
-    /// What lies below the client's stack and below the server's.
+    /// The bottoms of the client's stack and of the server's.
     pub(crate) ends: [Bottom; 2],
     /// The uppermost layers of both stacks.
     pub(crate) tops: [ProtocolRef; 2],
@@ -123,7 +123,7 @@ pub(crate) struct Net {
     open: Rc<Cell<usize>>,
 }
 
-/// How a stack is built upon what lies below.
+/// Builds a stack upon the layer below.
 pub(crate) type Build = dyn Fn(&Kernel, &str, ProtocolRef) -> ProtocolRef;
 
 /// UDP, with its defaults.

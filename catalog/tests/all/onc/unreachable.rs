@@ -1,5 +1,5 @@
-//! What the network says about requests: that there is no server ends the call, anything else does
-//! not.
+//! Errors of the network about requests: one that says that there is no server ends the call, any
+//! other does not.
 
 use crate::onc::auth::{short, sys};
 use crate::onc::net::{Build, Faults, Net, classic};
@@ -12,7 +12,7 @@ use xk_kit::control::{NetworkError, NetworkErrorKind, Start};
 
 /// Octets of UDP's header, which the network quotes at least (RFC 792).
 const UDP_OCTETS: usize = 8;
-/// How long the network takes to tell.
+/// Time until the network reports an error.
 const LATER: Duration = Duration::from_millis(5);
 
 /// Has the network say `kind` about the request sent last, of which it quotes so many octets.
@@ -87,7 +87,7 @@ fn a_way_that_is_lost_for_a_while_does_not_end_the_call() {
     }
 }
 
-/// What is said about one request ends that one.
+/// An error about one request ends only that one.
 #[test]
 fn other_calls_to_the_peer_go_on() {
     let net = Net::new(1, &classic);

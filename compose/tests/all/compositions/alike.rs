@@ -142,8 +142,9 @@ fn least(
     }
 }
 
-/// What a client misses although nothing tells of it: where layers below send nothing again, more
-/// than is counted as dropped; where calls are made, those without an answer.
+/// Describes messages that a client misses without a count that explains them: where the layers
+/// below send nothing again, more than are counted as dropped; where calls are made, those without
+/// an answer.
 fn missing(run: &Run) -> Option<String> {
     let mut missing = 0;
     for (name, (finished, counts)) in &run.told {

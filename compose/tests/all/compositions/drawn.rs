@@ -6,7 +6,7 @@ use xk_core::random::Random;
 
 /// The fewest and the most layers between the wire and the applications.
 const LAYERS: (u64, u64) = (1, 8);
-/// How many messages or calls a client makes.
+/// Number of messages or calls that a client makes.
 pub(crate) const COUNT: u64 = 24;
 /// The largest message of a graph, in octets: where links pad, where a frame ends, where fragments
 /// begin.
@@ -268,8 +268,7 @@ impl Drawn {
             || layer.entry.above == Family::Inherit && below.is_some_and(|at| self.is_stream(*at))
     }
 
-    /// What stands on a layer on one of the hosts: the client on the first, the server on the
-    /// second.
+    /// The protocol on top of a layer: the client on the first host, the server on the second.
     fn top(&self, at: usize, host: u64) -> Line {
         let server = self.participant(at, 2);
         let address = |key: &str, value: &str| match value {

@@ -29,7 +29,7 @@ use xk_core::{Kernel, Time};
 
 /// Draws the graphs of a run, unless `XK_SEED` says otherwise.
 const SEED: u64 = 1;
-/// How many graphs a run draws, unless `XK_GRAPHS` says.
+/// Number of graphs that a run draws, unless `XK_GRAPHS` gives another.
 const GRAPHS: u64 = 500;
 /// Reasons for which every message of a graph may be refused: its size.
 const REASONS: &[&str] = &["too big", "larger than"];
@@ -43,7 +43,7 @@ const UNSEEN: &[(Guarantees, &str)] = &[
 /// Bounds a conversation, in virtual time.
 const TIME_MAX: Duration = Duration::from_secs(600);
 
-/// What a client says at the end.
+/// Report of a client at the end.
 #[derive(Default)]
 struct Outcome {
     arrived: u64,
@@ -130,7 +130,7 @@ fn drawn(catalog: &Catalog) -> impl Iterator<Item = (u64, Drawn)> {
     })
 }
 
-/// What was found, by stack: in which graph first, how often, and what.
+/// Faults found, by stack: the first graph with it, their number, and a description.
 #[derive(Default)]
 struct Faults(BTreeMap<String, (u64, usize, String)>);
 
@@ -192,8 +192,8 @@ fn undemanding(catalog: &Catalog) -> Catalog {
     Catalog::new(&entries).expect("as consistent as before")
 }
 
-/// What the check says of numbers and wires, stated a second time, by walking down from every layer
-/// and from what is on top.
+/// The check's rules for numbers and wires, stated a second time, by walking down from every layer
+/// and from the protocols on top.
 struct Conflicts<'a> {
     drawn: &'a Drawn,
     numbers: &'a Numbers,
@@ -205,7 +205,7 @@ impl<'a> Conflicts<'a> {
         self.numbers.kinds().iter().any(|number| number.lower == kind)
     }
 
-    /// What is known by a number where it stands, with the layers that know it by one.
+    /// Nodes on which others are known by a number, each with the layers that are.
     fn users(&self) -> Vec<(&'a str, Vec<usize>)> {
         let layers = self.drawn.layers.iter().filter(|layer| layer.entry.has_number());
         let layers = layers.map(|layer| (layer.entry.kind, layer.lowers.clone()));
@@ -278,8 +278,8 @@ impl<'a> Conflicts<'a> {
     }
 }
 
-/// What of the graph is refused by itself, a client and a server on top: the least layer that
-/// cannot stand where it does, or else one on which they cannot.
+/// The smallest part of a graph that is refused by itself, with a client and a server on top: the
+/// lowest layer that cannot stand where it does, or else one on which they cannot.
 fn least(drawn: &Drawn, catalog: &Catalog) -> Option<Drawn> {
     let refused = |part: &Drawn| check(&part.source(), "part", catalog).is_err();
     let bare = |part: &Drawn| refused(&Drawn { tops: Vec::new(), ..part.clone() });
@@ -298,7 +298,7 @@ fn is_whole_by_luck(part: &Drawn, text: &str) -> bool {
     is_short && lack.is_some_and(|lack| text.contains(lack))
 }
 
-/// What the check refuses does not work: without the demands of the layers, the stack does not
+/// Graphs that the check refuses do not work: without the demands of the layers, the stack does not
 /// start, or messages are lost, changed, or all refused.
 #[test]
 fn what_the_check_refuses_does_not_work() {

@@ -18,10 +18,10 @@ use xk_sim::{HostId, Sighting, Tap, World};
 
 /// The number on IP of the upper protocol of these tests: Sprite RPC's.
 pub(crate) const NUMBER: u32 = 90;
-/// Its Ethernet type.
+/// Ethernet type of the upper protocol.
 pub(crate) const ETHER_TYPE: u16 = 0x3900 + 90;
 
-/// What an upper protocol got: from which host, what.
+/// A message that an upper protocol got, with the host that it came from.
 pub(crate) type Got = (Ipv4Addr, Vec<u8>);
 
 #[derive(Default)]
@@ -166,7 +166,7 @@ impl Net {
         self.world.run_until(end);
     }
 
-    /// What one host's upper protocol got since the last look.
+    /// Messages that one host's upper protocol got since the last look.
     pub(crate) fn got(&self, at: usize) -> Vec<Got> {
         self.states[at].3.got.take()
     }

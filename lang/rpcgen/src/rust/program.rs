@@ -117,7 +117,7 @@ impl Rust<'_> {
             all += if is_null(procedure) { "{ let _ = call; Ok(()) }" } else { ";" };
         }
         let service = &own.service;
-        format!("/// What a server of {said} offers.\npub trait {service} {{ {all} }}\n")
+        format!("/// Procedures of {said}.\npub trait {service} {{ {all} }}\n")
     }
 
     fn client(

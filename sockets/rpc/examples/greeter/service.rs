@@ -45,7 +45,7 @@ pub mod greeter_1 {
     pub const COUNT: u32 = 2;
 }
 
-/// What a server of version 1 of the program `GREETER` offers.
+/// Procedures of version 1 of the program `GREETER`.
 pub trait Greeter1 {
     /// `string<> GREET(greeting)`.
     fn greet(&self, call: &Call<'_>, argument: Greeting) -> Result<xdr::Text, Refusal>;

@@ -1,7 +1,7 @@
-//! What a graph says of ATP.
+//! Settings of ATP from the graph.
 
 xk_appletalk::atp_settings! {
-    /// What is asked for where a request says nothing itself, and bounds.
+    /// Options of requests that bring none, and bounds.
     #[derive(Clone, Copy, Debug)]
     pub struct Settings {
         requests_max: usize = int(1..=16_384, 1024, "transactions of its own under way at most"),

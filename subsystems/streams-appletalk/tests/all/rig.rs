@@ -77,7 +77,7 @@ pub(crate) fn send(cx: &Kernel, stream: &Stream, to: &[u8], opt: &[u8], data: &[
     stream.putp(cx, request).unwrap();
 }
 
-/// What has come on a stream: address, options, data.
+/// A message on a stream: address, options, data.
 pub(crate) type Came = (Vec<u8>, Vec<u8>, Vec<u8>);
 
 /// The next datagram that has come.

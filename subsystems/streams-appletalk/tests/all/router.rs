@@ -147,7 +147,7 @@ fn on<T: 'static>(
     done.take().expect("it has ended")
 }
 
-/// What a search finds: addresses and names, in order.
+/// Results of a search: addresses and names, in order.
 fn look_up(world: &mut World, id: HostId, name: &'static str) -> Vec<(AtAddr, String)> {
     let found = on(world, id, "nbp", move |cx, stream| nbp::lookup(cx, stream, name).unwrap());
     let text = |name: Vec<u8>| String::from_utf8_lossy(&name).into_owned();

@@ -41,7 +41,7 @@ fn arrive(cx: &TestKernel, bottom: &Bottom, frame: &[u8]) {
     cx.run_due();
 }
 
-/// What has come up: its number and its octets.
+/// A message that has come up: its number and its octets.
 fn come(cx: &TestKernel, stream: &Stream) -> Option<(u32, Vec<u8>)> {
     let mut mp = stream.getp(cx, xk_streams::head::Want::Any).ok()?;
     let data = mp.unlinkb().map(|data| data.to_vec()).unwrap_or_default();

@@ -12,9 +12,9 @@ use xk_kit::control::MyEther;
 use xk_sim::{HostId, Sighting, Tap, World};
 use xk_testkit::kernel::{HEADROOM, octets};
 
-/// How long clients are listened to.
+/// Time for which clients are listened to.
 const LISTEN: Duration = Duration::from_secs(1);
-/// How long answers are waited for: longer than TCP repeats a SYN.
+/// Time to wait for answers: longer than TCP repeats a SYN.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The octets of a frame.
@@ -42,7 +42,7 @@ impl Frame {
         self.ether_type() == 0x0806
     }
 
-    /// How many octets it carries, padding aside as far as IP tells it.
+    /// Octets that it carries, without padding as far as IP tells its length.
     pub(crate) fn octets(&self) -> usize {
         match self.ether_type() {
             0x0800 => usize::from(self.get(16)),
@@ -185,7 +185,7 @@ pub(crate) struct Forgery {
     victim_name: String,
     /// The host that sent it, and whose wire it goes out by.
     sender: HostId,
-    /// What the sender sent by ARP before.
+    /// Packets of ARP that the sender sent before.
     before: Vec<Frame>,
     pub(crate) frame: Frame,
     number: usize,
@@ -234,7 +234,7 @@ impl Scene {
         (world, watch)
     }
 
-    /// What the hosts send to each other, of each to each the first `max` that differ.
+    /// Messages that the hosts send to each other: from each to each the first `max` that differ.
     pub(crate) fn forgeries(&self, max: usize) -> Vec<Forgery> {
         let (mut world, watch) = self.world();
         start_world(&self.graph, &mut world).unwrap_or_else(|e| panic!("{e}"));
@@ -273,7 +273,7 @@ impl Scene {
         found
     }
 
-    /// What the victim sends to the forged source when the message comes `times` times, from as
+    /// Answers of the victim to the forged source when the message comes `times` times, from as
     /// many ports, a hundred in a second.
     pub(crate) fn answers(&self, forgery: &Forgery, times: usize) -> Vec<Frame> {
         let (mut world, watch) = self.world();
@@ -301,8 +301,8 @@ impl Scene {
 }
 
 impl Scene {
-    /// How many octets each answer has that the victim sends to the source of a message which comes
-    /// `times` times, from as many ports, right after `others`; all from one seed.
+    /// Octets of each answer of the victim to the source of a message which comes `times` times,
+    /// from as many ports, right after `others`; all from one seed.
     pub(crate) fn answers_after(
         &self,
         forgery: &Forgery,
@@ -334,8 +334,8 @@ impl Scene {
         own.map(|frame| frame.octets()).collect()
     }
 
-    /// What all hosts, alive, send in the last second of twenty, after one of them has sent these
-    /// frames.
+    /// Frames that all living hosts send in the last second of twenty, after one of them has sent
+    /// these frames.
     pub(crate) fn rest(&self, sender: &str, frames: &[Frame]) -> Vec<Frame> {
         let (mut world, watch) = self.world();
         start_world(&self.graph, &mut world).unwrap_or_else(|e| panic!("{e}"));

@@ -13,7 +13,7 @@ use forgery::{Forgery, Frame, Scene};
 
 /// As RFC 9000, section 8, has it, and as `xk_kit::answers` has.
 const TIMES_MAX: usize = 3;
-/// How many frames of each client are tried, from the first on.
+/// Number of frames of each client that are tried, from the first on.
 const FRAMES_MAX: usize = if cfg!(debug_assertions) { 12 } else { 24 };
 
 /// The runnable graphs whose hosts meet on simulated Ethernets: not the one that has links of
@@ -53,7 +53,8 @@ fn pair(layers: &str, client: &str, server: &str) -> String {
 
 const IP: &str = " eth sim\n arp eth\n ip arp { address \"10.0.0.{n}/24\"; }\n icmp ip\n";
 
-/// What answers by itself: layers, how a client and a server stand on them.
+/// Servers that answer by themselves: the layers, and the lines of a client and of a server on
+/// them.
 const SERVERS: &[(&str, &str, &str, &str)] = &[
     ("echo on udp", " udp ip\n", "probe udp to=\"port7@10.0.0.1\" count=3", "echo udp port=7"),
     (
@@ -123,8 +124,8 @@ fn served_twice(name: &str) -> String {
     format!("{text}host h3 {{\n sim link=lan\n}}\n")
 }
 
-/// What stands on both hosts of each: the server on one, on the other what is made of client and
-/// server.
+/// Graphs of two hosts each: the server on one, and on the other a node that `other` makes of
+/// client and server.
 fn scenes(other: fn(&'static str, &'static str) -> &'static str) -> Vec<(String, String)> {
     let scene = |(name, layers, client, server): &(&str, &str, &'static str, &'static str)| {
         let layers = format!("{IP}{layers}");
@@ -139,17 +140,17 @@ fn octets(frames: &[Frame]) -> usize {
     frames.iter().filter(|f| !f.is_arp()).map(Frame::octets).sum()
 }
 
-/// How often the ones that bring more come, at most a hundred times in a second.
+/// Number of times that a message with longer answers comes, at most a hundred in a second.
 const TIMES: usize = 4000;
-/// What may go to one host beyond three times the octets: at once, and in a second. Of calls, and
-/// of TCP's repetitions.
+/// Octets that may go to one host beyond three times the request's: at once, and in a second; by
+/// calls, and by repetitions of TCP.
 const CALLS: (usize, usize) = (128 << 10, 64 << 10);
 const SYNS: (usize, usize) = (8 << 10, 1 << 10);
-/// How long there are answers: while questions come, or until TCP gives up.
+/// Time for which there are answers: while requests come, or until TCP gives up.
 const CALLS_S: usize = TIMES / 100;
 const SYNS_S: usize = CALLS_S + 255;
 
-/// What has become of all forgeries.
+/// Results of all forgeries.
 #[derive(Default)]
 struct Judged {
     count: usize,
@@ -297,8 +298,8 @@ fn who_serves_one_does_not_answer_what_is_sent_to_many() {
     assert!(tried > 50, "only {tried}");
 }
 
-/// How many messages another host has sent before, as many as any limit of a second lets, and how
-/// many follow of one's own.
+/// Number of messages that another host has sent before, as many as any limit of a second allows,
+/// and of the host's own that follow.
 const OTHERS: usize = 1200;
 const OWN: usize = 20;
 

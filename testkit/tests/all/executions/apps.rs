@@ -11,7 +11,7 @@ use xk_core::{
 use xk_kit::rpc::call::SYSTEM_ERROR;
 use xk_testkit::kernel::{HEADROOM, octets};
 
-/// How long each call's procedure takes, by its number.
+/// Time that each call's procedure takes, by the call's number.
 pub(crate) type Takes = Rc<dyn Fn(u64) -> Duration>;
 
 /// Serves: notes the execution, takes its time, replies.

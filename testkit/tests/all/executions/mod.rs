@@ -65,7 +65,7 @@ fn atp_nine_at_least_once() {
     sweep(plan::atp_nine_at_least_once, COST_PAIRS);
 }
 
-/// What is executed is executed no second time because its reply cannot be sent.
+/// A request is executed no second time because its reply cannot be sent.
 #[test]
 fn atp_nine_too_big() {
     sweep(plan::atp_nine_too_big, COST_PAIRS);
@@ -78,7 +78,8 @@ fn atp_nine_as_the_graph_says() {
     sweep(plan::atp_nine_as_the_graph_says, COST_PAIRS);
 }
 
-/// What the graph asks for at least once is executed twice: whichever ATP it is, `xo` holds.
+/// A graph that asks for at least once gets it: calls are executed twice by each ATP that obeys
+/// `xo`.
 #[test]
 fn a_graph_that_asks_for_at_least_once_gets_it() {
     for of in 0..9 {
@@ -119,9 +120,9 @@ stacks!(
     sun_udp,
 );
 
-/// What ATP's exactly once does not keep: a request that comes again when the responder's release
-/// timer has run out is a new one, in whichever subsystem the responder is (Inside AppleTalk,
-/// chapter 9). One that comes again within its time is not.
+/// Limit of ATP's exactly once: a request that comes again after the responder's release timer has
+/// run out is a new one, in every subsystem (Inside AppleTalk, chapter 9). A request that comes
+/// again before that is not.
 #[test]
 fn a_request_that_comes_after_the_release_timer_is_executed_twice() {
     let plan = plan::Plan::of_a_lost_reply();

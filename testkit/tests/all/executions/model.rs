@@ -1,14 +1,14 @@
-//! What is known of every call: how often it was executed, and how it ended.
+//! Record of every call: the number of its executions, and its end.
 
 use crate::executions::plan::Promise;
 use core::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use xk_core::object::CallError;
 
-/// What a request and a reply begin with: the call's number, and the size of the reply.
+/// Octets at the beginning of a request and a reply: the call's number, and the size of the reply.
 pub(crate) const MARK: usize = 16;
 
-/// What came of all seeds.
+/// Totals over all seeds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     /// Calls made.
@@ -23,16 +23,16 @@ pub(crate) struct Counts {
     pub(crate) crashes: u64,
 }
 
-/// How a call stands.
+/// State of a call.
 #[derive(Clone, Copy, Debug)]
 enum State {
     /// Under way.
     Called,
-    /// It brought its reply.
+    /// Ended with its reply.
     Replied,
-    /// It brought none.
+    /// Ended with an error.
     Failed,
-    /// Its client crashed meanwhile.
+    /// The client crashed meanwhile.
     Gone,
 }
 
@@ -40,7 +40,7 @@ enum State {
 struct Call {
     state: State,
     executions: u32,
-    /// How often the server had crashed by the last of them.
+    /// Number of the server's crashes before the last execution.
     crashes: u64,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Model {
     /// The first thing that did not hold.
     wrong: RefCell<Option<String>>,
     pub(crate) crashes: Cell<u64>,
-    /// Those of the server.
+    /// Crashes of the server.
     pub(crate) server_crashes: Cell<u64>,
 }
 
@@ -185,7 +185,7 @@ impl Model {
         calls.values().any(|call| matches!(call.state, State::Called))
     }
 
-    /// What came of it, or the first thing that did not hold.
+    /// Returns the totals, or the first promise that did not hold.
     pub(crate) fn judge(&self) -> Result<Counts, String> {
         let calls = self.calls.borrow();
         let of =

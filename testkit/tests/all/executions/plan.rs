@@ -7,7 +7,7 @@ use core::time::Duration;
 use xk_appletalk::atp::{Options, ReleaseTimer, Want};
 use xk_core::random::Random;
 
-/// What a stack promises of a call.
+/// Promise of a stack about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Promise {
     /// Executed at most once; exactly once if it brought a reply.
@@ -19,7 +19,7 @@ pub(crate) enum Promise {
     OnceUntilReleased,
 }
 
-/// What a call is over a stack.
+/// Form of a call over a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Request and reply.
@@ -40,17 +40,17 @@ pub(crate) struct Stack {
     pub(crate) lower: &'static str,
     /// The peer that the clients open.
     pub(crate) to: &'static str,
-    /// What the server enables.
+    /// Participant that the server enables.
     pub(crate) at: &'static str,
-    /// What a call is.
+    /// Form of a call.
     pub(crate) form: Form,
-    /// What it promises.
+    /// Promise about a call.
     pub(crate) promise: Promise,
-    /// What it promises holds as long as the server does not crash.
+    /// True if the promise holds only as long as the server does not crash.
     pub(crate) is_of_one_boot: bool,
     /// The largest request and the largest reply, in octets.
     pub(crate) octets_max: [usize; 2],
-    /// What every request asks of the transaction that it is; nothing leaves that to the layer.
+    /// Options of the transaction that every request asks for; without them the layer's own.
     pub(crate) want: Option<Want>,
 }
 
@@ -284,7 +284,7 @@ pub(crate) fn nine(of: [u64; 3]) -> Stack {
     }
 }
 
-/// Of requests that are executed at least once.
+/// Stack of requests that are executed at least once.
 pub(crate) fn atp_nine_at_least_once(seed: u64) -> Stack {
     let stack = atp_nine(seed);
     Stack {
@@ -300,7 +300,7 @@ pub(crate) fn atp_nine_too_big(seed: u64) -> Stack {
     Stack { name: "atp_nine_too_big", octets_max: [578 - MARK, 16 * 578], ..atp_nine(seed) }
 }
 
-/// What is asked for stands in the graph, and nothing above says it.
+/// Stack whose options stand in the graph alone.
 pub(crate) fn atp_nine_as_the_graph_says(seed: u64) -> Stack {
     let stack = atp_nine(seed);
     Stack {
@@ -376,11 +376,11 @@ pub(crate) struct Planned {
     pub(crate) at: Duration,
     /// Octets of the request and of the reply.
     pub(crate) sizes: [usize; 2],
-    /// How long the procedure takes.
+    /// Time that the procedure takes.
     pub(crate) takes: Duration,
 }
 
-/// What a seed has in store.
+/// Events of a seed.
 #[derive(Debug)]
 pub(crate) struct Plan {
     /// Properties of the link, as text of a graph.

@@ -19,17 +19,17 @@ use xk_kit::rpc::call::Transaction;
 use xk_sim::{HostId, World};
 use xk_testkit::kernel::{HEADROOM, octets};
 
-/// How long after the last fault every call must have ended.
+/// Time after the last fault in which every call must end.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// How many calls may fail at the end, in a network that is mild by then.
+/// Number of calls that may fail at the end, in a network that is mild by then.
 const TRIES: u64 = 5;
-/// How long after one that fails the next is made: a host that did not answer an address request is
-/// not asked for 20 seconds.
+/// Time from a failed call to the next: a host that did not answer an address request is not asked
+/// for 20 seconds.
 const BETWEEN_TRIES: Duration = Duration::from_secs(6);
 /// The number of the first of those.
 const FINAL: u64 = 1_000_000;
 
-/// What all boots of one client share.
+/// State that all boots of one client share.
 #[derive(Default)]
 struct Seat {
     /// Which boot it is.
@@ -267,7 +267,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// What every layer has counted, for the reader of what did not hold.
+    /// Counters of every layer, for the report of a failure.
     fn counters(&self) -> String {
         let mut all = String::new();
         for host in [CLIENTS[0], CLIENTS[1], SERVER] {

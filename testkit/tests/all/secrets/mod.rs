@@ -1,5 +1,5 @@
-//! What goes onto the wire tells nothing of what is secret: strangers and peers collect what a host
-//! shows them, and try to go on from there.
+//! Secrets do not show on the wire: strangers and peers collect numbers of a host, and try to
+//! predict others from them.
 
 mod boots;
 mod peers;
@@ -10,7 +10,7 @@ use recovery::{Relations, Xoshiro};
 use std::collections::HashSet;
 use world::CLIENT;
 
-/// How many numbers are collected, and how many of those that follow are to be predicted.
+/// Number of values collected, and of the following ones to be predicted.
 const COLLECTED: usize = 1800;
 const PREDICTED: usize = 64;
 

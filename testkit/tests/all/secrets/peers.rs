@@ -1,4 +1,4 @@
-//! What a host shows one peer tells nothing of what it shows another.
+//! Packets to one peer tell nothing of those to another.
 //!
 //! A host talks to two peers in the same way, in many boots. A number in its first packet that is
 //! another one in each boot is there to be unknown to others: then the distance between what the
@@ -9,7 +9,7 @@ use crate::secrets::world::{self, CLIENT, Sent};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
-/// How many boots are looked at.
+/// Number of boots compared.
 const BOOTS: u64 = 24;
 /// So many different values in them are of chance. Of words of sixteen bits, hardly two in all
 /// boots are equal.

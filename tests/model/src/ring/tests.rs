@@ -1,4 +1,4 @@
-//! What the rings promise, in every order in which both sides may run.
+//! Promises of the rings, in every order in which both sides may run.
 
 use super::*;
 use loom::sync::Notify;

@@ -16,7 +16,7 @@ use crate::host::{assert_no_loss, pattern};
 
 /// In this time one interval of a second has passed, and a tenth more.
 const SAID_AGAIN: Duration = Duration::from_millis(1300);
-/// How often Linux forgets our address and asks for it.
+/// Number of times that Linux forgets our address and asks for it.
 const EXCHANGES: usize = 3;
 
 pub(crate) fn does_not_disturb_linux(wire: Wire) {
@@ -57,7 +57,7 @@ pub(crate) fn does_not_disturb_linux(wire: Wire) {
     assert_said(&lan, &own);
 }
 
-/// What Linux sends to the port of echo comes back.
+/// Checks that echo returns what Linux sends to its port.
 fn assert_echo(lan: &Lan, octets: usize) {
     let sent = pattern(octets);
     let ask = || {
@@ -96,7 +96,7 @@ fn assert_probes(stack: &Stack) {
     }
 }
 
-/// It was not said to run virtual protocols: the session to Linux goes by IP.
+/// Checks that the session to Linux goes by IP: no host has said that Linux runs virtual protocols.
 fn assert_goes_by_ip(stack: &Stack) {
     assert_eq!(stack.ask("vipadv", VipTable::default()).total, 0);
     let text = stack.with(|cx| {

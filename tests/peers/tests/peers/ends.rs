@@ -41,7 +41,7 @@ fn content() -> &'static [u8] {
     })
 }
 
-/// What stands at `at` in every stream, at most `octets` of it.
+/// Octets of every stream from `at` on, `octets` at most.
 fn content_at(at: u64, octets: u64) -> &'static [u8] {
     let start = (at % PERIOD as u64) as usize;
     let octets = octets.min(PIECE as u64) as usize;
@@ -61,13 +61,13 @@ pub(crate) fn send(mut to: impl Write, octets: u64) -> io::Result<()> {
     to.flush()
 }
 
-/// How an end reads: all at once, or with a rest at this octet.
+/// Way in which an end reads: all at once, or with a pause at this octet.
 pub(crate) type Rest<'a> = Option<(u64, &'a (dyn Fn() + Sync))>;
 
 /// Where readers rest until the other end has done something.
 #[derive(Default)]
 pub(crate) struct Gate {
-    /// How many have come, and whether they may go on.
+    /// Number of ends that have come, and whether they may go on.
     state: Mutex<(usize, bool)>,
     changed: Condvar,
 }

@@ -16,8 +16,8 @@ use crate::tcp::DAMAGE;
 /// Octets of the file that goes to and fro.
 const CONTENT: usize = 1_000_003;
 
-/// What programs do that `tshark` remarks on, besides what a busy machine does: rings and captures
-/// overflow.
+/// Remarks of `tshark` that are due to the programs themselves, besides those of a busy machine,
+/// where rings and captures overflow.
 const HABITS: [(&str, &str); 3] = [
     ("packet legnth", "tshark stops short in an answer of ssh's key exchange"),
     ("Keep-Alive", "a program asks for it"),
@@ -57,7 +57,7 @@ impl Bed {
         [&[xk, "exec", "--graph", graph, "--"], program].concat()
     }
 
-    /// What a program prints that runs on the graph.
+    /// Output of a program that runs on the graph.
     fn ours(&self, program: &[&str]) -> String {
         let xk = command().display().to_string();
         self.lan.ours().exec(&self.under(&xk, program)).unwrap()
@@ -68,7 +68,7 @@ impl Bed {
         self.lan.ours().spawn(&self.under(&xk, program)).unwrap()
     }
 
-    /// What a program prints that runs on Linux.
+    /// Output of a program that runs on Linux.
     fn linux(&self, program: &[&str]) -> String {
         self.lan.linux.exec(program).unwrap()
     }
@@ -173,8 +173,8 @@ pub(crate) fn sockets_are_those_of_linux(wire: Wire) {
     bed.assert_same(&subject, 60);
 }
 
-/// What a program may do in a signal's handler it may do there in both worlds, and no call that
-/// succeeds touches `errno`.
+/// Programs may do the same in a signal's handler in both worlds, and no call that succeeds touches
+/// `errno`.
 pub(crate) fn signals_are_those_of_linux(wire: Wire) {
     needs_exec!();
     needs_program!("ip", "cc");

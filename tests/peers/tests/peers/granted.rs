@@ -36,18 +36,18 @@ pub(crate) const HOSTILE_PORT: u16 = 5000;
 pub(crate) const HOSTILE_NUMBER: u32 = 253;
 /// By how much a process may grow once it has seen what is hostile, in KiB.
 const GROWTH_KIB_MAX: u64 = 2048;
-/// How many of a hundred questions of the honest one are answered at least.
+/// Number of answers that the honest program gets at least, for a hundred questions.
 const ANSWERED_PERCENT_MIN: u64 = 90;
 /// Between two questions.
 const PAUSE: Duration = Duration::from_millis(5);
-/// How long a question is awaited.
+/// Time to wait for an answer.
 const LATE: Duration = Duration::from_millis(500);
 
 fn is_long() -> bool {
     std::env::var_os("XK_LONG").is_some()
 }
 
-/// How long each hostile program goes on, at first and once memory is known.
+/// Time for which each hostile program goes on, at first and once memory is known, in seconds.
 fn seconds() -> (u64, u64) {
     if is_long() { (2, 60) } else { (1, 1) }
 }

@@ -32,9 +32,9 @@ const STATION: &str = "02:00:00:00:00:77";
 /// By how much the memory in use may grow once the tables have been filled, in KiB. What is read
 /// from the system is exact to a page, but the allocator may keep some.
 const GROWTH_KIB_MAX: u64 = 8 * 1024;
-/// How many pings of a hundred must be answered while noise comes at a rate that a busy machine of
-/// two cores bears. The ring or queue in front of us belongs to all senders: what it loses, it
-/// loses of everybody's.
+/// Number of pings of a hundred that must be answered while noise comes at a rate that a busy
+/// machine of two cores bears. All senders share the ring or queue of the wire, so its losses hit
+/// all of them.
 const ANSWERED_PERCENT_MIN: u64 = 50;
 
 fn number_of(variable: &str, otherwise: u64) -> u64 {
@@ -101,7 +101,7 @@ impl Victim {
         assert_no_loss(&self.lan.linux.exec(&ping).unwrap());
     }
 
-    /// What the counters say.
+    /// Counters of the host.
     fn dump(&self) -> String {
         let path = self.control.to_string_lossy();
         let command = [&self.xk, "dump", "--control", &path];
@@ -278,7 +278,7 @@ pub(crate) fn survives_scanners(wire: Wire) {
     victim.end();
 }
 
-/// What became of connections that Linux made one after the other until it was told to stop.
+/// Fates of connections that Linux made one after the other until it was told to stop.
 struct Served {
     answered: u64,
     failed: u64,
@@ -466,7 +466,7 @@ fn ask_everything(victim: &Victim, times: &str) -> Running {
     victim.lan.linux.spawn(&command).unwrap()
 }
 
-/// What each asker asked and what was answered, as the closing lines of the command have it.
+/// Counts of questions and answers of each asker, from the last lines of the command.
 fn asked_and_answered(asking: &Running) -> Vec<(&'static str, u64, u64)> {
     // What it wrote last may be read later.
     let last = everything::asker_names().last().unwrap_or_default();
@@ -487,10 +487,10 @@ fn asked_and_answered(asking: &Running) -> Vec<(&'static str, u64, u64)> {
     everything::asker_names().map(of).collect()
 }
 
-/// How many frames of an attack a second.
+/// Frames of an attack, per second.
 const RATE: u64 = 10_000;
-/// What all tables of the host of everything may take, once full, and how much more it may be when
-/// the same comes again and again: what the allocator does with it.
+/// Memory that all tables of the host with every layer may take, once full; and growth allowed when
+/// the same comes again and again, which is due to the allocator.
 const TABLES_KIB: u64 = 256 << 10;
 const GROWTH_KIB: u64 = 16 << 10;
 

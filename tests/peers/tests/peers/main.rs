@@ -159,7 +159,7 @@ const ORGANISED_LONG: &[Test] = organised! {
     }
 };
 
-/// What is content with any share of the machine.
+/// Tests that run well with any share of the machine.
 const COMPANY: &[Test] = tests! {
     // Its router takes half a minute; the tests that need that stand last.
     appletalk::the_guest_starts over Veth;
@@ -246,8 +246,8 @@ const COMPANY: &[Test] = tests! {
     appletalk::print_prints_by_papd over Veth;
 };
 
-/// What keeps the machine busy by itself, what looks at this process's own memory and descriptors,
-/// and what takes an answer that is later than a loss probe (a D-SACK in a capture) for a mistake.
+/// Tests that keep the machine busy by themselves, that look at this process's own memory and
+/// descriptors, or that mistake a late answer (a D-SACK in a capture) for a fault.
 const ALONE: &[Test] = tests! {
     rpc::programs_understand_each_other over Veth;
     rpc::serves_c_programs over Tap VethOffload XdpGeneric;

@@ -10,14 +10,14 @@ use xk_testkit::{needs_program, needs_root};
 
 use crate::ends::{either, graph, part_from, start};
 
-/// How many at the same time.
+/// Number of connections at the same time.
 const AT_ONCE: usize = 1000;
 /// Nothing may take longer.
 const LIMIT: Duration = Duration::from_secs(60);
 /// Octets that go each way on each connection.
 const OCTETS: usize = 3000;
 
-/// What goes on connection `number`: different on each.
+/// Octets sent on connection `number`: different on each.
 fn question(number: usize) -> Vec<u8> {
     (0..OCTETS).map(|at| (at * 7 + number * 13 + at / 251) as u8).collect()
 }

@@ -32,7 +32,7 @@ use crate::program::command;
 const ARGUMENT: &str = "--mover";
 /// Octets after which a connection goes to the next process.
 const EACH: u64 = 12 << 20;
-/// How long the loop turns when nothing can be passed on.
+/// Time for which the loop turns when there is nothing to pass on.
 const LOOK: Duration = Duration::from_millis(1);
 /// Octets of one read.
 const PIECE: usize = 1 << 18;
@@ -115,7 +115,7 @@ struct Way {
     has_ended: bool,
 }
 
-/// How much there was, if anything.
+/// Number of octets, if there were any.
 fn so_far(count: io::Result<usize>) -> io::Result<Option<usize>> {
     match count {
         Ok(count) => Ok(Some(count)),
@@ -150,7 +150,7 @@ impl Way {
     }
 }
 
-/// What passes a connection on.
+/// Relay that passes a connection on.
 struct Relay {
     linux: std::net::TcpStream,
     /// From the peer to the program of Linux.
@@ -206,7 +206,7 @@ impl Relay {
     }
 }
 
-/// How often connections were passed on so far.
+/// Number of connections passed on so far.
 fn moves(servers: &[Running]) -> usize {
     servers.iter().map(|server| server.output().matches("passed on").count()).sum()
 }

@@ -16,7 +16,7 @@ use crate::host::pattern;
 use crate::rpc::{self, TRIAL, needs_rpc, trial};
 use crate::tcp::DAMAGE;
 
-/// What each direction does to frames.
+/// Faults of each direction.
 const FAULTS: &str = "delay 4ms 3ms loss 4% duplicate 3% reorder 10%";
 
 /// The router's shell: what the one link asks for is answered with the router's own address if it
@@ -56,7 +56,7 @@ fn join(test: &str) -> (Lan, Guest) {
     (lan, guest)
 }
 
-/// What netem has lost, of both links together.
+/// Frames that netem has lost, on both links together.
 fn lost(guest: &Guest) -> u64 {
     let said = guest.exec("tc -s qdisc show", PATIENCE).unwrap();
     assert_eq!(said.matches("qdisc netem").count(), 2, "{said}");

@@ -140,8 +140,8 @@ pub(crate) fn a_router_completes_what_another_wire_does_not(_: Wire) {
 /// Octets of a stream that goes through a router.
 const STREAM_OCTETS: usize = 1 << 20;
 
-/// What TCP may show behind a router that cuts runs: the first window is longer than the VXLAN's
-/// socket has room for on a busy machine.
+/// Signs of loss allowed behind a router that cuts runs: on a busy machine the VXLAN's socket has
+/// less room than the first window.
 const LOST: [(&str, &str); 6] = [
     ("etransmission", "a full queue on the way"),
     ("uplicate ACK", "a full queue on the way"),

@@ -51,7 +51,7 @@ pub(crate) fn shows_in_traceroute(wire: Wire) {
     net.testbed.judge(INTENDED);
 }
 
-/// What `tshark` says of packets that are sent to find out about the way.
+/// Remarks of `tshark` on packets that probe the path.
 const INTENDED: &[(&str, &str)] = &[
     (
         "Time To Live",

@@ -15,9 +15,9 @@ use crate::tcp::DAMAGE;
 
 /// No exchange may take longer.
 const LIMIT: Duration = Duration::from_secs(60);
-/// How long nothing may come over a lossy link. The timeout doubles with each loss: where one
-/// packet in five is lost, one stream of three thousand pauses for a minute, and one of several
-/// hundred thousand for ten.
+/// Longest silence over a lossy link. The timeout doubles with each loss: where one packet in five
+/// is lost, one stream of three thousand pauses for a minute, and one of several hundred thousand
+/// for ten.
 const LOSSY_LIMIT: Duration = Duration::from_secs(600);
 
 fn both_ways(lan: &Lan, stack: &Stack<Thread>, sizes: &[u64], limit: Duration) {
@@ -50,8 +50,7 @@ pub(crate) fn carries_all_sizes(wire: Wire) {
     part_from(stack);
 }
 
-/// What a link does to frames, and how many octets go each way, in the short form and in the long
-/// one.
+/// Faults of a link, and the octets that go each way, in the short form and in the long one.
 const FAULTS: &[(&str, u64, u64)] = &[
     ("loss=\"0%\"", 1 << 20, 256 << 20),
     ("loss=\"1%\"", 1 << 20, 64 << 20),

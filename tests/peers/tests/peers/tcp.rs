@@ -14,19 +14,19 @@ use crate::host::pattern;
 /// takes.
 const SIZES: [usize; 5] = [1, 1448, 1449, 300_000, 4 << 20];
 
-/// What a capture of a link may show whose ends are on one machine, where either side may have left
-/// sums to the wire.
+/// Sign allowed in a capture of a link between two ends on one machine, where either side may have
+/// left sums to the wire.
 const OPEN_SUMS: (&str, &str) =
     ("hecksum", "Linux's own capture shows sums that either side has left to the wire");
 
-/// What `socat` does with a peer that sends everything back while it still writes: neither side
-/// reads for a while.
+/// Sign of `socat` with a peer that sends everything back while it still writes: neither side reads
+/// for a while.
 const FULL: [(&str, &str); 2] = [
     ("completely full", "whoever sends everything back takes no more than it gets rid of"),
     ("Zero Window", "the same"),
 ];
 
-/// What a lossy link, or a ring that overflows on a busy machine, does to streams.
+/// Signs of a lossy link, or of a ring that overflows on a busy machine, in streams.
 pub(crate) const DAMAGE: &[(&str, &str)] = &[
     ("etransmission", "the link loses segments"),
     ("revious segment", "the link loses segments"),
@@ -41,7 +41,7 @@ pub(crate) const DAMAGE: &[(&str, &str)] = &[
     FULL[1],
 ];
 
-/// What is longer than a segment of its link.
+/// Filter for segments longer than their link's.
 const RUNS: &str = "tcp.len > 1460";
 
 /// Sends `octets` through `socat` to the peer, which sends them back; `socat` ends its direction,

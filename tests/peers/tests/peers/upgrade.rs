@@ -8,7 +8,7 @@ use xk_testkit::{needs, needs_program, needs_root};
 
 use crate::program::command;
 
-/// How often it is replaced, and within how many seconds.
+/// Number of upgrades, and the seconds in which they happen.
 const UPGRADES: u32 = 10;
 const SECONDS: u32 = 10;
 

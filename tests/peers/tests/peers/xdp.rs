@@ -65,7 +65,7 @@ fn ping(linux: &Space, host: &str) {
     assert_no_loss(&linux.exec(&command).unwrap());
 }
 
-/// How often this was dropped, as `protocol: reason`.
+/// Number of drops for this reason, as `protocol: reason`.
 fn dropped(stack: &Stack, what: &str) -> u64 {
     let drops = stack.drops();
     let these =
@@ -214,7 +214,7 @@ pub(crate) fn starts_again_at_once(wire: Wire) {
     }
 }
 
-/// What this process has: resident memory in KiB, and descriptors.
+/// Holdings of this process: resident memory in KiB, and descriptors.
 fn holdings() -> (u64, usize) {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS"));

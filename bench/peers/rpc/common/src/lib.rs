@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 /// Whatever goes wrong; it is printed and ends the program.
 pub type Wrong = Box<dyn std::error::Error>;
 
-/// What a client is to do.
+/// Task of a client.
 pub struct Calls {
     /// Whom it calls.
     pub server: SocketAddr,

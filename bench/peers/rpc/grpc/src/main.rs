@@ -9,14 +9,14 @@ use tonic::{Request, Response, Status};
 
 tonic::include_proto!("xk.bench.Null");
 
-/// What is sent.
+/// The request.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Octets {
     #[prost(bytes = "bytes", tag = "1")]
     octets: Bytes,
 }
 
-/// What comes back.
+/// The reply.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Nothing {}
 

@@ -47,7 +47,7 @@ const WARM: u64 = 8;
 const STEPS: u32 = 50;
 const STEP: Duration = Duration::from_millis(100);
 
-/// What the end above is.
+/// The kind of the end above.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Above {
     /// Sends and receives datagrams.
@@ -61,7 +61,7 @@ pub(super) enum Above {
     Program,
 }
 
-/// What is between the ends.
+/// The protocol between the ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Between {
     /// DDP, on links.
@@ -114,7 +114,7 @@ const fn end_below(kind: &'static str, build: Builder, above: Family) -> Entry {
         .numbers(&[])
 }
 
-/// That of a kernel; one of its own where a graph is only looked at.
+/// The desk of a kernel; a new one where a graph is only looked at.
 fn desk(cx: &Kernel) -> Rc<Desk> {
     cx.surroundings::<Desk>().unwrap_or_default()
 }
@@ -235,7 +235,7 @@ pub(super) struct Bare {
 }
 
 impl Bare {
-    /// Of mbufs of their own octets, or of blocks over storage that another has lent.
+    /// Makes buffers: mbufs with octets of their own, or blocks over lent storage.
     pub(super) fn new(is_mbufs: bool) -> Self {
         let pool = pool();
         let mbufs = is_mbufs.then(|| Mbufs::new(Release::Bsd43, pool.clone(), BARE_MAX, BARE_MAX));
@@ -372,7 +372,7 @@ impl Rig {
         }
     }
 
-    /// How often a service procedure of STREAMS has run: nothing that is watched waits for one.
+    /// Number of runs of a service procedure of STREAMS: no watched message waits for one.
     #[cfg(test)]
     fn services(&self) -> u64 {
         xk_streams::Streams::of(&self.cx).map_or(0, |streams| streams.counts().services)

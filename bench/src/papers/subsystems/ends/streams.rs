@@ -34,7 +34,7 @@ static DDP: Entry =
 static ETHER: Entry = end_below("ether", build_ether, Family::Ether).subsystem("streams");
 pub(super) static ENTRIES: [&Entry; 3] = [&USER, &DDP, &ETHER];
 
-/// What a stream of a line that is bound to no socket sends with: the address of this end.
+/// The address of this end, by which a stream sends that is bound to no socket.
 fn own_end(room: &mut [u8; 32]) -> &[u8] {
     with_own_end(room, &addr(own()).to_tpi(), &[]).expect("there is room")
 }
@@ -237,7 +237,7 @@ impl Lower {
         }
     }
 
-    /// What has gone out.
+    /// Takes a message that has gone out.
     fn take(&self, cx: &Kernel, q: &Q, dest: &[u8], data: &Mblk) {
         if self.is_link && Link::parse(dest).is_some_and(|link| link.number == AARP_NUMBER) {
             let packet = Packet::parse(data.octets()).expect("a packet of AARP");

@@ -199,7 +199,7 @@ fn job(lines: usize) -> Vec<u8> {
     format!("{head}{lines}showpage\n%%Trailer\n%%EOF\n").into_bytes()
 }
 
-/// What is left of a job that is handed out piece by piece.
+/// Rest of a job that is handed out piece by piece.
 struct Job {
     left: Vec<u8>,
     /// The sequence number of the request that was answered last.

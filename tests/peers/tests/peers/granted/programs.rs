@@ -100,7 +100,7 @@ pub(super) fn end(host: &str, port: u16) -> Participant {
     Participant::of(Part::Host(host)).with(Part::port(port))
 }
 
-/// What a program's protocol does when it starts.
+/// Action of a program's protocol at its start.
 type Act = dyn Fn(&Kernel, &ProtocolRef) -> Result<(), OpenError>;
 
 /// A protocol of a program's own, which sends back what comes.
@@ -643,7 +643,7 @@ fn framed(to: [u8; 6], host: [u8; 4], (own, peer): (u16, u16), payload: &[u8]) -
     frame
 }
 
-/// What an honest program answers to a datagram for its port.
+/// Answer of an honest program to a datagram for its port.
 fn answer(frame: &[u8]) -> Option<Vec<u8>> {
     let octets = usize::from(u16::from_be_bytes([*frame.get(38)?, *frame.get(39)?]));
     let (station, host) = (frame.get(6..12)?.first_chunk()?, frame.get(26..30)?.first_chunk()?);

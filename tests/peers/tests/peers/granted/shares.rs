@@ -24,10 +24,10 @@ use super::{
 pub(super) const SESSIONS_MAX: usize = 512;
 /// A port of Linux's that takes connections.
 pub(super) const HELD_PORT: u16 = 20_000;
-/// How many programs, or connections, of a kind a hostile program has at once: as many programs as
-/// a user may have.
+/// Number of programs, or connections, of a kind that a hostile program has at once: as many
+/// programs as a user may have.
 pub(super) const SILENT: u16 = xk_attach::PROGRAMS_OF_A_USER_MAX as u16;
-/// How many programs come and go, and how many frames cross a door, if there is time: with
+/// Number of programs that come and go, and of frames that cross a door, if there is time: with
 /// `XK_LONG=1` there is.
 pub(super) const PROGRAMS: u64 = 100_000;
 pub(super) const FRAMES: u64 = 10_000_000;
@@ -49,7 +49,7 @@ const LONG_SECONDS: u64 = 3600;
 /// The longest wait of others, as a multiple of their median wait beside programs that only
 /// compute, one for each processor: these, too, slow others down, whatever a host does.
 const SLOWER_MAX: u32 = 20;
-/// How many descriptors of one user a process of the host has at most: an eighth of all.
+/// Largest number of descriptors of one user that a process of the host has: an eighth of all.
 const DESCRIPTORS_MAX: usize = 512;
 /// Questions asked at least while hostile programs do something, and the rounds that there are for
 /// that.
@@ -61,8 +61,8 @@ const CONNECT_EVERY: usize = 4;
 /// The processes of the host, and how many descriptors each had before.
 type Host<'a> = (&'a Running, &'a BTreeMap<u32, usize>);
 
-/// How long others waited: of datagrams that an honest program answers, and of connections to the
-/// host's own server.
+/// Times that others waited: for datagrams that an honest program answers, and for connections to
+/// the host's own server.
 #[derive(Default)]
 struct Waits {
     datagrams: Vec<Duration>,

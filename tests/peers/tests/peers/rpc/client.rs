@@ -190,8 +190,8 @@ pub(crate) fn finds_servers_by_broadcast(_: Wire) {
     }
 }
 
-/// What we serve is registered with rpcbind, which takes it from other hosts if it is told to, and
-/// refuses it else.
+/// Programs served by xk are registered with rpcbind, which takes registrations from other hosts
+/// only if it is told to.
 pub(crate) fn is_registered_with_rpcbind(wire: Wire) {
     needs_rpc!("rpcbind", "rpcinfo");
     let lan = Lan::new("rpc-register", wire);

@@ -45,8 +45,8 @@ pub(crate) fn serves_c_programs(wire: Wire) {
     assert_eq!(strange, 0);
 }
 
-/// What our server refuses and libtirpc's does not: it sees where a datagram ends, and has another
-/// name for what it has never heard of (AUTH_TOOWEAK).
+/// Requests that xk's server refuses and libtirpc's does not: xk sees where a datagram ends, and
+/// has another name for a flavor that it does not know (AUTH_TOOWEAK).
 const BEYOND: &[(&str, &str)] = &[
     ("short", "RPC: Server can't decode arguments"),
     ("flavor:77", "RPC: Authentication error (5)"),

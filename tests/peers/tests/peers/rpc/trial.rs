@@ -17,7 +17,7 @@ use xk_xdr::{Opaque, Text, Xdr};
 const OCTETS_MAX: u32 = 8192;
 /// Room for the headers below, in octets.
 const HEADROOM: usize = 128;
-/// How long a call may take.
+/// Longest time of a call.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The server.
@@ -85,7 +85,7 @@ pub(crate) fn serve(stack: &Stack, lower: &'static str, port: u16) {
     });
 }
 
-/// How a call of ours ended: the results' octets, or what the layer that gave up says.
+/// End of a call by xk: the results' octets, or the error of the layer that gave up.
 pub(crate) type End = Result<Vec<u8>, String>;
 
 /// Calls a procedure through the protocol called `lower` of a stack.
@@ -115,7 +115,7 @@ pub(crate) fn call(stack: &Stack, lower: &'static str, peer: String, arguments: 
     })
 }
 
-/// What one of many hosts replies: its host and the program's port there, and the results' octets.
+/// Reply of one of many hosts: the host and the program's port there, and the results' octets.
 pub(crate) type HostEnd = (Peer, Vec<u8>);
 
 /// Calls a procedure of many hosts, until `count` of them have replied; what they reply, by host.
