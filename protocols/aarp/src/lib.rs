@@ -3,39 +3,42 @@
 //! its own, and leads datagrams there.
 //!
 //! # Participants
-//! Nodes, `node18@net10`; `node255` of any network is all nodes. Instead of a node a hardware
-//! address, such as `09:00:07:00:00:f9`, leads to that station or group. The local one is left
-//! open.
+//! Nodes, `node18@net10`; `node255` of any network is all nodes. A hardware address in place of a
+//! node, such as `09:00:07:00:00:f9`, is that station or group. The local participant is left open.
 //!
 //! # Above
-//! Any protocol of the async realm that speaks of AppleTalk nodes and has a type number on the
-//! layer below, as `ddp` has: `aarp` puts no header of its own on messages.
+//! Any protocol of the async realm that addresses AppleTalk nodes and has a type number on the
+//! layer below, such as `ddp`: `aarp` puts no header on messages.
 //!
 //! # Below
 //! One protocol of the async realm that takes hardware addresses, and groups.
 //!
 //! # Behaviour
-//! The layer above asks it by `claim-node` to be a node of some networks. It chooses one, sends ten
-//! probes 200 ms apart, and tells by `node-claimed` when no other node has answered; an address
-//! that another node has or probes for is left for another one, a given one is tried again after
-//! ten to twenty seconds. So is any after ten conflicts in a row. From then on requests and probes
-//! for it are answered; another node that uses it all the same is counted as "node conflict". If it
-//! does so again within ten seconds, a node that was not given its number chooses another one, once
-//! in a minute at most, and uses the old one until it has that.
+//! The layer above asks by `claim-node` for an address in some networks. `aarp` chooses one, sends
+//! ten probes 200 ms apart, and reports it by `node-claimed` if no other node has answered. If
+//! another node has the address or probes for it, `aarp` chooses another one. An address given in
+//! the graph is tried again after ten to twenty seconds, and so is any after ten conflicts in a
+//! row.
 //!
-//! A session leads to one node. Messages to a node whose hardware is not known wait (`queue_max`
-//! per session and `waiting_max` in all, the oldest dropped as "queue full") while it is asked for
-//! ten times, 200 ms apart, and are dropped as "unresolved" if it keeps silent. Those that come
-//! before there is an address of one's own wait for that, if one is claimed. A node is believed for
-//! a minute, then asked directly while it is used, and forgotten if it keeps silent.
+//! From then on requests and probes for the address are answered. Another node that uses it is
+//! counted as "node conflict". If that happens again within ten seconds, and the node number was
+//! not given, `aarp` probes for a new one, at most once in a minute, and uses the old one
+//! meanwhile.
 //!
-//! Requests and responses teach the hardware of their senders if these are known, asked for, or ask
-//! for this node; probes teach nothing, and have another station's entry forgotten. When the table
-//! is full, the node goes that was used longest ago. At most half of it is for nodes that are asked
-//! for: beyond that the one is given up that has been asked for longest.
+//! A session leads to one node. While the node's hardware address is not known, messages wait
+//! (`queue_max` per session and `waiting_max` in all, the oldest dropped as "queue full"), and ten
+//! requests are sent, 200 ms apart. Without a response the messages are dropped as "unresolved".
+//! Messages also wait while this node has claimed an address and not got it yet. An entry is valid
+//! for a minute; then, while it is in use, the node is asked directly, and forgotten if it does not
+//! respond.
 //!
-//! What nodes send comes up to the protocol above from the layer below, not through `aarp`. It is
-//! no `Layer` of the kit, since its messages have no header of its own.
+//! Requests and responses update the entry of their sender if it exists or is being resolved; a
+//! request for this node makes a new one. Probes make none, and remove another station's entry.
+//! When the table is full, the entry used longest ago is evicted. At most half of the table is for
+//! nodes being resolved; beyond that the oldest of them is given up.
+//!
+//! Messages from nodes come up to the protocol above from the layer below, not through `aarp`. So
+//! `aarp` has no header, and is no `Layer` of the kit.
 //!
 //! # Example
 //! ```kdl

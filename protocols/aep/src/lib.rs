@@ -12,12 +12,11 @@
 //! One `ddp`, or whatever takes sockets of AppleTalk nodes.
 //!
 //! # Behaviour
-//! A message pushed into a session goes as an echo request from a socket of the session's own to
-//! socket 4 of the node; the data of each reply from there comes up. Repetition is the upper's
-//! business.
+//! A message pushed into a session is sent as an echo request, from a socket of the session's own
+//! to socket 4 of the node. The data of each reply comes up. Requests are not repeated.
 //!
-//! Requests to socket 4 are answered, but for those that were sent to all stations of a link, which
-//! are a "broadcast request": they would have all answer at once.
+//! Requests to socket 4 are answered. Those sent to all stations of a link are dropped as
+//! "broadcast request", because all stations would answer at once.
 //!
 //! # Example
 //! ```kdl

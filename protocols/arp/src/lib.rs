@@ -2,51 +2,49 @@
 //! `arp ETH` — finds the hardware addresses of IPv4 hosts on a link, and leads messages there.
 //!
 //! # Participants
-//! IPv4 hosts, `10.0.0.2`. The local one may be left open; else it must be a host of ours, in whose
-//! name the peer is asked for.
+//! IPv4 hosts, `10.0.0.2`. The local one may be left open; otherwise it must be an address of this
+//! host, which then is the source of ARP requests for the peer.
 //!
 //! # Above
-//! Any protocol of the async realm that speaks of hosts and has a type number on the layer below,
-//! as `ip` has: `arp` puts no header of its own on messages.
+//! Any protocol of the async realm that addresses hosts and has a type number on the layer below,
+//! such as `ip`: `arp` puts no header on messages.
 //!
 //! # Below
 //! One protocol of the async realm that takes hardware addresses.
 //!
 //! # Behaviour
-//! A session leads to one host. While the host's address is known, a message goes straight to the
-//! session below, under the upper protocol's own type number; what the host sends comes up to the
-//! upper protocol from the layer below, not through `arp`. Of a session opened below for an upper
-//! protocol, that protocol is told by `open_done`; if it does not mark the session by a tag, the
-//! session gets the tag of the one above it. 255.255.255.255 maps onto the broadcast address, a
-//! group onto its group address; an upper protocol asks for 255.255.255.255 for any broadcast on
-//! the link.
+//! A session leads to one host. While the host's hardware address is known, a message goes directly
+//! to the session below, under the upper protocol's own type number. Messages from the host come up
+//! to the upper protocol from the layer below, not through `arp`. The upper protocol is told by
+//! `open_done` of each session opened below for it; if it does not tag that session, the session
+//! gets the tag of the one above. 255.255.255.255 maps to the broadcast address, a group to its
+//! group address; an upper protocol uses 255.255.255.255 for any broadcast on the link.
 //!
 //! If the address is not known, messages wait (`queue_max` per session and `waiting_max` in all,
-//! the oldest dropped as "queue full") and the host is asked for, at most once a second. When the
-//! last request stays unanswered they are dropped as "unresolved", the upper protocol gets each
-//! back by `send-error`, or is asked `network-error` if it does not take that, and for a while
-//! (`negative`) further ones fail at once. An address that was not confirmed for its `lifetime` is
-//! forgotten if nothing was sent there; else its station is asked directly, used meanwhile, and
-//! forgotten if it keeps silent.
+//! the oldest dropped as "queue full"), and the host is asked for, at most once a second. If the
+//! last request is not answered, the messages are dropped as "unresolved". The upper protocol gets
+//! each of them back by `send-error`, or the question `network-error` if it does not answer that
+//! one; for a while (`negative`) further messages fail at once. An address that was not confirmed
+//! within its `lifetime` is forgotten if it is not in use; otherwise its station is asked directly,
+//! and forgotten if it does not answer.
 //!
-//! What a packet says of its sender is believed if the sender is known or asked for already, or
-//! asks for a host of ours; everything else is of no use. The session below that a packet made ends
-//! with it. When the cache is full, the entry goes
-//! that was used longest ago among those without sessions; if all have sessions, one without an
-//! address ("host evicted"), else one to which nothing was sent for long. Packets from group
-//! addresses or hosts that no station can have are a "bad source". A packet whose sender is not the
-//! station that sent the frame is taken (proxies do so, and RFC 826 does not compare them) and
-//! counted.
+//! A packet updates the entry of its sender if that entry exists or is being resolved; a request
+//! for an address of this host makes a new one. Other packets change nothing. A session below that
+//! a packet made ends with the packet. When the cache is full, the entry used longest ago without
+//! sessions is evicted; if all have sessions, one without an address ("host evicted"), else one to
+//! which nothing was sent for long. Packets from group addresses, or from hosts that no station can
+//! have, are a "bad source". A packet whose sender is not the station that sent the frame is
+//! accepted (proxies send such packets, and RFC 826 does not compare the two) and counted.
 //!
 //! A host claimed by the upper protocol is announced twice, two seconds apart, and from then on
-//! requests for it are answered. With `probe` others are asked first, for up to eight seconds in
-//! all, while messages that need a resolution wait; if one answers, the host is not ours and is
-//! tried again after a minute. Another station that uses a host of ours is answered by an
-//! announcement, at most every ten seconds, and counted; the upper protocols are asked
+//! requests for it are answered. With `probe` the other stations are asked first, for up to eight
+//! seconds, while messages that need a resolution wait; if one answers, the claim fails and is
+//! tried again after a minute. If another station uses an address of this host, `arp` announces the
+//! address, at most every ten seconds, counts the conflict, and asks the upper protocols
 //! `host-conflict`.
 //!
-//! Packets of further protocol types with IPv4 addresses in them go to the protocol that takes that
-//! type; they change nothing here.
+//! Packets of other protocol types with IPv4 addresses in them go to the protocol that takes that
+//! type, and change nothing here.
 //!
 //! # Example
 //! ```kdl

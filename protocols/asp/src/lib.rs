@@ -13,24 +13,27 @@
 //! another framework, or a filter on one. Its addresses are sockets of AppleTalk.
 //!
 //! # Behaviour
-//! Each open is a session of its own, which is opened with the server at its first call, and again
-//! if the server says that it is over. A call is a command with the next number; others of the
-//! session wait for their turn, and the next call after one that brought no reply opens another
-//! session. A request of more than 578 octets, 4624 at most, is a write: the server asks for its
-//! octets. So is one whose attribute `transaction` says by its amount how many of the octets in
-//! front are the command block, 578 at most, which goes with the command itself; at the server the
-//! request that goes up has both again, and the attribute says so. The server executes a command
-//! that has the number whose turn it is, and drops others as "out of turn"; what is refused above
-//! comes back as "system error".
+//! Each `open` makes a session of its own. The session is opened with the server at its first call,
+//! and again if the server says that it has ended. A call is a command with the next number; other
+//! calls of the session wait for their turn. The next call after one without a reply opens another
+//! session.
 //!
-//! Both ends say every 30 s that they are there, and end a session of which nothing was heard for 2
-//! min. A server has `sessions_max` sessions at one time; then the one gives way that was opened
-//! longest ago of those in which no command came, and others are refused. A workstation says once
-//! that it closes a session. Status is told without a session.
+//! A request of more than 578 octets, up to 4624, is a write: the server asks for its octets. A
+//! request is also a write if its attribute `transaction` says by its amount how many of the first
+//! octets are the command block, 578 at most, which is sent with the command itself. The request
+//! that goes up at the server has both parts again, and the same attribute.
 //!
-//! A known limit: when a server crashes, what a workstation still sends in a session of before is
-//! taken for one of a new session of that node that has its number, which is one in 256: the number
-//! of the first session is drawn by chance.
+//! The server executes a command if its number is the next one, and drops others as "out of turn".
+//! If the protocol above refuses a command, the client gets "system error".
+//!
+//! Both ends send a sign of life every 30 s, and end a session without one for 2 min. A server has
+//! at most `sessions_max` sessions. Beyond that, the oldest session without any command is evicted;
+//! if there is none, the new one is refused. A workstation announces once that it closes a session.
+//! Status needs no session.
+//!
+//! A known limit: after a crash of the server, packets of a workstation's old session may be taken
+//! for those of a new session of the same node with the same number. The first number is drawn by
+//! chance, so this happens in one of 256 cases.
 //!
 //! The skeleton of layers of calls does not fit: both ends of a session call each other below.
 //!

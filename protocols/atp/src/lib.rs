@@ -14,40 +14,42 @@
 //! the like. Both ends must stand on the same.
 //!
 //! # Behaviour
-//! A call sends a request with a number (TID) and a bitmap of the responses wanted, and waits for
-//! the responses, each with its sequence number; together they are the reply, up to 4624 octets.
-//! After `interval` the request goes again, for what is still missing, `tries` times in all; then
-//! the call ends as timed out, and what arrived is dropped. A call obeys the attribute
-//! `call-options`. A reply whose last packet says so is complete with fewer packets than were
-//! wanted. If a packet asks for it (STS) the request goes again at once, which is no try.
+//! A call sends a request with a number (TID) and a bitmap of the wanted responses, and waits for
+//! the responses, each with its sequence number. Together they are the reply, of up to 4624 octets.
+//! After `interval` the request is sent again for the missing responses, `tries` times in all. Then
+//! the call ends as timed out, and the responses are dropped. A call obeys the attribute
+//! `call-options`. If the last packet of a reply is marked as such, the reply is complete even with
+//! fewer packets than wanted. If a packet asks for it (STS), the request is sent again at once,
+//! without counting as a try.
 //!
-//! With `xo` a request is executed exactly once: the responder remembers it and its reply until the
-//! requester releases it or the release timer has run out, sends again what is asked for again, and
-//! drops a request that is being executed. Without, each request that arrives is executed. What is
-//! refused above gets no reply, and may be executed when it comes again.
+//! With `xo` a request is executed exactly once. The responder remembers it and its reply until the
+//! requester releases it or the release timer expires; it repeats responses on request, and drops a
+//! request that is being executed. Without `xo`, each request that arrives is executed. A request
+//! that the protocol above refuses gets no reply, and may be executed when it comes again.
 //!
-//! Two limits are the protocol's own. A request that is delayed past its release is taken for a new
-//! one and executed again. And after 65536 transactions within a release timer numbers come again:
-//! if a release was lost, the reply of the first is taken for that of the second.
+//! The protocol itself has two limits. A request that is delayed past its release is taken for a
+//! new one and executed again. And TIDs repeat after 65536 transactions: if that happens within a
+//! release timer and the release was lost, the reply of the first transaction is taken for that of
+//! the second.
 //!
-//! The attribute `transaction` of a request says instead of the parameters what is asked for, and
-//! the user octets; on a request that goes up it says what the requester asks for, and on replies
-//! it bears the user octets, and on its way down how many octets of data a packet has. Its twelve
-//! octets are described with `xk_appletalk::atp::Options`.
+//! The attribute `transaction` of a request overrides the parameters, and carries the user octets.
+//! On a request that goes up it has the requester's options. On a reply it carries the user octets,
+//! and on the way down the number of data octets in a packet. `xk_appletalk::atp::Options`
+//! describes its twelve octets.
 //!
 //! At most `remembered` requests are remembered, `remembered_host` of one host, as long as their
-//! replies have less than `remembered_octets`; beyond that a request that is to be executed exactly
-//! once is dropped as `too many remembered`, for nothing that is remembered gives way. Of a host
-//! that has released something in the last minute, and of 64 such hosts at most, four are
-//! remembered all the same: requests in forged names do not keep it from being served. A release of
-//! a request that has no reply yet, or of another peer's, releases nothing.
+//! replies have less than `remembered_octets`. Remembered requests are not evicted: beyond these
+//! bounds a new request for exactly once is dropped as `too many remembered`. But four more are
+//! remembered for each of up to 64 hosts that have released something in the last minute. So forged
+//! requests do not keep such a host from being served. A release of a request without a reply yet,
+//! or from another peer, is ignored.
 //!
 //! A reply can be a hundred times as long as its request, and the layers below prove no source. So
-//! a host is sent at most `unreleased` packets a second that it did not ask for as far as can be
-//! told: those beyond the first of each reply, until a release makes up for them, and those that
-//! are sent again. Beyond that its requests are dropped as `too much unreleased`, those that are
-//! executed at least once, which no release follows, too. A stranger that forges releases as well
-//! is bounded by nothing but its own line: ATP is for a cable whose stations are trusted.
+//! a host is sent at most `unreleased` packets a second that may be unwanted: packets after the
+//! first of each reply until they are released, and repeated ones. Beyond that its requests are
+//! dropped as `too much unreleased`, including those for at least once, which have no release. A
+//! stranger that forges releases as well is limited only by its own line: ATP is for a cable with
+//! trusted stations.
 //!
 //! The skeletons of layers (`xk_kit`) do not fit, for the reasons that `reqrep` has: a session is
 //! pushed into below and called above, and may call and serve at once. Octets and machines are
@@ -65,8 +67,8 @@
 //! ```
 //!
 //! # Standard
-//! Inside AppleTalk, second edition, chapter 9. A responder of ours never asks for the request
-//! again (STS); a requester answers it.
+//! Inside AppleTalk, second edition, chapter 9. The responder never asks for the request again
+//! (STS); the requester obeys it.
 #![no_std]
 
 extern crate alloc;

@@ -17,33 +17,34 @@
 //!
 //! # Behaviour
 //! A session opened from above is a channel. Its `call` sends the request, keeps a reference to it,
-//! and waits for the reply; further calls on the session wait for their turn. Nothing but request
-//! and reply is sent if nothing is lost: a reply acknowledges its request, a request the reply
-//! before. A request that is not answered is sent again after 100 ms if it goes in one packet. For
-//! one that takes several packets below, the server is asked after 500 ms and 10 ms for each
-//! packet, by a packet without payload, and only if it says that it has not got the request, and is
-//! not still collecting, is it sent again. The wait doubles to 5 s. A server that works on it says
-//! so when asked. After eight tries without a sign of life the call has timed out; `call-options`
-//! may end it sooner, `cancel-call` at once.
+//! and waits for the reply; further calls on the session wait for their turn. A reply acknowledges
+//! its request, and a request the reply before it. So without losses nothing else is sent.
 //!
-//! The server executes a request whose sequence number comes after the last one of the channel, and
-//! keeps a reference to the reply until the next request or an acknowledgement. It asks for one
-//! after 2, 4, 8 and 16 s and gives the reply up a minute later. A client that goes on to another
-//! call has abandoned the one before: its reply is suppressed. A refusal from above travels back as
-//! an error reply with its reason, and so does `too big` in place of a reply that the layer
-//! below does not carry.
+//! A request in one packet is sent again after 100 ms without an answer. For a request in several
+//! packets, the client first asks the server by a packet without payload, after 500 ms and 10 ms
+//! for each packet. It sends the request again only if the server has not got it and is not
+//! collecting its packets. The wait doubles up to 5 s. A server that is executing the call says so
+//! when asked. After eight tries without a sign of life the call times out; `call-options` may end
+//! it sooner, and `cancel-call` ends it at once.
 //!
-//! At most once holds across reboots of either side: each request bears a ticket of the server that
-//! is running now, without which it is not executed but answered by a challenge with the ticket.
-//! This costs one round trip at the first contact. A call that was sent to a server that has
-//! rebooted since fails with `rebooted`; whether it was executed is not known. Channels of the
-//! server's side that are idle may be evicted; the client is challenged again then.
+//! The server executes a request whose sequence number is above the last one of the channel, and
+//! keeps a reference to the reply until the next request or an acknowledgement. It asks for an
+//! acknowledgement after 2, 4, 8 and 16 s, and drops the reply a minute later. A client that makes
+//! another call has abandoned the one before, and its reply is suppressed. A refusal from above is
+//! sent back as an error reply with its reason. If the layer below does not carry a reply, the
+//! client gets `too big` in its place.
+//!
+//! Calls are executed at most once even across reboots of either side. Each request bears a ticket
+//! of the running server. A request without it is not executed, but answered by a challenge with
+//! the ticket; this costs one round trip at the first contact. If the server has rebooted since the
+//! call was sent, the call fails with `rebooted`, and may have been executed. Idle channels of the
+//! server's side may be evicted; their clients are then challenged again.
 //!
 //! The skeletons of layers (`xk_kit`) do not fit: a session below carries messages, and those above
 //! take calls. A channel is found by the peer's host and numbers in the header, and moves to
 //! another session below with its client. A client's and a server's session have little in common.
 //!
-//! Flags have five free bits: where the layer below may add octets to a short packet, they hold the
+//! The flags have five free bits. If the layer below may pad short packets, these bits have the
 //! length of a payload of up to 30 octets.
 //!
 //! # Example

@@ -5,10 +5,11 @@
 //! # Participants
 //! A socket of a node of a network, `socket4@node18@net10`.
 //!
-//! - `open`: local `socket129`, or `*` for a free one from 128 to 254; what stands below it in the
+//! - `open`: local `socket129`, or `*` for a free one from 128 to 254. A network below it in the
 //!   local participant, `socket2@*@net20`, chooses the port whose cable has that network. Peer
-//!   `socket4@node18@net10`; without `net` a node of the cable. `node255` is all nodes; a hardware
-//!   group below the network, `socket2@node255@net0@09:00:07:00:00:f9`, is those of a zone.
+//!   `socket4@node18@net10`; without `net` it is a node of the cable. `node255` is all nodes; with
+//!   a hardware group below the network, `socket2@node255@net0@09:00:07:00:00:f9`, it is all nodes
+//!   of a zone.
 //! - `open_enable`: `socket4`.
 //!
 //! A protocol with several types names those beyond its number on top of the local participant,
@@ -23,28 +24,29 @@
 //! with one other end. With several it is a router.
 //!
 //! # Behaviour
-//! A node with `net` is of these networks, and without of those of nodes that know no router, until
-//! `set-ddp-cable` says otherwise; with `node` it has this number, else any. The link below is
-//! asked to claim that; messages wait until it has (`waiting_max`, the oldest dropped as "queue
-//! full"). On a link that claims nothing the address is had at once, with node 1 if none is given.
+//! With `net` a node is in these networks; without it in the start-up range, until `set-ddp-cable`
+//! gives others. With `node` it has this number, otherwise any. The link below is asked to claim
+//! the address; messages wait until it is claimed (`waiting_max`, the oldest dropped as "queue
+//! full"). A link that does not claim addresses gives it at once, with node 1 if none is given.
 //!
-//! Nodes of the cable are sent to directly, others by way of the router by which datagrams of their
-//! network came in the last 40 s (`best_router`), else of the router heard last. A datagram to its
-//! own address comes up again. Datagrams that arrive go to the session of their sender, else to
-//! the protocol that is enabled for socket and type; those for any other socket are dropped as "no
-//! port", and the sender is not told. What the protocol above refuses ends here. With `checksum`
-//! datagrams bear one; one that arrives is verified in any case.
+//! Datagrams to nodes of the cable are sent directly. Others go to the router from which datagrams
+//! of their network came in the last 40 s (`best_router`), else to the router heard last. A
+//! datagram to the node's own address comes up again. A datagram that arrives goes to the session
+//! of its sender, else to the protocol enabled for socket and type. For any other socket it is
+//! dropped as "no port", and the sender is not told. A refusal of the protocol above is not passed
+//! on. With `checksum` datagrams carry one; checksums of arrivals are always verified.
 //!
-//! With several links, each with a `port` block and networks of its own, it forwards what is for
-//! another network, up to 15 times ("too many hops"), by the routes that `set-ddp-routes` gives; a
-//! datagram to all nodes of a network goes to all of that cable. Node 0 of one of its networks is
-//! the router itself.
+//! With several links it is a router. Each link has a `port` block and networks of its own.
+//! Datagrams to other networks are forwarded by the routes that `set-ddp-routes` gives, up to 15
+//! times ("too many hops"). A datagram to all nodes of a network goes to all nodes of that cable.
+//! Node 0 of one of its networks is the router itself.
 //!
-//! It is no `Layer` of the kit: what arrives comes from other sessions than those that lead there,
-//! and has its own addresses.
+//! It is no `Layer` of the kit: datagrams arrive through other sessions than those that lead to
+//! their sender, and carry their own addresses.
 //!
 //! # Control
-//! Tells those that are enabled by `ddp-cable-changed`; forwards the rest to the first link.
+//! Tells enabled protocols of a new cable by `ddp-cable-changed`; forwards other questions to the
+//! first link.
 //!
 //! # Example
 //! ```kdl

@@ -6,26 +6,25 @@
 //! open.
 //!
 //! # Above
-//! Any protocol of the async realm that has a type number on `eth`. Which encapsulation it gets
-//! follows from the number: from 0x600 to 0xffff it is the type of Ethernet II; from 0 to 0xff
-//! (without 0xaa) the LLC service access point of IEEE 802.3, the same at both ends; from 0x10000
-//! on a SNAP protocol, with 0x10000 for Ethernet types (organisation zero), 0x20000 for Apple's,
-//! 0x30000 for those of IEEE 802.1 and 0x40000 for Cisco's protocols added to the protocol's
-//! number.
+//! Any protocol of the async realm that has a type number on `eth`. The number selects the
+//! encapsulation. From 0x600 to 0xffff it is a type of Ethernet II. From 0 to 0xff (without 0xaa)
+//! it is an LLC service access point of IEEE 802.3, the same at both ends. From 0x10000 on it is a
+//! SNAP protocol: the protocol's number plus 0x10000 for Ethernet types (organisation zero),
+//! 0x20000 for Apple's protocols, 0x30000 for those of IEEE 802.1, and 0x40000 for Cisco's.
 //!
 //! # Below
 //! One wire that carries whole frames without frame check sequence.
 //!
 //! # Behaviour
-//! There is one session per peer and type number. A frame sent gets 14 octets in front (17 with
-//! LLC, 22 with SNAP) and zeros behind up to the least length of 60 octets. On arrival a frame is
-//! taken if it is addressed to this station, to all, or to a group that was joined; others are
-//! refused as "not mine". A frame with this station's address as its source has looped, or another
-//! station uses the address: it is dropped as "looped". A frame from a group address or from
-//! address zero has a "bad source". What was addressed to all or to a group bears the attribute
-//! `link-cast`. Padding is cut off where the frame says how long it is, in IEEE 802.3; in Ethernet
-//! II only the layer above can know. Of LLC only unnumbered information is taken (LLC type 1
-//! without XID and TEST). Nothing is repeated or ordered.
+//! There is one session per peer and type number. A frame sent gets a header of 14 octets (17 with
+//! LLC, 22 with SNAP), and zeros at the end up to the least length of 60 octets. An arriving frame
+//! is accepted if it is addressed to this station, to all, or to a group that was joined; others
+//! are refused as "not mine". A frame with this station's address as its source has looped, or
+//! comes from another station with the same address; it is dropped as "looped". A frame from a
+//! group address or from address zero has a "bad source". Frames to all or to a group get the
+//! attribute `link-cast`. In IEEE 802.3 padding is cut off by the length in the frame; in Ethernet
+//! II only the layer above can do that. Of LLC, only unnumbered information is accepted (LLC type 1
+//! without XID and TEST). Frames are neither repeated nor ordered.
 //!
 //! # Example
 //! ```kdl

@@ -6,32 +6,32 @@
 //! protocol above selects it.
 //!
 //! # Above
-//! Anything that pushes messages and can live with one that is lost, comes twice, or overtakes
-//! another: `channel`, which recovers by itself, or datagrams.
+//! Anything that pushes messages and tolerates losses, duplicates and reordering: `channel`, which
+//! recovers from them, or datagrams.
 //!
 //! # Below
 //! One protocol whose participants are hosts, or a link with one other end.
 //!
 //! # Behaviour
-//! A message that fits one packet goes as it is: no copy is kept, no timer set. A larger one is cut
-//! into fragments as large as the layer below carries whole (`opt-packet`), up to 16 of them; a
-//! fragment is a reference to the message's own buffers. All are sent at once. The sender keeps the
-//! message for one second, and another second after each request for missing fragments; it never
-//! learns whether it arrived. Sent again, it is a new message.
+//! A message that fits one packet is sent as it is, without a copy or a timer. A larger one is cut
+//! into at most 16 fragments, each as large as the layer below carries whole (`opt-packet`). A
+//! fragment refers to the message's own buffers. All are sent at once. The sender keeps the message
+//! for one second, and for another second after each request for missing fragments; it never learns
+//! whether the message arrived. A message that the protocol above sends again is a new message.
 //!
-//! A receiver that lacks fragments asks for them: first after 10 ms for each fragment that the
-//! message has, then after twice the time up to one second; three times in all. A fragment that
-//! comes after it was asked for without need doubles the session's time; every message that needs
-//! no question brings it a sixteenth nearer to 10 ms.
+//! A receiver that lacks fragments asks for them, three times in all: first after 10 ms for each
+//! fragment of the message, then after twice that time, up to one second. If a fragment that was
+//! asked for turns out to be late and not lost, the session's 10 ms are doubled; every message that
+//! needs no request brings the time a sixteenth nearer to 10 ms again.
 //!
-//! Of an instance at most `outstanding_max` messages are kept; a push beyond blocks the shepherd
-//! until one is released. It fails with "queue full" by the deadline of a message that bears
-//! `call-options`, and at once where no shepherd can block. The protocol above may release a copy
-//! early, and ask whether the peer is still collecting.
+//! An instance keeps at most `outstanding_max` sent messages. A further push blocks its shepherd
+//! until one is released. It fails with "queue full" at the deadline of a message with
+//! `call-options`, and at once if it runs on no shepherd. The protocol above may release a message
+//! early, and may ask whether the peer is still collecting it.
 //!
-//! A session collects at most `partial_per_peer` messages at a time, an instance `partial_max`; the
-//! oldest makes room. Fragments of a message that is complete, or for other hosts, or at odds with
-//! those that came before, are dropped and counted.
+//! A session collects at most `partial_per_peer` messages at a time, an instance `partial_max`;
+//! beyond that the oldest is dropped. Fragments of a complete message, for other hosts, or in
+//! contradiction to earlier ones are dropped and counted.
 //!
 //! # Example
 //! ```kdl
