@@ -14,24 +14,23 @@
 //!
 //! # Behaviour
 //! - A message pushed into a session goes as an echo request, with the session's own identifier and
-//!   the next sequence number; the payload of the matching reply comes up. Repetition is the
-//!   upper's business.
-//! - Echo requests are answered, those to a broadcast or group only if `broadcast_echo` says so
-//!   (RFC 1122, section 3.2.2.6). Time stamp requests are answered if `timestamp` says so, with the
+//!   the next sequence number; the payload of the matching reply comes up. Requests are not
+//!   repeated.
+//! - Echo requests are answered, those to a broadcast or group only with `broadcast_echo` (RFC
+//!   1122, section 3.2.2.6). Time stamp requests are answered with `timestamp`; the answer is the
 //!   time since the start of the kernel, marked as not being the time of day (RFC 792).
-//! - It registers with the layer below as the one that tells senders: unreachable (net, host,
-//!   protocol, port, fragmentation needed with the next maximum, source route failed, prohibited),
-//!   time exceeded and parameter problem. The packet is quoted as far as 576 octets allow (RFC
+//! - It registers with the layer below as the sender of errors: unreachable (net, host, protocol,
+//!   port, fragmentation needed with the next hop's MTU, source route failed, prohibited), time
+//!   exceeded and parameter problem. An error quotes as much of the packet as fits 576 octets (RFC
 //!   1812, section 4.3.2.3).
-//! - No host is told about errors, fragments other than the first, broadcasts and groups, or
-//!   sources that are no single host (RFC 1122, section 3.2.2). Errors are limited in rate for each
-//!   host (RFC 1812, section 4.3.2.8), answers as well if the graph says so; what goes beyond is
-//!   "rate limited". The neighbours of a host (/24) get 4 times as much together, all hosts 64
-//!   times; how much that is varies by chance, so that no host sees in its errors how many others
-//!   get (`kit/src/answers.rs`).
-//! - Errors that arrive go down to the layer that sent the packet and from there to what stands
-//!   above it. Redirects and source quench are ignored (RFC 1812, section 5.2.7.2 for routers; RFC
-//!   6633).
+//! - No error is sent about an error, a fragment other than the first, a packet to a broadcast or
+//!   group, or a packet whose source is not a single host (RFC 1122, section 3.2.2). The rate of
+//!   errors to each host is limited (RFC 1812, section 4.3.2.8), and that of answers if the graph
+//!   sets a limit; more are dropped as "rate limited". The neighbours of a host (/24) together get
+//!   4 times a host's rate, all hosts 64 times. These two limits vary by chance, so that no host
+//!   can conclude from its errors how many others get (`kit/src/answers.rs`). - Errors that arrive
+//!   go down to the layer that sent the packet, and from there to the protocol above it. Redirects
+//!   and source quench are ignored (RFC 1812, section 5.2.7.2 for routers; RFC 6633).
 //!
 //! # Example
 //! ```kdl

@@ -9,33 +9,32 @@
 //! Any protocol of the async realm that has a type number on `ip`: the protocol number, 0 to 255.
 //!
 //! # Below
-//! 1 to 16 interfaces, in the graph's order: `arp` instances, or whatever takes IPv4 hosts, or
+//! 1 to 16 interfaces, in the graph's order: `arp` instances, other layers that take IPv4 hosts, or
 //! links with one peer. Each is opened with the interface's own host and the next hop; a link with
-//! one peer needs neither and leaves them alone.
+//! one peer ignores both.
 //!
 //! # Behaviour
 //! - A datagram that fits the path goes down in one piece; a longer one goes in fragments, without
 //!   a copy, unless it must not be fragmented. Identifications count up per source, destination and
-//!   protocol, from a place that a secret of this boot gives each (RFC 6864, section 4.2; RFC 7739,
-//!   section 5.3): no peer can predict those to another host, and none comes twice within 65,536
-//!   datagrams. A datagram that must not be fragmented carries 0 (RFC 6864, section 4.1). Nothing
-//!   is held back for being sent faster than identifications allow.
-//! - Fragments are put together without a copy. Two that overlap spoil the whole datagram, as RFC
-//!   5722 demands for version 6. Memory, datagrams and fragments of each are bounded; the oldest
-//!   incomplete datagram makes room for the newest, that of the same source if the source has its
-//!   share. Fragments of at most 128 octets are copied, so as not to keep a frame's buffer each.
-//!   The time limit is 60 s (RFC 1122, section 3.3.2: 60 to 120 s).
-//! - Routes are found by longest prefix, then least metric. The next hop is opened when a session
-//!   is, and again when the routes have changed since.
-//! - Hosts are weak (RFC 1122, section 3.3.4.2): what is addressed to any of its addresses is taken
-//!   from any interface. Packets to its own addresses and to 127/8 never leave it.
-//! - What a protocol above refuses, what cannot be forwarded and what is not reassembled in time
-//!   goes to the error protocol (`icmp`), if one has registered.
+//!   protocol, from a start that depends on a secret of this boot (RFC 6864, section 4.2; RFC 7739,
+//!   section 5.3). So no peer can predict those to another host, and none repeats within 65,536
+//!   datagrams. A datagram that must not be fragmented carries 0 (RFC 6864, section 4.1). Datagrams
+//!   are not delayed if they are sent faster than identifications allow.
+//! - Fragments are reassembled without a copy. If two overlap, the whole datagram is dropped, as
+//!   RFC 5722 demands for version 6. Memory, datagrams and fragments of each are bounded: the
+//!   oldest incomplete datagram is dropped for the newest, one of the same source if the source has
+//!   its share. Fragments of at most 128 octets are copied, so that none keeps the buffer of a
+//!   whole frame. The time limit is 60 s (RFC 1122, section 3.3.2: 60 to 120 s).
+//! - Routes are found by longest prefix, then least metric. The session to the next hop is opened
+//!   with the session above it, and again after the routes have changed. - Hosts follow the weak
+//!   model (RFC 1122, section 3.3.4.2): a datagram to any address of the host is accepted on any
+//!   interface. Packets to its own addresses and to 127/8 never leave it. - Packets that a protocol
+//!   above refuses, that cannot be forwarded or that are not reassembled in time go to the error
+//!   protocol (`icmp`), if one has registered.
 //! - With `forward=#true`: time to live, options (record route, time stamp), fragmentation.
 //!   Link-layer and directed broadcasts are not forwarded (RFC 2644), nor are groups, link-local
 //!   hosts and source routes. Redirects are never sent.
-//! - A reported maximum of the path is remembered for 10 minutes (RFC 1191), and never below 68
-//!   octets.
+//! - A reported path MTU is remembered for 10 minutes (RFC 1191), and is never below 68 octets.
 //!
 //! # Example
 //! ```kdl

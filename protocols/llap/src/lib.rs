@@ -2,30 +2,30 @@
 //! `llap WIRE` — LLAP: the nodes of a LocalTalk, one of which this becomes.
 //!
 //! # Participants
-//! Nodes, `node18@net10`; the network is not looked at, for a LocalTalk is one. `node255` is all
-//! nodes. The local one is left open.
+//! Nodes, `node18@net10`; the network is ignored, because a LocalTalk is one network. `node255` is
+//! all nodes. The local participant is left open.
 //!
 //! # Above
-//! One protocol that speaks of AppleTalk nodes: `ddp`.
+//! One protocol that addresses AppleTalk nodes: `ddp`.
 //!
 //! # Below
 //! One wire that carries frames of LocalTalk: `ltoudp`; any link whose frames are kept as they are.
 //!
 //! # Behaviour
-//! The layer above asks it by `claim-node` to be a node. It asks the others ten times, 100 ms
-//! apart, whether one has the number; if one answers, uses it or asks for it, too, it takes another
-//! number by chance, or, if it is to have this one alone, tries again after 10 s. Then it tells by
-//! `node-claimed`. From then on it answers for its number; another node that uses it all the same
-//! is counted as "node conflict". Messages that come down before wait (`waiting_max`, the oldest
-//! dropped as "queue full").
+//! The layer above asks by `claim-node` for a node number. `llap` asks the other nodes ten times,
+//! 100 ms apart, whether one of them has it. If one answers, uses the number or asks for it as
+//! well, `llap` draws another number; if no other number is allowed, it tries again after 10 s. It
+//! reports its number by `node-claimed`. From then on it answers requests for the number; another
+//! node that uses it is counted as "node conflict". Until then messages wait (`waiting_max`, the
+//! oldest dropped as "queue full").
 //!
-//! Datagrams go with the short header if both ends are of one network, and with the long one
-//! otherwise. One that arrives with the short header gets the long one, in the network that was
-//! claimed, so that the layer above knows but one. Frames for other nodes are counted as
+//! Datagrams are sent with the short header if both ends are in one network, otherwise with the
+//! long one. A datagram that arrives with the short header gets the long one, with the claimed
+//! network, so that the layer above sees only long headers. Frames for other nodes are counted as
 //! "not mine".
 //!
-//! It is no `Layer` of the kit: what it opens and what it hears are nodes, not conversations, and
-//! its numbers are not those of protocols.
+//! It is no `Layer` of the kit: its sessions lead to nodes and are no conversations, and its
+//! numbers are not those of protocols.
 //!
 //! # Example
 //! ```kdl
@@ -37,8 +37,8 @@
 //! ```
 //!
 //! # Standard
-//! Inside AppleTalk, second edition, chapter 1, without what shares the cable (`lapRTS`, `lapCTS`):
-//! UDP has no use for it.
+//! Inside AppleTalk, second edition, chapter 1, without the access to the cable (`lapRTS`,
+//! `lapCTS`), which UDP does not need.
 #![no_std]
 
 extern crate alloc;

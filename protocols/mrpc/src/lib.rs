@@ -10,49 +10,49 @@
 //! - `open_enable`: `procedure3`, or `*` for every procedure that no other takes.
 //!
 //! # Above
-//! Whatever calls or is called. A session stands for one procedure of one peer.
+//! Anything that calls procedures or serves them. A session stands for one procedure of one peer.
 //!
 //! # Below
-//! One protocol whose participants are hosts (arp, ip, vip), or a link with one other end,
-//! where hosts are 0.0.0.0. It is never pushed more than one packet of the layer below, at most
-//! 1500 octets, and says so to `largest-push`. Over arp without an ip, `address` says which host
-//! this one is.
+//! One protocol whose participants are hosts (arp, ip, vip), or a link with one other end, where
+//! hosts are 0.0.0.0. `mrpc` pushes at most one packet of the layer below, 1500 octets or less, and
+//! answers `largest-push` so. Over `arp` without `ip`, `address` is this host's address.
 //!
 //! # Behaviour
-//! A call takes one of the channels: the one that its session used last, else one last used with
-//! the same server, one never used, the one used longest ago. If all are busy it waits. The reply
-//! acknowledges the request, the next request on the channel the reply. What is not answered is
-//! sent again, after 100 ms (500 ms if a message is fragmented), doubled up to a second; over an
-//! internet after 500 ms (a second), up to four. After eight tries without a sign of life the call
-//! has timed out. A server that is at work on the call acknowledges it; then it is asked every five
-//! seconds at most, for as long as the caller wants. A server without a free process says so, and
-//! is asked again after two seconds, doubled up to fifteen; the eighth time the call is rejected as
-//! "server busy".
+//! A call uses one of the channels: the one that its session used last; else one last used with the
+//! same server; else an unused one; else the one used longest ago. If all are busy the call waits.
+//! The reply acknowledges the request, the next request on the channel acknowledges the reply. A
+//! request without an answer is sent again after 100 ms (500 ms if a message is fragmented), then
+//! after twice the time, up to a second; over an internet after 500 ms (a second), up to four.
+//! After eight tries without a sign of life the call times out. A server that is executing the call
+//! acknowledges it; then the client asks every five seconds at most, as long as the caller waits. A
+//! server without a free process says so. It is asked again after two seconds, then after twice the
+//! time, up to fifteen seconds; at the eighth time the call is rejected as "server busy".
 //!
-//! Messages above the fragment's size go in up to sixteen fragments; only those that the peer says
-//! it lacks are sent again. What is sent again bears the number of its round, and what answers it
-//! the same: each round is answered once and each answer acted upon once, so packets that the
-//! network doubles or reorders multiply nothing. Where both areas of the header are wanted, the
-//! attribute `Parameters` says how much of a message is area 1, at most 1024 octets.
+//! Messages longer than a fragment are sent in up to sixteen fragments; only those that the peer
+//! reports missing are sent again. Each retransmission carries the number of its round, and so does
+//! its answer. Each round is answered once, and each answer used once, so duplicated or reordered
+//! packets do not multiply. A message that needs both areas of the header has the attribute
+//! `Parameters`, which says how much of it is area 1, at most 1024 octets.
 //!
 //! Requests are executed on the arriving shepherd, and a procedure may block and call. Duplicates
-//! meanwhile are acknowledged, those behind the reply that ask for it get the saved reply again, a
-//! fragmented one's last fragment. A reply is kept until the client calls again on the channel or
-//! says that it has it, for which it is asked every two seconds; after three minutes it is dropped.
+//! that come during the execution are acknowledged. Later duplicates that ask for the reply get the
+//! saved reply, or its last fragment if it is fragmented. A reply is kept until the client calls
+//! again on the channel or acknowledges it, which the server asks for every two seconds; after
+//! three minutes it is dropped.
 //!
-//! A server executes calls of clients whose boot it knows alone. The first call of a boot of a
-//! client is challenged: the server answers with a ticket (a negative acknowledgement with the
-//! error flag, the ticket as the server process), and the client sends the call again with it. A
-//! client without a ticket sends of a fragmented call the last fragment alone. So neither a server
-//! that has rebooted nor one that has forgotten a client executes a call twice, nor an old
-//! duplicate. A client whose server rebooted in the middle of a call gets "rebooted", and does not
-//! know whether it was executed.
+//! A server executes only calls of clients whose boot it knows. It challenges the first call of
+//! each boot of a client: it answers with a ticket (a negative acknowledgement with the error flag,
+//! the ticket in place of the server process), and the client sends the call again with the ticket.
+//! A client without a ticket sends only the last fragment of a fragmented call. So no call is
+//! executed twice by a server that has rebooted or has forgotten a client, and no old duplicate is
+//! executed. If the server reboots during a call, the client gets "rebooted", and the call may have
+//! been executed.
 //!
-//! The skeletons of layers (`xk_kit`) do not fit: a packet belongs to a channel or a process, which
-//! no session stands for. A session stands for a procedure, takes calls, and shares the channels
-//! with all others. It is found when a request is whole.
+//! The skeletons of layers (`xk_kit`) do not fit: a packet belongs to a channel or a process, for
+//! which there is no session. A session stands for a procedure, takes calls, and shares the
+//! channels with all others. It is found once a request is complete.
 //!
-//! An attribute `Echo` of the request has it answered by the peer's dispatcher, without a process.
+//! A request with the attribute `Echo` is answered by the peer's dispatcher, without a process.
 //!
 //! # Example
 //! ```kdl
@@ -65,10 +65,10 @@
 //! ```
 //!
 //! # Standard
-//! Hutchinson, Peterson, Abbott and O'Malley, "RPC in the x-Kernel" (1989), section 3 and
-//! appendix; Welch, The Sprite Remote Procedure Call System; protocol number 90 by RFC 1700.
-//! Departures: requests bear tickets; call numbers begin anywhere; only later numbers than a
-//! channel's last are taken; three bits that only Sprite used number the rounds; a partial
+//! Hutchinson, Peterson, Abbott and O'Malley, "RPC in the x-Kernel" (1989), section 3 and appendix;
+//! Welch, The Sprite Remote Procedure Call System; protocol number 90 by RFC 1700. Departures:
+//! requests carry tickets; call numbers begin anywhere; only numbers above the last one of a
+//! channel are accepted; three bits that only Sprite used have the number of the round; a partial
 //! acknowledgement is answered at once; the eighth negative one ends the call. Not covered:
 //! broadcasts, a delay between fragments.
 #![no_std]

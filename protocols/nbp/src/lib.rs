@@ -11,22 +11,22 @@
 //! One `ddp`; of a router also a `zip`, which knows the cables of a zone.
 //!
 //! # Behaviour
-//! Each `register` in the graph, and each `nbp-register`, is looked up first, and taken when no
-//! other node has it; a name that another has is "name exists", and tried no more. Each `lookup` of
-//! the graph begins when the node has an address and its `start` has passed. What finds
-//! `lookups_max` searches under way waits until one ends.
+//! Each name of a `register` in the graph, or of an `nbp-register`, is looked up first, and
+//! registered if no other node has it; otherwise it is "name exists", and not tried again. Each
+//! `lookup` of the graph begins when the node has an address and its `start` has passed. At most
+//! `lookups_max` searches run at a time; others wait.
 //!
-//! A name is asked for three times, a second apart (`tries`, `interval`): of all nodes of the
-//! cable, or of the router if one is known. Answers are collected up to `answers_max`. Names
-//! compare without regard to capitals; `=` is any object or type, `≈` any characters within one,
-//! zone `*` that of the node. What nodes ask is answered to the socket in their request, by
-//! `answers_per_second` packets at most for each; what is beyond is "rate limited".
+//! A search sends three requests, a second apart (`tries`, `interval`): to all nodes of the cable,
+//! or to the router if one is known. It collects up to `answers_max` answers. Names are compared
+//! without regard to case; `=` is any object or type, `≈` any characters within one, zone `*` that
+//! of the node. Requests of nodes are answered to the socket that they name, with at most
+//! `answers_per_second` packets for each node; more are "rate limited".
 //!
-//! `nbp-lookup` and `nbp-register` wait, on a shepherd that can, until there is an answer; else
-//! they say that it is not there yet, and asking again gives it.
+//! On a shepherd that may wait, `nbp-lookup` and `nbp-register` wait for the answer. Elsewhere they
+//! report that there is no answer yet, and a later question gets it.
 //!
-//! In a router a request of a zone is sent to all nodes of each of its cables here, and to the
-//! routers of the others; each such request counts as an answer.
+//! A router sends a request for a zone to all nodes of the zone's cables here, and to the routers
+//! of its other cables; each such request counts as an answer.
 //!
 //! # Example
 //! ```kdl

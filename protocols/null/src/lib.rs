@@ -7,8 +7,8 @@
 //!
 //! # Behaviour
 //! A message sent gets the type number of the upper protocol in front, four octets in network
-//! order; on arrival the number finds the session, or the upper protocol that enabled it. Nothing
-//! is checked, repeated or ordered.
+//! order. On arrival the number selects the session, or the upper protocol that enabled it.
+//! Messages are not checked, repeated or ordered.
 //!
 //! # Example
 //! ```kdl

@@ -14,36 +14,34 @@
 //! `sunprog`.
 //!
 //! # Behaviour
-//! - Server: with `serve` it is the program 100000 at port 111. What is enabled above, with
-//!   program, version and port, is in its table as long as it is enabled; so are the blocks `map`,
-//!   for programs of others on the same host. Others on this host may establish and delete further
-//!   mappings by calls (`SET`, `UNSET`) from a reserved port, below 1024, as rpcbind has it; from
-//!   elsewhere those are refused as `weak credentials`, whatever name the credential has. A
-//!   mapping of the graph is never deleted by a call, one of a user (AUTH_SYS) only by that user
-//!   and by user 0.
-//! - A program that is not there in the version asked for is found in another, so that the call is
-//!   told which versions there are; `GETVERSADDR` finds exactly the version.
-//! - `CALLIT`, `BCAST` and `INDIRECT` reach programs that stand above this very layer, if
-//!   `indirect` says so, and never the mount protocol or the port mapper itself. They are an
-//!   amplifier for forged requests, so they are off unless asked for. The first two are silent on
-//!   any failure.
+//! - Server: with `serve` it is the program 100000 at port 111. Its table lists the programs that
+//!   are enabled above, with version and port, and those of the blocks `map`, for other processes
+//!   on the same host. Processes on this host may add and delete further mappings by calls (`SET`,
+//!   `UNSET`) from a reserved port, below 1024, as with rpcbind; such calls from elsewhere are
+//!   refused as `weak credentials`, whatever user the credential names. No call deletes a mapping
+//!   of the graph; one of a user (AUTH_SYS) can be deleted only by that user and by user 0. - If a
+//!   program is not there in the version asked for, the port of another version is returned, so
+//!   that the caller can learn which versions there are. `GETVERSADDR` asks for exactly one
+//!   version. - With `indirect`, `CALLIT`, `BCAST` and `INDIRECT` call programs above this layer,
+//!   but never the mount protocol or the port mapper itself. They amplify forged requests, so they
+//!   are off by default. The first two give no reply on any failure.
 //! - Transports are `udp` and `tcp`; a mapping on another is refused.
-//! - Client: a session with a definite port is the lower layer's own, and costs nothing. One
-//!   without finds the port at its first call, in `version`, and finds it again after a call that
-//!   no host answered or whose program was not there.
-//! - Of a broadcast or a group with `port0` the program is called by way of all port mappers there
-//!   (`CALLIT`, `BCAST`), which are silent where it is not; each reply bears host and port of the
-//!   program as the attribute `peer`, for calls to it alone. `reqrep` says how to get the replies
-//!   of all.
-//! - With `register`, what is enabled above is registered with that host's port mapper as well:
-//!   deleted first, for a server that ended without a word may have left it, then established. If
-//!   none answers it is tried again after 1 s, then after twice as long each time up to 60 s; a
-//!   refusal is final. rpcbind takes registrations from other hosts only with its option `-i`. What
-//!   is disabled is deleted. A graph that ends leaves its mappings to the next.
+//! - Client: a session with a definite port is the lower layer's own, and costs nothing. A session
+//!   without one asks for the port at its first call, with the protocol `version`, and again after
+//!   a call that no host answered or whose program was not there. - A call to a broadcast or a
+//!   group with `port0` goes through all port mappers there (`CALLIT`, `BCAST`); a host without the
+//!   program gives no reply. Each reply has the host and port of the program as the attribute
+//!   `peer`, for calls to that host alone. The manual of `reqrep` says how to get the replies of
+//!   all hosts. - With `register`, programs enabled above are also registered with that host's port
+//!   mapper. An old mapping is deleted first, since a server that crashed may have left it. If the
+//!   port mapper does not answer, it is asked again after 1 s, then after twice the time, up to 60
+//!   s; a refusal is final. rpcbind accepts registrations from other hosts only with its option
+//!   `-i`. When a program is disabled, its mapping is deleted. A graph that ends leaves its
+//!   mappings in place.
 //!
-//! The skeleton of layers of calls (`xk_kit`) does not fit: nothing is put in front of a call. What
-//! passes is enabled and opened on the layer below for the protocol above, which then has that
-//! layer's own sessions; the only sessions here are those that look for a port first.
+//! The skeleton of layers of calls (`xk_kit`) does not fit: calls get no header. Opens and enables
+//! with a port go to the layer below on behalf of the protocol above, which then has that layer's
+//! own sessions; the only sessions of `portmap` are those that ask for a port first.
 //!
 //! # Example
 //! ```kdl

@@ -9,57 +9,54 @@
 //! One protocol that serves, any number that call: `sunselect`. It needs no type number.
 //!
 //! # Below
-//! One protocol that carries messages: `udp` (what the rest of the world speaks), `rm` (records on
-//! a stream), `fragment`, a network layer, a link. Both ends must stand on the same.
+//! One protocol that carries messages: `udp` (as other implementations do), `rm` (records on a
+//! stream), `fragment`, a network layer, a link. Both ends must stand on the same one.
 //!
 //! # Behaviour
-//! A request gets eight octets in front: a number (`xid`) and that it is a call. The number finds
-//! the reply, which must come from where the request went. Several calls may be under way in one
-//! session, in any order.
+//! A request gets eight octets in front: a number (`xid`) and the mark of a call. A reply is
+//! matched by this number, and must come from the host that the request was sent to. A session may
+//! have several calls under way, which end in any order.
 //!
-//! Where the layer below may add octets to a short message (`min-packet` is more than the header:
-//! `eth`, `vip`, `vipsize`), the upper bits of the word that says call or reply hold the length of
-//! the message, for no other program speaks ONC RPC there.
+//! If the layer below may pad a short message (`min-packet` is more than the header: `eth`, `vip`,
+//! `vipsize`), the upper bits of the word that says call or reply have the length of the message.
+//! No other implementation uses ONC RPC on such a layer.
 //!
-//! The same octets are sent again after `first_wait`, then after twice as long each time up to
-//! `wait_max`, until a reply comes or `total` has passed: zero or more executions, at least one if
-//! there is a reply. On a layer that carries records nothing is sent again unless the stream broke,
-//! and then at once, over a new one; if the peer refuses that, the call ends. A call obeys the
-//! attribute `call-options`. If the network says that no protocol takes it there (port or
-//! protocol unreachable), the call ends at once; if it says that there is no way just now, the
-//! request is sent again.
+//! The same octets are sent again after `first_wait`, then after twice the time up to `wait_max`,
+//! until a reply comes or `total` has passed. So the call is executed zero or more times, at least
+//! once if there is a reply. On a layer that carries records a request is sent again only if the
+//! stream broke, and then at once over a new one; if the peer refuses that, the call ends. A call
+//! obeys the attribute `call-options`. If the network reports that the port or protocol is
+//! unreachable, the call ends at once; after another report the request is sent again.
 //!
-//! The server keeps nothing: every request goes up, those that came twice included, on the shepherd
-//! that brought it, and the reply goes back under its number. With `dupcache` it remembers the
-//! latest requests by source, number and contents: one that is being executed is dropped, to one
-//! that was executed the same reply goes again. What is not answered above stays without a reply,
-//! and so does what the layer below does not take: `sunprog` asks how much that is
-//! (`largest-reply`).
+//! The server keeps no state: it passes every request up, duplicates included, on the shepherd that
+//! brought it, and sends the reply with the same number. With `dupcache` it remembers the latest
+//! requests by source, number and contents. A duplicate of a request that is being executed is then
+//! dropped; a duplicate of an executed one gets the same reply. A request that the protocol above
+//! does not answer gets no reply, and neither does one whose reply is too long for the layer below
+//! (`sunprog` asks for that limit by `largest-reply`).
 //!
-//! A client that asks by datagrams has not shown that it is where its requests say. Replies more
-//! than three times as long as their requests go there at `unproved_rate` at most, to neighbours
-//! (the same host number but for eight bits) together at four times that, to all at 64 times; what
-//! is beyond is dropped as `answer to unproved source`, which a line a minute tells the operator.
-//! On `tcp`, on `channel`, and from this very host, all replies go, and so do those to requests
-//! with something that only a reply to their host can have told: a shorthand of `authshort`.
-//! Nothing else in ONC RPC is such a proof: numbers are the client's own, and a request that comes
-//! again may be forged twice.
+//! A datagram does not prove its source. So replies more than three times as long as their requests
+//! are limited: to `unproved_rate` for a host, four times that for its neighbours (the same address
+//! but for eight bits) together, and 64 times for all hosts. More are dropped as `answer to
+//! unproved source`, which is reported to the operator once a minute. There is no limit on `tcp`,
+//! on `channel`, for this host itself, and for requests with a shorthand of `authshort`, which only
+//! a reply to their host can have told. Nothing else in ONC RPC proves a source: the client itself
+//! chooses the numbers, and a duplicate may be forged as well.
 //!
-//! A peer may be many hosts: a broadcast or a group on `udp` or `host-udp`. A plain call there ends
-//! with the first reply. One with the attribute `gather` goes on: each further call for the next
-//! reply brings that of another host, until the deadline of the first or `total`. The request is
-//! sent again meanwhile, for those that did not get it; a host that replies once more is counted as
-//! `repeated reply`, one beyond `replies_max` as `too many replies`. What came in time may be asked
-//! for up to 10 s later. 64 such calls may be under way. No request is served through such a
-//! session.
+//! A peer may be many hosts: a broadcast or a group on `udp` or `host-udp`. A plain call to it ends
+//! with the first reply. A call with the attribute `gather` goes on: each further call for the next
+//! reply returns that of another host, until the deadline of the first call or `total`. Meanwhile
+//! the request is repeated for hosts that did not get it. A second reply of a host is counted as
+//! `repeated reply`, one beyond `replies_max` as `too many replies`. Replies that came in time may
+//! be fetched up to 10 s later. 64 such calls may be under way. Such a session serves no requests.
 //!
-//! A number that no call waits for is dropped as `no such call`, as is what is neither call nor
-//! reply (`malformed`), a call at a client (`not a server`), and a call that finds `requests_max`
-//! under way (`server busy`).
+//! Dropped are replies that no call waits for (`no such call`), messages that are neither call nor
+//! reply (`malformed`), calls at a client (`not a server`), and calls beyond `requests_max`
+//! (`server busy`).
 //!
 //! The skeletons of layers (`xk_kit`) do not fit: that of messages has sessions that push and pop,
-//! and that of calls stands on sessions that call. Here a session is pushed into below and called
-//! above. It may call and serve at once, so that it is neither of the latter's two.
+//! and that of calls stands on sessions that call. Here a session pushes messages below and takes
+//! calls from above, and may call and serve at once.
 //!
 //! # Example
 //! ```kdl

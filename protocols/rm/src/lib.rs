@@ -11,23 +11,24 @@
 //! One protocol that carries streams: `tcp`.
 //!
 //! # Behaviour
-//! A message becomes a record of one fragment: four octets in front say how long it is. What comes
-//! may have any number of fragments, cut anywhere; the message goes up when its last is there.
+//! A message is sent as a record of one fragment; four octets in front have its length. A record
+//! that arrives may have any number of fragments, which begin and end anywhere in the stream; the
+//! message goes up when the last one is complete.
 //!
-//! The connection is opened by the first message, and again by the first after it broke; the
-//! protocol above is told that it broke. What has no room in the stream waits, `queue_max` octets
-//! at most. To open again between the same ends gives the same session; to close it closes the
-//! connection.
+//! The first message opens the connection, and so does the first one after the connection broke;
+//! the protocol above is told when it breaks. Octets that do not fit into the stream wait, up to
+//! `queue_max`. A second open between the same ends returns the same session. Closing the session
+//! closes the connection.
 //!
-//! Connections of peers make sessions. While a peer leaves its replies lying, nothing more of it is
-//! taken, so that it is held back by its window; one that does not read at all meets `queue_max`,
-//! and its connection is broken off. So it is with a record longer than `record_max`, of which no
-//! octet is kept. Small pieces are copied together, so that slow peers cost little more memory than
-//! they have sent.
+//! A connection opened by a peer makes a session. While a peer does not read its replies, `rm`
+//! reads no further requests, so that TCP's window stops the peer. If `queue_max` is exceeded all
+//! the same, the connection is reset. The same happens at a record longer than `record_max`, of
+//! which no octet is kept. Small pieces are copied together, so that slow peers cost little more
+//! memory than they have sent.
 //!
 //! The skeletons of layers (`xk_kit`) do not fit: a session has one connection after another below,
-//! and none until something is pushed. Messages begin and end anywhere in what arrives. What is
-//! opened here and what peers open are found in different ways.
+//! and none before the first push. Messages begin and end anywhere in the octets that arrive.
+//! Sessions opened here and those of peers are found in different ways.
 //!
 //! # Example
 //! ```kdl

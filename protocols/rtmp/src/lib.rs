@@ -9,16 +9,16 @@
 //! One `ddp`, whose networks, routers and routes it sets.
 //!
 //! # Behaviour
-//! On a `ddp` with one port it is the stub of a node: from the data of routers it takes the
-//! networks of the cable, if they are not known, and the router heard last, which is forgotten
-//! after 50 s of silence. It asks for a router when it starts. Data about other networks than the
-//! cable's, or from a sender of none of them, is "not plausible".
+//! On a `ddp` with one port it is the stub for a node. From routers' data it learns the networks of
+//! the cable, if they are not known, and the router heard last, which is forgotten after 50 s of
+//! silence. It asks for a router when it starts. Data about other networks than the cable's, or
+//! from a sender outside them, is "not plausible".
 //!
-//! On a `ddp` with several ports it is a router's: it keeps a table of networks (`networks_max`),
-//! tells it over each port every 10 s, without what leads over that port, and has what was not
-//! confirmed grow older every 20 s: suspect, bad (told as such, and not used), gone. Networks that
-//! overlap others are a "network conflict". It answers requests, a node's with so many packets a
-//! second as `answers_per_second` says; others are "rate limited".
+//! On a `ddp` with several ports it is a router's. It keeps a table of networks (`networks_max`),
+//! and sends it to each port every 10 s, without the routes through that port. Routes that are not
+//! confirmed age every 20 s: they become suspect, then bad (announced as bad, and not used), and
+//! are then removed. Networks that overlap others are a "network conflict". Requests of a node are
+//! answered with at most `answers_per_second` packets a second; more are "rate limited".
 //!
 //! # Example
 //! ```kdl
