@@ -8,11 +8,11 @@
 //! # Behaviour
 //! For each message of the chosen direction, in this order: one larger than `mtu` is refused (going
 //! down) or dropped (going up); one is dropped with probability `loss`; one bit of it is flipped,
-//! in a private copy, with probability `corrupt`; an Internet packet, with or without an Ethernet
-//! header, whose sender can be told of congestion (RFC 3168) gets the mark of a router that has it,
-//! with probability `mark`; it goes on twice with probability `duplicate`. With a `rate`, messages
-//! take their turns on a line of that speed, one for each direction. Then each waits for `delay`,
-//! and with probability `reorder` for `reorder_delay` more, so that later ones overtake it.
+//! in a private copy, with probability `corrupt`; an Internet packet that is ECN-capable (RFC
+//! 3168), with or without an Ethernet header, gets the mark of congestion with probability `mark`;
+//! it goes on twice with probability `duplicate`. With a `rate`, messages take their turns on a
+//! line of that speed, one for each direction. Then each waits for `delay`, and with probability
+//! `reorder` for `reorder_delay` more, so that later ones overtake it.
 //!
 //! At most `queue` messages are held back; more are dropped, and refused to their senders. All
 //! chance comes from the kernel's seed and the layer's name. Every fault is counted among the

@@ -7,19 +7,18 @@
 //! # Behaviour
 //! Passes everything on unchanged, and writes each message of either direction to the file, with
 //! its time, its direction, and the edge's name (`eth > tap`) as a comment. The link type is that
-//! of the wire below, IPv4 (228) for what `ip` sends, and else `USER0` (147), with the reason in
-//! the interface's description; messages of different link types have interfaces of their own.
+//! of the wire below, IPv4 (228) for packets of `ip`, and otherwise `USER0` (147), with the reason
+//! in the interface's description; messages of different link types have interfaces of their own.
 //! Times are the kernel's: virtual in a simulation, so that one seed gives the same octets twice;
 //! in a real run, since 1970, if the program that runs the kernel has put an
 //! [`EpochOffset`](xk_kit::passthrough::EpochOffset) beside it.
 //!
-//! What is written is buffered, and flushed when the graph is taken down. After the first error
-//! nothing more is written, and each message that is missing is counted as "not captured"; it goes
-//! on its way all the same.
+//! The file is buffered, and flushed when the graph is taken down. After the first error nothing
+//! more is written, and each missing message is counted as "not captured", but still passed on.
 //!
-//! The [`Writer`] serves by itself, too. Every operation of it writes whole blocks to the given
-//! [`std::io::Write`] and keeps nothing but the number of interfaces. Its octets depend on nothing
-//! but what is written: no host name, no time of day.
+//! The [`Writer`] can be used alone. Each of its operations writes whole blocks to the given
+//! [`std::io::Write`] and keeps only the number of interfaces. Its output depends only on the
+//! messages: it has no host name and no time of day.
 //!
 //! # Control
 //! Forwards everything.

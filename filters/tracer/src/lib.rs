@@ -5,9 +5,9 @@
 //! Those of the layer below, passed through.
 //!
 //! # Behaviour
-//! Passes everything on unchanged, and notes each crossing: when, which way, how long, through
-//! which session, and its first octets. It keeps the last `ring` of them. If the program that runs
-//! the kernel has put a [`TraceLines`] beside it, that gets a line of text for each as well.
+//! Passes everything on unchanged, and records each crossing: its time, direction, length, session,
+//! and first octets. It keeps the last `ring` crossings. If the program that runs the kernel has
+//! given it a [`TraceLines`], that also gets a line of text for each.
 //!
 //! # Control
 //! Answers `trace-log` (the crossings, oldest first); forwards the rest.

@@ -17,24 +17,21 @@
 //! one call at a time: `channel`, or `reqrep`.
 //!
 //! # Behaviour
-//! A client's session stands for one procedure of one peer; to open it again gives the same.
-//! All sessions to a peer share its channels, `channels` of them at most. The first is opened with
-//! the first session, another one whenever a call finds all in use; they are kept until the last
-//! session to the peer is closed. When all are in use and no more may be opened, callers block:
-//! first come, first served, each until its deadline (`call-options`) or until it is taken back
-//! (`cancel-call`).
+//! A client's session stands for one procedure of one peer; a second open returns the same session.
+//! All sessions to a peer share at most `channels` channels. The first one is opened with the first
+//! session, another one whenever a call finds all in use. They are kept until the last session to
+//! the peer is closed. When all are in use and no more may be opened, callers block: first come,
+//! first served, each until its deadline (`call-options`) or until it is cancelled (`cancel-call`).
 //!
 //! A call gets a header of six octets: type 1, the procedure, status 0. The reply has type 2, the
 //! same procedure and a status: 1 it was executed, 2 it failed, 3 no such procedure, 4 server busy,
-//! 5 garbage arguments, 6 no such program, 7 no such version, 8 bad credentials. Whatever else a
-//! server refuses for is status 2. The client's call fails with the reason that the status stands
-//! for. A reply to another procedure, or none at all, is counted, and the call fails as a bad
-//! reply.
+//! 5 garbage arguments, 6 no such program, 7 no such version, 8 bad credentials. A refusal for any
+//! other reason is status 2. The client's call fails with the reason of the status. A reply for
+//! another procedure, or one that is malformed, is counted, and the call fails as a bad reply.
 //!
 //! A request goes to the protocol that has enabled its procedure, else to the one that has enabled
-//! any. The first one
-//! through a channel makes a session, which answers `my-procedure`. It holds the channel below
-//! while it is held above.
+//! all. The first request through a channel makes a session, which answers `my-procedure`. It has a
+//! hold on the channel below while it is held above.
 //!
 //! # Example
 //! ```kdl

@@ -7,9 +7,9 @@
 //! `procedure3@version1@program536870913@port2049@10.0.0.2`.
 //!
 //! - `open`: passed through.
-//! - `open_enable`: the program definite, procedure and version `*` or left out for all of them:
-//!   `version1@program5@port2049`. One that offers just a procedure is before one that offers a
-//!   version, and that before one that offers all versions.
+//! - `open_enable`: a definite program; procedure and version may be `*` or left out, for all of
+//!   them: `version1@program5@port2049`. An enable for a procedure is preferred to one for a
+//!   version, and that to one for all versions.
 //!
 //! # Above
 //! Servers and clients of any programs. It needs no type numbers.
@@ -19,17 +19,17 @@
 //! authentication. It calls through the first and serves on all.
 //!
 //! # Behaviour
-//! A call goes down as it is. An accepted reply has four octets in front, which say how it went; a
-//! client gets the results, or an error with the reason and, where only the version is wrong, those
-//! that there are.
+//! A call goes down unchanged. An accepted reply has four octets in front with its status. The
+//! client gets the results, or an error with the reason; if only the version is wrong, the error
+//! lists the versions that there are.
 //!
-//! A request is for the server of its program, version and procedure. Procedure 0 of every version
-//! is answered here, with nothing. What has no server gets a reply that says what is missing: the
-//! program, the version (with the lowest and the highest that there are), the procedure. Refusals
-//! from above become `garbage arguments`, `no such procedure`, what is wrong with the credentials
-//! or, all others, `system error`; those of the class "not mine" remain without a reply. A result
-//! that the layers below do not carry (`largest-reply`) is dropped as `too big`, and the
-//! client is told `system error`. A broadcast gets no such reply.
+//! A request goes to the server of its program, version and procedure. `sunprog` itself answers
+//! procedure 0 of every version, with an empty reply. A request without a server gets a reply that
+//! says what is missing: the program, the version (with the lowest and the highest one there), or
+//! the procedure. A refusal from above becomes `garbage arguments`, `no such procedure`, an error
+//! of the credentials, or else `system error`; one of the class "not mine" gets no reply. If the
+//! layers below cannot carry a result (`largest-reply`), it is dropped as `too big`, and the client
+//! is told `system error`. A broadcast gets no such error replies.
 //!
 //! # Example
 //! ```kdl

@@ -6,9 +6,9 @@
 //! Procedure, version and program on top of what the layer below needs:
 //! `procedure3@version1@program536870913@port2049@10.0.0.2`.
 //!
-//! - `open`: the peer's all definite; the local participant may have them and may leave them out.
-//! - `open_enable`: they may be left out or be `*`: `port2049` will do. Which programs there are is
-//!   a matter of `sunprog`.
+//! - `open`: all three parts of the peer definite; in the local participant they are optional. -
+//!   `open_enable`: all three may be left out or be `*`: `port2049` is enough, because `sunprog`
+//!   knows the programs.
 //!
 //! # Above
 //! Layers of authentication and, in place of all of them, `sunprog`. The type number of each is the
@@ -16,21 +16,21 @@
 //! `sunprog` 0 as well.
 //!
 //! # Below
-//! `reqrep` (what the rest of the world speaks) or `channel` (at most once, without number and type
-//! in front).
+//! `reqrep` (as other implementations do) or `channel` (for at most once; then without the number
+//! and type of `reqrep`).
 //!
 //! # Behaviour
 //! A call gets sixteen octets in front: the version of ONC RPC (2), program, version, procedure.
-//! Credential and verifier follow, which the layer above writes; for one that does not, two empty
-//! ones are written here and taken off. All procedures of one peer share a session below; where
-//! that has but one call under way, as many are opened as calls at once, `lines_max` at most, and
-//! more calls wait.
+//! Credential and verifier follow; a layer of authentication above writes them, and without such a
+//! layer `sunselect` writes and removes two empty ones. All procedures of one peer share a session
+//! below. If that carries one call at a time, further sessions are opened for calls at the same
+//! time, `lines_max` at most; more calls wait.
 //!
-//! A request of another version of ONC RPC is denied with the version there is. The flavor of its
-//! credential then names the layer above; a flavor that no layer takes is denied as
-//! `credentials too weak`. What the layer of authentication refuses for one of its reasons is
-//! denied with that; an accepted reply gets four octets in front. A request too short for its
-//! header gets no reply, and neither does a broadcast that would be denied.
+//! A request of another version of ONC RPC is denied, with the supported version. The flavor of its
+//! credential selects the layer above; if no layer has that flavor, the request is denied as
+//! `credentials too weak`. If the layer of authentication refuses it, it is denied with that
+//! layer's reason. An accepted reply gets four octets in front. A request too short for its header
+//! gets no reply, and neither does a broadcast that would be denied.
 //!
 //! # Example
 //! ```kdl

@@ -11,68 +11,69 @@
 //! - `open_enable`: `port7`, `port7@*` or `port7@10.0.0.1`.
 //!
 //! # Above
-//! Anything that understands streams: octets arrive in order, but cut differently from how they
-//! were pushed. `open` answers at once; what happens then is told by `stream-notice`, as the kit's
+//! Anything that understands streams: octets arrive in order, but not in the pieces that were
+//! pushed. `open` returns at once, and later events come by `stream-notice`, which the kit's
 //! `stream` describes. A protocol that does not know these questions can still send and receive:
 //! its stream ends when the peer's does, and without a hold on the session it gets no more octets
 //! than it could send back.
 //!
 //! # Below
-//! One protocol whose participants are hosts, a link with one other end, or one with ports,
-//! such as `host-udp`: then `local` says which port peers reach it at, and participants have that
-//! port as well, as in `port7@port9000@10.0.0.2`. All that is asked of it is a pseudo-header, the
-//! sizes of its packets and the two hosts; what it does not know is done without, as `udp` has no
-//! pseudo-header for others: its own checksum covers the hosts.
+//! One protocol whose participants are hosts, a link with one other end, or one with ports, such as
+//! `host-udp`: then `local` says which port peers reach it at, and participants have that port as
+//! well, as in `port7@port9000@10.0.0.2`. TCP asks it for a pseudo-header, the sizes of its packets
+//! and the two hosts, and does without what it does not answer. For example, `udp` gives no
+//! pseudo-header, because its own checksum covers the hosts.
 //!
 //! # Behaviour
-//! A connection is found by the lower session and both ports. A SYN to a port that is enabled is
-//! answered from a small note in a bounded table, and without a note by a SYN cookie when that is
-//! full; the session is made when the peer answers, told by `open_done`, and belongs to the
-//! protocol that enabled. That is asked before both (`stream-room`): where it has no room, the SYN
-//! or the acknowledgement is dropped, and the peer tries again; so it is where `open_done` finds no
-//! room on the way to another address space. What no port takes is answered by a
-//! reset. A connection ends with the session below, and says that the host is unreachable.
+//! A connection is found by the lower session and both ports. A SYN to an enabled port is answered
+//! from a small note in a bounded table, or by a SYN cookie when the table is full. When the peer's
+//! acknowledgement comes, the session is made, announced by `open_done`, and belongs to the
+//! protocol that enabled the port. TCP first asks that protocol whether it has room
+//! (`stream-room`), at the SYN and at the acknowledgement; without room it drops the segment, and
+//! the peer tries again. The same happens if `open_done` finds no room on its way to another
+//! address space. A segment for a port that is not taken is answered by a reset. When the session
+//! below ends, the connection ends too, and reports that the host is unreachable.
 //!
-//! Octets pushed stay in their buffers, of which each segment, and each that is sent again, is a
-//! reference. The receive buffer grows up to its maximum as fast as the peer fills it.
-//! Acknowledgements are delayed, but every second full segment has one, and so have the first
-//! sixteen, and those behind a pause, unless answers follow. Lost segments are found by time and by
-//! selective acknowledgements and sent again; how much may be under way the congestion control
-//! says. Segments are sent whole; if they are too large for the path, they become smaller, and
-//! after a while a larger one is tried again. No segment has octets of two records
-//! (`stream-end-record`).
+//! Pushed octets stay in their buffers; segments and retransmissions refer to them. The receive
+//! buffer grows up to its maximum as fast as the peer fills it. Acknowledgements are delayed. But
+//! every second full segment is acknowledged at once, and so are the first sixteen segments and
+//! those after a pause, unless answers follow. Lost segments are detected by time and by selective
+//! acknowledgements, and sent again; the congestion control limits the octets in flight. Segments
+//! have the full size of the path; if they are too large for it, smaller ones are sent, and after a
+//! while a larger one is tried again. No segment has octets of two records (`stream-end-record`).
 //!
-//! When the last holder closes, what was pushed is still sent, then the end of the stream; what
-//! arrives then breaks the connection off. Small notes of ended connections remain for `time_wait`;
-//! a new connection takes their place when its numbers are clearly later.
+//! When the last holder closes the session, pushed octets are still sent, and then the end of the
+//! stream; octets that arrive after that reset the connection. Small notes of ended connections
+//! remain for `time_wait`; a new connection may take the place of one if its sequence numbers are
+//! clearly later.
 //!
-//! With `fast_open`, or where that is set for it (`stream-set-next`), a connection of this host is
-//! a Fast Open: the first one asks the peer for a cookie, later ones bring it and the first octets
-//! with the SYN, if they come within 40 ms. Such a stream says that it is connected at once. What
-//! the peer does not take goes behind the handshake, a SYN that goes again has neither, and where
-//! these get lost or are passed over none is tried for a minute, doubled each time in a row. With
-//! `fast_open_max`, or where the protocol above says so (`stream-room`), peers get cookies and may
-//! do the same: `open_done` comes with the SYN, and answers go before the handshake is done. Octets
-//! of a SYN may come twice, if the network or the peer repeats it after the connection has ended:
-//! it is for protocols that bear that.
+//! With `fast_open`, or if it is set for the next connection (`stream-set-next`), a connection of
+//! this host uses Fast Open. The first one asks the peer for a cookie. Later ones send the cookie
+//! and the first octets with the SYN, if octets are pushed within 40 ms; such a stream reports at
+//! once that it is connected. Octets that the peer does not accept are sent after the handshake. A
+//! repeated SYN has neither cookie nor octets. If such SYNs get lost or ignored, Fast Open is not
+//! tried for a minute, and for twice as long each further time in a row. With `fast_open_max`, or
+//! if the protocol above allows it (`stream-room`), peers get cookies and may do the same:
+//! `open_done` comes with the SYN, and answers are sent before the handshake is done. The octets of
+//! a SYN may arrive twice, if the network or the peer repeats it after the connection has ended. So
+//! Fast Open is for protocols that tolerate that.
 //!
-//! With `ecn` the two sides tell each other of packets that routers have marked, once in a round
-//! trip; with `accurate_ecn` how many there were, where the peer can (AccECN), and how many octets
-//! came with which mark, if an option for that passes and finds room. Marked packets reduce the
-//! window once in a round trip either way. Where flags or marks are changed on the way
-//! nothing more of this side may be marked.
+//! With `ecn` each side reports, once in a round trip, that routers have marked packets. With
+//! `accurate_ecn` it reports how many, if the peer can do so (AccECN), and how many octets came
+//! with each mark, if the option for it passes and finds space. Marked packets reduce the window
+//! once in a round trip in both cases. If flags or marks are changed on the path, this side's
+//! packets are no longer marked.
 //!
 //! Urgent data are ordinary data (RFC 6093): the pointer is ignored.
 //!
-//! A connection goes on at another place if it is asked to (the kit's `moving`): `give-state`
-//! stops a session and answers all that the connection is, with the octets that wait on either
-//! side; once all was fetched, the session ends without a FIN or a reset, and for ten seconds
-//! nothing that comes for its ends is answered. `take-state` brings it to another TCP, in this
-//! kernel or another, where the next `open` between the same ends goes on with it, with what came
-//! for it from the first part on, and tells the peer by an acknowledgement. Any state moves,
-//! TIME-WAIT and half-closed ones, too. `keep-ends` keeps the ends of a connection that is
-//! elsewhere for as long as it is: nothing that comes for them is answered, and no other connection
-//! gets them.
+//! A connection can move to another TCP (the kit's `moving`). `give-state` stops a session and
+//! hands out the connection's state, with the octets that wait in either direction. When all parts
+//! are fetched, the session ends without a FIN or a reset, and segments for its ends are ignored
+//! for ten seconds. `take-state` brings the state to another TCP, in this kernel or another. There
+//! the next `open` between the same ends continues the connection, with the segments that have
+//! arrived since the first part, and sends the peer an acknowledgement. Every state can move,
+//! including TIME-WAIT and half-closed ones. `keep-ends` reserves the ends of a connection that is
+//! elsewhere: segments for them are ignored, and no other connection can use them.
 //!
 //! # Example
 //! ```kdl

@@ -20,22 +20,22 @@
 //! without is dropped.
 //!
 //! # Behaviour
-//! A session belongs to one peer: it is found by the lower session and both ports. Next come
-//! unconnected sessions and enables, for the local host first and for any host then; an enable
-//! makes a session for each new peer. A protocol that wants to keep such a session takes a hold on
-//! it when it is told of it; one without a holder has none on the session below either, and goes
-//! when its table or that below needs the room, those with a single datagram first.
+//! A datagram goes to the session of its peer, found by the lower session and both ports. If there
+//! is none, it goes to an unconnected session or an enable, for the local host first and then for
+//! any host; an enable makes a session for each new peer. A protocol that wants to keep such a
+//! session takes a hold on it in `open_done`. A session without a hold has none on the session
+//! below either. It is evicted when its table or the one below is full, those with a single
+//! datagram first.
 //!
-//! An unconnected session receives from every peer without a session of its own; each message
-//! carries its sender as the attribute `peer`. It sends each message to the peer in that attribute,
-//! without one to the broadcast or group that it was opened to, and keeps what it needs for the
+//! An unconnected session receives from every peer without a session of its own; each message has
+//! its sender as the attribute `peer`. It sends each message to the peer in that attribute, or
+//! without one to the broadcast or group that it was opened to. It keeps the sessions below for the
 //! last 64 peers.
 //!
-//! Checksums are verified whenever the sender computed one. Octets behind the length field's end
-//! are cut off. A datagram for a port that is not taken is refused with its header in front, so
-//! that the layer below can tell the sender; one that came as a broadcast is dropped. After a
-//! report that the peer's port is unreachable, the next push into a session with a holder
-//! fails once.
+//! Checksums are verified whenever the sender computed one. Octets beyond the length field are cut
+//! off. A datagram for a port that is not taken is refused with its header in front, so that the
+//! layer below can tell the sender; one that came as a broadcast is dropped. After a report that
+//! the peer's port is unreachable, the next push into a session with a holder fails once.
 //!
 //! # Control
 //! Passes `network-error` on to the session's upper protocol; does not forward `pseudo-header`,
@@ -54,8 +54,8 @@
 //! ```
 //!
 //! # Standard
-//! RFC 768; RFC 1122 section 4.1 (its specific destination: section 4.1.3.5); ports by RFC 6335
-//! section 6 and RFC 6056 section 3.3.1.
+//! RFC 768; RFC 1122 section 4.1 (specific destination: section 4.1.3.5); ports by RFC 6335 section
+//! 6 and RFC 6056 section 3.3.1.
 #![no_std]
 
 extern crate alloc;

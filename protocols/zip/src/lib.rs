@@ -12,21 +12,20 @@
 //! One `ddp`, whose cables it sets; and, for lists of zones, `atp` on it.
 //!
 //! # Behaviour
-//! On a `ddp` with one port it asks three times, a second apart, for the networks of the cable and
-//! the zone, when the node has an address and again when a router is heard first; the answer sets
-//! the cable, and the node joins the zone's group. Without an answer all stays as it is.
+//! On a `ddp` with one port it asks for the networks of the cable and the zone, three times, a
+//! second apart: when the node has an address, and again when it first hears a router. The answer
+//! sets the cable, and the node joins the zone's group. Without an answer nothing changes.
 //!
-//! On a `ddp` with several ports it has the zones of its own cables from the graph (`zone` of a
-//! port), and asks the next router every ten seconds for those of the networks that it has ways to.
-//! It answers such questions, and nodes that ask about their cable. Zones that were not asked for
-//! are "unsolicited". A node is sent as many packets a second in answer as `answers_per_second`
-//! says; what it asks beyond is "rate limited".
+//! On a `ddp` with several ports it knows the zones of its own cables from the graph (`zone` of a
+//! port). Every ten seconds it asks the next router for the zones of the other networks that it has
+//! routes to. It answers such requests, and nodes that ask about their cable. Zones that it did not
+//! ask for are "unsolicited". A node gets at most `answers_per_second` answers a second; more
+//! requests are "rate limited".
 //!
-//! With `atp` a router tells nodes that ask the zones of all networks, of their cable, and the one
-//! that they are in by default; a node that is asked for `zones` asks its router. A node without a
-//! router knows of its own zone alone. A router whose zone is given another name tells the nodes of
-//! that cable, and those take the name; other routers keep the old one until they are started
-//! again.
+//! With `atp` a router tells nodes the zones of all networks, those of their cable, and their
+//! default zone. A node that is asked for `zones` asks its router; without a router it knows only
+//! its own zone. A router whose zone gets another name tells the nodes of that cable, which adopt
+//! it; other routers keep the old name until they are restarted.
 //!
 //! # Example
 //! ```kdl
@@ -42,8 +41,8 @@
 //! ```
 //!
 //! # Standard
-//! Inside AppleTalk, second edition, chapter 8. Not covered: cables with several zones of a
-//! router's own; the old name's way out of the tables of other routers.
+//! Inside AppleTalk, second edition, chapter 8. Not covered: several zones on a router's own cable;
+//! removing an old name from the tables of other routers.
 #![no_std]
 
 extern crate alloc;

@@ -4,33 +4,33 @@
 //!
 //! # Participants
 //! It opens the layer below with `local` and `to`, with `procedure` on top if it is given:
-//! `procedure=1 to="10.0.0.2"` is `procedure1@10.0.0.2`. A `local` that is not given is a wildcard
-//! at every layer.
+//! `procedure=1 to="10.0.0.2"` is `procedure1@10.0.0.2`. Without `local` the local participant is a
+//! wildcard at every layer.
 //!
 //! # Behaviour
 //! From `start` on it makes `count` calls, each on a shepherd that waits for the reply, and each
 //! through a session that no other call is using: it opens one more when all are in use. With an
 //! interval of zero, `concurrency` shepherds each make the next call as soon as the one before is
-//! over; one that failed is followed by a pause of a millisecond. Else a call begins every
-//! `interval`, unless `concurrency` are waiting already.
+//! over; a failed call is followed by a pause of a millisecond. With another interval, a call
+//! begins every `interval`, unless `concurrency` calls are already waiting.
 //!
-//! What it calls is meant to be a server of `procedures`: null and sleep get no octets and `time`,
-//! source an argument of `size`, the others a request of `size` octets. With `check` the replies
-//! must be what these procedures reply: nothing, the octets of the request, or those of the source.
-//! To a procedure of any other number it sends `size` octets and takes any reply.
+//! The server is meant to be one of `procedures`. Null gets no octets, sleep the argument `time`,
+//! source the argument `size`, and the others a request of `size` octets. With `check` the replies
+//! must be those of these procedures: nothing, the octets of the request, or those of the source.
+//! To a procedure with any other number it sends `size` octets and accepts any reply.
 //!
-//! A request of octets whose number is a multiple of four, at least four, is an XDR `opaque<>`: its
-//! length, then a pattern that follows from the number of the call. Any other is the pattern alone.
+//! If `size` is a multiple of four and at least four, the request is an XDR `opaque<>`: its length,
+//! then a pattern that depends on the number of the call. Otherwise it is the pattern alone.
 //!
-//! With `deadline` each call bears that time as a `call-options` attribute; without it the layers
-//! below decide alone when to give up.
+//! With `deadline` each call has that time in its attribute `call-options`; without it the layers
+//! below decide when to give up.
 //!
 //! # Control
 //! Answers `report`: `calls`, `replies`, `octets` of replies, `wrong` replies, each kind of error
-//! by the layer that gave up and its cause, `waiting`, `waiting at most`, and `rtt min`, `rtt avg`,
+//! by the layer that gave up and its cause, `waiting`, `waiting at most`, `rtt min`, `rtt avg`,
 //! `rtt p50`, `rtt max`, and `why` it has failed. It has finished when every call is over; it has
-//! failed if then there was no reply, or a wrong one. Answers `try-open` (whether its peer can be
-//! opened, for the check). Forwards the rest.
+//! failed if there was no reply by then, or a wrong one. Answers `try-open` (whether its peer can
+//! be opened, for the check). Forwards the rest.
 //!
 //! # Example
 //! ```kdl

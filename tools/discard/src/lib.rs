@@ -5,8 +5,8 @@
 //! Those that the layer below enables: `local` as it stands, or `port9` for `port=9`.
 //!
 //! # Behaviour
-//! It enables itself below and answers nothing. To take messages is its purpose, so they count as
-//! received and not as dropped. It serves without end.
+//! It enables itself below and answers nothing. Its messages count as received, not as dropped. It
+//! never finishes.
 //!
 //! # Control
 //! Answers `report`: `received`, `octets`; forwards the rest.
@@ -24,7 +24,7 @@
 //! ```
 //!
 //! # Standard
-//! RFC 863, over UDP; over anything else its idea.
+//! RFC 863 over UDP; the same over other layers.
 #![no_std]
 
 extern crate alloc;

@@ -5,15 +5,14 @@
 //! Those that the layer below enables: `local` as it stands, or `port7` for `port=7`.
 //!
 //! # Behaviour
-//! It enables itself below. Each message goes back through the session that it came by, its octets
-//! unchanged. What the session does not take is lost, and counted there and here. It serves for
-//! ever.
+//! It enables itself below. Each message goes back through the session that it came by, with its
+//! octets unchanged. A message that the session refuses is lost, and counted there and here. It
+//! never finishes.
 //!
-//! It answers one peer at a time, and none that answers likewise, lest two of them go on without
-//! end over one forged message: a message to a broadcast or a group is refused ("sent to many"),
-//! and so is, over datagrams with ports, one from a port below 1024 or from one that is served here
-//! ("from a service port"). Where there are no ports, the same octets are answered a thousand times
-//! at once and a hundred times a second ("in a loop").
+//! One forged message must not make two servers answer each other without end. So a message to a
+//! broadcast or a group is refused ("sent to many"), and over datagrams with ports so is one from a
+//! port below 1024 or from a port that is served here ("from a service port"). Without ports, the
+//! same octets are answered a thousand times at once and a hundred times a second ("in a loop").
 //!
 //! # Control
 //! Answers `report`: `received`, `octets`, `sent back`, `failed`; forwards the rest.
@@ -31,7 +30,7 @@
 //! ```
 //!
 //! # Standard
-//! RFC 862, over UDP; over anything else its idea.
+//! RFC 862 over UDP; the same over other layers.
 #![no_std]
 
 extern crate alloc;

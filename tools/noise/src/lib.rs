@@ -3,38 +3,40 @@
 //! try what a host bears.
 //!
 //! # Participants
-//! None: it makes whole frames, in the name of hosts that are not there.
+//! None: it makes whole frames, in the name of hosts that do not exist.
 //!
 //! # Below
 //! A wire that carries Ethernet frames, or a layer on one that lets them through, such as `pcap`.
 //!
 //! # Behaviour
-//! It sends `rate` frames a second, in groups of a thousandth of a second, all different, all from
-//! one seed. What they are `kind` says: `arp` (requests, replies, announcements and conflicts of
-//! forged hosts), `fragments` (tiny, overlapping, never complete, beyond the longest datagram,
-//! twice), `udp` (right and wrong, for the port and others), `icmp` (requests, errors with forged
-//! quotes, redirects, unknown types), `ip` (headers with any version, length, option, protocol and
-//! checksum), `ethernet` (headers of all kinds and octets of no kind), `sessions` (datagrams that
-//! are all right, each from a new peer), `pings` (the same for echo requests), `segments` (TCP's,
-//! right and wrong, with any flags and options), `syns` (SYNs for the port that are all right, each
-//! from a new peer), `calls` (of ONC RPC, by datagrams, each from a new peer), `connects` (SYNs as
-//! well, and the handshake is completed where the answer comes along the link), `replays` (what
-//! others have sent to the target along the link, each time in the name of another host, wherever
-//! the sender's address stands in it), `appletalk` (AARP, and datagrams of all protocols on DDP),
-//! or `mixed`: any of these but the last four.
+//! It sends `rate` frames a second, in groups of a millisecond, all different, all from one seed.
+//! `kind` selects the frames: `arp` (requests, replies, announcements and conflicts of forged
+//! hosts), `fragments` (tiny, overlapping, never complete, beyond the longest datagram, twice),
+//! `udp` (right and wrong, for the port and others), `icmp` (requests, errors with forged quotes,
+//! redirects, unknown types), `ip` (headers with any version, length, option, protocol and
+//! checksum), `ethernet` (headers of all kinds and octets of no kind), `sessions` (valid datagrams,
+//! each from a new peer), `pings` (the same for echo requests), `segments` (TCP's, right and wrong,
+//! with any flags and options), `syns` (valid SYNs for the port, each from a new peer), `calls` (of
+//! ONC RPC, by datagrams, each from a new peer), `connects` (SYNs as well; the handshake is
+//! completed if the answer comes along the link), `replays` (packets that others sent to the target
+//! along the link, each time with another host in place of the sender's address, wherever it
+//! stands), `appletalk` (AARP, and datagrams of all protocols on DDP), or `mixed`: any of these
+//! except the last four.
 //!
-//! With `node` the target is that node of AppleTalk, and what is replayed is for it: `port` is a
-//! socket, and a forged host is the node of its last three octets, of network 256 or above.
+//! With `node` the target is that node of AppleTalk, and packets for it are replayed. `port` is
+//! then a socket, and a forged host is the node with its last three octets, of network 256 or
+//! above.
 //!
-//! When the wire takes no more, the rest of the group waits for the next one. With `answers` it
-//! answers ARP requests for the hosts that it pretends to be, so that the victim's cache fills with
+//! When the wire is full, the rest of the group waits for the next one. With `answers` it answers
+//! ARP requests for the hosts that it pretends to be, so that the victim's cache fills with
 //! confirmed entries.
 //!
-//! Use it against hosts that are yours.
+//! Use it only against your own hosts.
 //!
 //! # Control
 //! Answers `report`: `sent`, `refused` (by the wire), `received`, `answered`. It has finished when
-//! `count` frames are sent; without a count from the start. Forwards the rest.
+//! `count` frames are sent; without a count it counts as finished from the start. Forwards the
+//! rest.
 //!
 //! # Example
 //! ```kdl

@@ -3,17 +3,18 @@
 //! would print.
 //!
 //! # Participants
-//! It enables `socket130`, or what `socket` says, and calls those that print from there.
+//! It enables `socket130`, or the one given by `socket`, and calls the workstations from there.
 //!
 //! # Below
-//! One protocol of transactions, `atp`; and, for its name to be found, `nbp`.
+//! One protocol of transactions, `atp`; and `nbp`, if the printer has a name.
 //!
 //! # Behaviour
-//! With `nbp` it gives its socket the name `entity`. It tells its status to every node that asks,
-//! and has one connection at a time; another node is told that it is busy, and tries again. It asks
-//! the workstation for data, `quantum` packets at once, until the last has come; then the job is
-//! printed, and the workstation, which asks for what the printer has to say, gets an end of file. A
-//! workstation that does not answer `tries` times has its job dropped.
+//! With `nbp` it registers its socket under the name `entity`. It tells its status to every node
+//! that asks, and has one connection at a time; another node is told that the printer is busy, and
+//! tries again. The printer asks the workstation for data, `quantum` packets at once, until the
+//! last one has come. Then the job counts as printed, and the workstation, which reads from the
+//! printer, gets an end of file. If a workstation does not answer `tries` times, its job is
+//! dropped.
 //!
 //! # Control
 //! Answers `report`: `jobs`, `octets` of them, their `sum` (that of DDP), `busy` (opens that were
@@ -32,8 +33,8 @@
 //! ```
 //!
 //! # Standard
-//! Inside AppleTalk, second edition, chapter 10. Not covered: waiting in the order of arrival; what
-//! a printer says but its status.
+//! Inside AppleTalk, second edition, chapter 10. Not covered: serving in the order of arrival;
+//! messages of the printer other than its status.
 #![no_std]
 
 extern crate alloc;

@@ -2,36 +2,36 @@
 //! `probe LOWER to="..."` — sends messages and counts, checks and times what comes back.
 //!
 //! # Participants
-//! It opens the layer below with `local` and `to`. What is not given is a wildcard at every layer.
+//! It opens the layer below with `local` and `to`. A participant that is not given is a wildcard at
+//! every layer.
 //!
 //! # Below
 //! One protocol of the async realm, or a link with one other end. On `icmp` it is ping; on `udp` a
 //! client of `echo`; on `eth`, `ip` and `null` it has the number of `echo`.
 //!
 //! # Behaviour
-//! It opens a session when `start` has passed and sends `count` messages, one every `interval`;
-//! with an interval of zero the next one as soon as the one before came back or timed out. Each
-//! message is expected back unchanged.
+//! It opens a session at `start` and sends `count` messages, one every `interval`; with an interval
+//! of zero, the next one as soon as the one before has come back or timed out. Each message is
+//! expected back unchanged.
 //!
-//! A message begins with its sequence number, eight octets, and the time of sending in nanoseconds,
-//! eight octets, as far as its size allows; the rest is a pattern that follows from the number. One
-//! of less than eight octets is taken for the answer to the oldest message of its size; it is
-//! counted and not timed.
+//! A message begins with its sequence number (eight octets) and the time of sending in nanoseconds
+//! (eight octets), as far as its size allows; the rest is a pattern that depends on the number. A
+//! reply of less than eight octets counts as the answer to the oldest message of its size; it is
+//! not timed.
 //!
-//! A message that is not back after `timeout` is lost; if it comes later all the same it counts as
-//! late. At most 65536 messages are awaited at a time, the oldest one beyond that is given up.
+//! A message that is not back after `timeout` is lost; if it comes later it counts as late. At most
+//! 65536 messages are awaited at a time; beyond that the oldest is given up.
 //!
-//! On a stream (`tcp`) what comes back is cut into messages of the sizes that went, in their order.
-//! When it breaks, what is awaited is lost and nothing more is sent.
+//! On a stream (`tcp`) the octets that come back are cut into messages of the sizes sent, in their
+//! order. When the stream breaks, awaited messages are lost and nothing more is sent.
 //!
 //! # Control
 //! Answers `try-open` (whether its peer can be opened, for the check), `probe-results`, numbers for
-//! programs, and `report`, text: `sent`, `received`, `lost`,
-//! `corrupt`, `duplicates`, `late`, what could not be sent and what the network reported by kind,
-//! why the stream broke, `rtt min`, `rtt avg`, `rtt p50`, `rtt max`, and `why` it has failed. It
-//! has finished when every message is answered, lost or failed; it has failed if then nothing came
-//! back, or anything came back corrupt, or if the stream broke. Takes `network-error` and
-//! `stream-notice`; forwards the rest.
+//! programs, and `report`, text: `sent`, `received`, `lost`, `corrupt`, `duplicates`, `late`, what
+//! could not be sent and what the network reported by kind, why the stream broke, `rtt min`, `rtt
+//! avg`, `rtt p50`, `rtt max`, and `why` it has failed. It has finished when every message is
+//! answered, lost or failed. It has failed if nothing came back by then, if anything came back
+//! corrupt, or if the stream broke. Takes `network-error` and `stream-notice`; forwards the rest.
 //!
 //! # Example
 //! ```kdl

@@ -2,7 +2,7 @@
 //! `procedures LOWER` — serves the six procedures that tests and measurements of RPC call.
 //!
 //! # Participants
-//! Those that the layer below enables: `at` as it stands, `*` for any procedure.
+//! Those that the layer below enables: `at`, unchanged; `*` for any procedure.
 //!
 //! # Behaviour
 //! It enables itself below. Each request is executed on the shepherd that brought it, by the number
@@ -17,13 +17,13 @@
 //! | 4 | relay | calls `relay` with the request, and replies what that replies; without `relay` there is no such procedure |
 //! | 5 | sleep | blocks for as many milliseconds as the argument says, an XDR `unsigned int`; for `sleep_max` at most |
 //!
-//! Every other number is refused with "no such procedure", an argument that is none with "garbage
-//! arguments". When `concurrency` requests are being executed, the next one is refused with "server
-//! busy". What `relay` calls may refuse in its turn: then its reason is the reply, and "system
-//! error" if there was no answer.
+//! Every other number is refused with "no such procedure", an invalid argument with "garbage
+//! arguments". While `concurrency` requests are being executed, the next one is refused with
+//! "server busy". If the call of `relay` is refused, its reason is passed on; without an answer the
+//! reason is "system error".
 //!
-//! `graphs/procedures.x` describes them as a program of ONC RPC. To echo, sink and relay all octets
-//! are the same, so that over any other stack they need not be XDR.
+//! `graphs/procedures.x` describes them as a program of ONC RPC. Echo, sink and relay accept any
+//! octets, so over other stacks these need not be XDR.
 //!
 //! # Control
 //! Answers `report`: how many requests of each procedure it executed, how many it refused by
