@@ -9,43 +9,42 @@
 //! Programs that attach (`domain NAME open`) and are granted the registry and a transport.
 //!
 //! # Below
-//! First the network I/O module, `netio`, then the transports that programs may use, which keep the
-//! ends of a conversation that is elsewhere (`keep-ends`): `tcp`. One that does not move its
-//! conversations, `udp`, is not named. All lie in one domain but the module, which may have one of
-//! its own.
+//! First the network I/O module, `netio`, then the transports that programs may use, which can
+//! reserve the ends of a conversation that is elsewhere (`keep-ends`): `tcp`. A transport that does
+//! not move its conversations, such as `udp`, is not listed. All lie in one domain, except the
+//! module, which may have a domain of its own.
 //!
 //! # Behaviour
-//! A program opens one session, its place, and gets a channel of the module there, with `rate` and
-//! `burst`, and where and by which ticket it is fetched. Its library opens and listens at the
-//! transport, which has the ports and does the handshakes. Once a conversation has begun the
-//! registry has its session tell its headers, grants a right for these at the module, and keeps the
-//! ends; the session's whole state then moves to the program's own transport. From there on its
-//! frames go through nothing but the module. What a program says is never believed: only which
-//! session it means, which must be its own.
+//! A program opens one session, its place, which gives it a channel of the module with `rate` and
+//! `burst`: the answer says where the channel is fetched, and by which ticket. The program's
+//! library opens and listens at the transport, which has the ports and does the handshakes. When a
+//! conversation has begun, the registry asks its session for the headers, has the module grant a
+//! right for these, and reserves the ends; then the session's whole state moves to the program's
+//! own transport. From then on its frames pass only the module. The registry trusts nothing that a
+//! program says, except which of its own sessions it means.
 //!
-//! Where conversations do not move (`udp`) a session keeps its ends at the transport: a port with
-//! everybody, or with one peer. The right is to all that fits a frame between them. How a host is
-//! reached the program asks here (`find-station`) before it sends there, and again after ten
-//! seconds. Through the registry goes what is in fragments, to hosts of which no station is known
-//! or to many hosts, and what the network reports. A port that a program enables is one with
-//! everybody, too, at the address that programs have; what comes for others makes sessions here.
+//! Conversations of `udp` do not move. A session reserves its ends at the transport: a port for any
+//! peer, or for one. The right covers everything between these ends that fits a frame. The program
+//! asks the registry for the station of a host (`find-station`) before it sends there, and again
+//! after ten seconds. Some datagrams pass through the registry: fragments, those to hosts without a
+//! known station or to many hosts, and ICMP errors. A port that a program enables is for any peer
+//! as well, at the address that programs have; datagrams for other addresses make sessions here.
 //!
-//! - What happens to a conversation on its way happens in order: octets, then the end or a reset.
-//! - One that only waits for late segments (TIME-WAIT) is given back, and ends here; once its
-//!   program ends in order, so is each that this has closed.
-//! - One that a program passes to another goes with its state as octets, by whatever way these
-//!   have. The registry is told twice: by the one that gives, which gets a ticket that is part of
-//!   these octets (`pass-on`), and by the one that shows it with them (`take-on`), which then opens
-//!   between the ends as it may open any. The peer of one that is not taken in ten seconds is
-//!   reset.
-//! - When a program dies, its channel is revoked and each of its peers is reset: an open between
-//!   the ends finds the connection half open, and the peer's answer says by which numbers it ends.
-//! - A registry that is started again learns from the module which rights there are, and keeps
-//!   their ends. Their conversations notice nothing. Of those whose right has gone the peers are
-//!   reset then. A module that is not there yet is asked again every second.
+//! - Events of a conversation on its way keep their order: octets, then the end or a reset. - A
+//!   conversation that only waits for late segments (TIME-WAIT) is given back, and ends here. When
+//!   a program ends in order, so do all conversations that it has closed. - A conversation that one
+//!   program passes to another travels as octets, in any way. The registry is told twice: by the
+//!   giver, which gets a ticket that is part of the octets (`pass-on`), and by the taker, which
+//!   shows the ticket (`take-on`) and then opens between the ends as for any conversation. If none
+//!   takes it in ten seconds, its peer is reset. - When a program dies, its channel is revoked and
+//!   each of its peers is reset: an open between the ends finds the connection half open, and the
+//!   peer's answer has the sequence numbers for the reset. - A registry that is restarted asks the
+//!   module for its rights, and reserves their ends. Their conversations notice nothing. Peers of
+//!   conversations whose right has gone are then reset. A module that does not answer yet is asked
+//!   again every second.
 //!
-//! There are 64 programs at most, each with up to 8192 conversations, and 12 MiB of states that are
-//! on their way here. A conversation in which more waits is not passed on until less does.
+//! There are 64 programs at most, each with up to 8192 conversations, and 12 MiB of states on their
+//! way here. A conversation with more waiting octets is not passed on until there are fewer.
 //!
 //! # Control
 //! The protocol answers `report`; a session `open-channel`, `take-over`, `find-station`,
@@ -69,8 +68,8 @@
 //! sections 3.1 and 3.4; RFC 9293, section 3.5.1.
 //!
 //! # The program's side
-//! A [`Program`] has what stands for a transport and for the registry, across a cut (`xk-share`),
-//! and a stack of its own above its channel. Its [`Library`] is what others stand on.
+//! A [`Program`] has proxies of a transport and of the registry, across a cut (`xk-share`), and a
+//! stack of its own above its channel. Other protocols stand on its [`Library`].
 
 #![no_std]
 

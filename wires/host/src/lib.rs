@@ -12,35 +12,36 @@
 //! Nothing: the system's UDP. For ports without frames see `host-udp`.
 //!
 //! # Behaviour
-//! Each frame is one datagram. With `vni` it has a VXLAN header in front: then
-//! `ip link add ... type vxlan id VNI dstport PORT` on Linux is a peer like any other, and peers
-//! are told by their host, since such ends send from any port. Without, the datagram is the frame,
-//! and peers are told by host and port. Linux leaves checksums inside a tunnel to the device
-//! outside; where that is memory (a veth pair, a bridge of containers) they never get computed, and
-//! UDP drops what comes so as "bad checksum": `ethtool -K vxlan7 tx off` at Linux's end prevents
-//! it.
+//! Each frame is one datagram. With `vni` it has a VXLAN header in front. A peer can then be a
+//! Linux device made by `ip link add ... type vxlan id VNI dstport PORT`, and peers are
+//! distinguished by host only, because such devices send from any port. Without `vni` the datagram
+//! is the frame, and peers are distinguished by host and port. Linux leaves checksums inside a
+//! tunnel to the device outside. If that device is memory (a veth pair, a bridge of containers)
+//! they are never computed, and UDP drops such datagrams as "bad checksum"; `ethtool -K vxlan7 tx
+//! off` at Linux's end prevents it.
 //!
-//! Datagrams from others than the peers are dropped as "bad source", unless `learn` makes each
-//! sender a peer, to be forgotten after five silent minutes; 256 peers at most, the most silent of
-//! those learned gives way. With one peer every frame goes there. With several the wire learns
-//! which station is behind which, for five minutes; frames for groups and for stations not heard of
-//! go to all. What one peer sends is not passed on to another: all are to know all.
+//! Datagrams from other hosts than the peers are dropped as "bad source". With `learn` each sender
+//! becomes a peer, and is forgotten after five silent minutes; beyond 256 peers, the learned one
+//! silent for longest is forgotten. With one peer every frame goes there. With several, the wire
+//! learns for five minutes which station is behind which peer; frames for groups and for unknown
+//! stations go to all peers. Frames of one peer are not passed on to another, so each host has to
+//! name all others.
 //!
-//! Arrivals are read into message memory, 16 at a time, and where the system joins datagrams of one
-//! length (UDP GRO) they are taken apart without copying. What is pushed waits for the end of the
-//! turn, or for 128 frames, and goes in batches of 16, runs of one length to one peer as one (UDP
-//! GSO), unless the system refuses such runs. 1024 frames wait at most for a full socket; then they
-//! are dropped as "device full".
+//! Arrivals are read into message memory, 16 at a time; if the system joins datagrams of one length
+//! (UDP GRO), they are separated without copying. Pushed frames wait for the end of the turn, or
+//! until there are 128, and are sent in batches of 16. Runs of frames of one length to one peer are
+//! sent as one (UDP GSO), unless the system refuses that. At most 1024 frames wait for a full
+//! socket; more are dropped as "device full".
 //!
 //! With a `vni` the peer may be this system's own VXLAN device, which leaves checksums, and cutting
-//! runs of TCP segments, to the interface below; if that is memory too, it is not done. Then frames
-//! of up to 64 KiB arrive, and a checksum that is only begun counts as verified. Such a socket has
-//! a receive buffer of 4 MiB if it may, unless `buffer` says otherwise.
+//! runs of TCP segments, to the interface below; if that is memory too, neither is done. Then
+//! frames of up to 64 KiB arrive, and an unfinished checksum counts as verified. The socket has a
+//! receive buffer of 4 MiB if the system allows it, unless `buffer` gives another size.
 //!
-//! A datagram longer than the way takes is dropped as "too big", unless `fragment` lets the system
-//! fragment it. What the network reports about datagrams sent before, such as that no program
-//! listens there, is counted ("unreachable") and ends nothing: the peer may come back. Arrivals
-//! that the socket had no room for count as "socket buffer full".
+//! A datagram too long for the path is dropped as "too big", unless `fragment` lets the system
+//! fragment it. Errors that the network reports about earlier datagrams, for example that no
+//! program listens there, are counted ("unreachable") and have no other effect, because the peer
+//! may come back. Arrivals lost at a full socket count as "socket buffer full".
 //!
 //! # Control
 //! Answers `max-packet` and `opt-packet` (MTU and Ethernet header), `my-ether`, `link-type` (1),

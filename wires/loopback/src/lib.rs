@@ -5,14 +5,14 @@
 //! None.
 //!
 //! # Behaviour
-//! A message sent waits in a queue for `delay` and until the executor polls, and then comes up
-//! through the wire's only session; never while the sender still sends. If the queue is full, it is
-//! dropped and counted as "queue full". One poll takes no more than what was queued when it began,
-//! so that an upper protocol that answers everything cannot keep it busy without end.
+//! A message sent waits in a queue for `delay` and until the executor polls; then it comes up
+//! through the wire's only session, never while the sender is still sending. If the queue is full,
+//! the message is dropped and counted as "queue full". One poll takes only the messages that were
+//! queued when it began, so that an upper protocol that answers everything cannot keep it busy
+//! without end.
 //!
-//! The messages are the same buffers, without the attributes that were set on the way down.
-//! Checksums are computed and verified as on any network, so that what is tested and measured here
-//! is what goes out elsewhere.
+//! The same buffers come up, without the attributes that were set on the way down. Checksums are
+//! computed and verified as on any network, so that tests and measurements match other wires.
 //!
 //! # Control
 //! Answers `max-packet` and `opt-packet` (the MTU), `link-type` (147: no known form), `join-group`

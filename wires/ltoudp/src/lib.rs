@@ -3,20 +3,20 @@
 //! this network share.
 //!
 //! # Participants
-//! None: what is sent goes to all.
+//! None: every frame goes to all.
 //!
 //! # Above
 //! One protocol that makes frames of LocalTalk: `llap`.
 //!
 //! # Behaviour
-//! Each frame, without its check sequence, is a datagram to 239.192.76.84, port 1954, with a TTL of
-//! 1, behind four octets that name the sender: those drawn when the wire starts. Datagrams that
-//! bear them are our own and pass unseen. `interface` is the address of the interface whose network
-//! it is; without it the system's routes decide.
+//! Each frame, without its check sequence, is sent in a datagram to 239.192.76.84, port 1954, with
+//! a TTL of 1. In front of it are four octets that name the sender, drawn when the wire starts; by
+//! them the wire recognises its own datagrams and ignores them. `interface` is the address of the
+//! interface to use; without it the system's routes decide.
 //!
-//! Datagrams too short or too long for a frame are dropped as "malformed" and "too big". What the
-//! system does not take is dropped as "device full", and what it refuses as "device error"; the
-//! wire goes on. Several programs of one host may share the port.
+//! Datagrams too short or too long for a frame are dropped as "malformed" and "too big". A frame
+//! that the system has no room for is dropped as "device full", one that it refuses as "device
+//! error"; the wire goes on. Several programs of one host may share the port.
 //!
 //! # Control
 //! Answers `max-packet` and `opt-packet` (603 octets), `link-type` (147, a form of its own),
@@ -32,7 +32,7 @@
 //! ```
 //!
 //! # Standard
-//! None: the form that Mini vMac began (LToUDP), as TashRouter and tailtalk have it.
+//! None: the format of Mini vMac (LToUDP), which TashRouter and tailtalk use as well.
 
 mod protocol;
 mod socket;

@@ -9,39 +9,38 @@
 //! One protocol that makes Ethernet frames: `eth`.
 //!
 //! # Behaviour
-//! The wire sees every frame that arrives at the interface and puts frames on it, beside the host's
-//! own stack, which goes on seeing and answering the same frames: give the graph an IPv4 address
-//! that the host does not have, or an interface without one. As a rule it has a hardware address of
-//! its own as well, which makes the interface promiscuous; `address=own` takes the interface's.
+//! The wire receives every frame that arrives at the interface, and sends frames through it. The
+//! host's own stack still receives and answers the same frames. So give the graph an IPv4 address
+//! that the host does not have, or use an interface without one. By default the wire has a hardware
+//! address of its own, which makes the interface promiscuous; `address=own` takes the interface's.
 //!
-//! Both rings have form 2 (`TPACKET_V2`): a slot per frame, given over the moment the frame is in
-//! it. Form 3 gives whole blocks after a timeout, which costs latency. Frames sent in one turn go
-//! out with one system call.
+//! Both rings are of version 2 (`TPACKET_V2`): a slot for each frame, handed over as soon as the
+//! frame is in it. Version 3 hands over whole blocks after a timeout, which costs latency. Frames
+//! sent in one turn go out with one system call.
 //!
 //! - A VLAN tag that the interface took off is put back, so that the frame is the one on the wire.
 //! - A frame from a sender on the same machine may carry a transport checksum that was not
-//!   computed, since the wire is memory; UDP takes it as verified, and whatever else passes it on
-//!   completes it. What the interface has verified is not verified again. What we send may have its
-//!   checksum left to the interface, or to the host on its behalf (`PACKET_VNET_HDR`): a capture
-//!   on this machine then shows it open. With `offload=#false` all checksums are computed here,
-//!   those of arrivals too.
-//! - A sender on this machine leaves cutting into segments to the wire as well, and interfaces join
-//!   segments that arrive. A run of TCP segments goes up as one message of up to 64 KiB, marked
-//!   with the length of its segments; what else comes that way is cut here. TCP's runs that we send
-//!   go out as they are, and the interface, or the host on its behalf, cuts them where it must.
-//!   With `offload=#false` runs that arrive are cut here, and none is sent.
-//! - Frames that this machine sends, its own stack's and ours, are not received.
-//! - Arrivals that are longer than a slot, as most runs are, wait in the socket's queue, which
-//!   holds `long_queue` octets as the system counts them; one read takes each.
-//! - Arrivals for which ring or queue had no room, or whose slot makes no sense are counted as
-//!   "lost in device", never cut. Frames that the sending ring has no room for wait among at most
-//!   256, then are dropped as "device full". What the system refuses is counted as "device error";
-//!   the wire goes on.
+//!   computed, because the wire is memory; UDP accepts it as verified, and a layer that passes it
+//!   on completes it. Checksums that the interface has verified are not verified again. Checksums
+//!   of sent frames may be left to the interface, or to the host on its behalf (`PACKET_VNET_HDR`);
+//!   a capture on this machine then shows them unfinished. With `offload=#false` all checksums are
+//!   computed here, those of arrivals too. - A sender on this machine also leaves segmentation to
+//!   the wire, and interfaces join segments that arrive. A run of TCP segments goes up as one
+//!   message of up to 64 KiB, marked with the length of its segments; other long frames are cut
+//!   here. Runs of TCP segments are sent whole, and the interface, or the host on its behalf, cuts
+//!   them if necessary. With `offload=#false` runs that arrive are cut here, and none is sent. -
+//!   Frames sent by this machine, by its own stack or by this wire, are not received. - Arrivals
+//!   longer than a slot, such as most runs, wait in the socket's queue, which holds `long_queue`
+//!   octets as the system counts them; each takes a read. - Arrivals that find ring or queue full,
+//!   or whose slot is invalid, are counted as "lost in device", never truncated. If the sending
+//!   ring is full, up to 256 frames wait, and more are dropped as "device full". Frames that the
+//!   system refuses are counted as "device error"; the wire goes on.
 //!
-//! Where a process takes the place of another one (`xk upgrade`) it opens a socket of its own, and
-//! takes what arrives once it goes on: what comes in the moment before is lost, as in a full queue.
+//! When a process replaces another one (`xk upgrade`), it opens a socket of its own, and frames
+//! that arrive before it goes on are lost.
 //!
-//! Opening needs `CAP_NET_RAW`, and nothing after it. The error names the command that grants it.
+//! Opening needs `CAP_NET_RAW`; after that no privilege is needed. The error names the command that
+//! grants it.
 //!
 //! Programs may use the interface without a graph, as [`PacketDevice`]: [`PacketDevice::receive`]
 //! hands out frames where the system put them, [`PacketDevice::transmit`] writes a frame into the

@@ -8,38 +8,37 @@
 //! One protocol that makes Ethernet frames: `eth`.
 //!
 //! # Behaviour
-//! Two processes whose graphs name the same socket are linked. The line is the same on both sides:
-//! the first to come listens at the socket, the other connects, in either order and as often as
-//! wanted. Three and more meet at a switch: start `xk switch PATH` first, and each `shm` that names
-//! this path gets a port.
+//! Two processes whose graphs name the same socket are linked. Both graphs have the same line: the
+//! first process to start listens at the socket, the other connects, in either order and any number
+//! of times. Three or more processes need a switch: start `xk switch PATH` first, and each `shm`
+//! that names this path gets a port.
 //!
 //! Each link has sealed memory of its own (a memfd) with a ring of slots per direction. A frame of
-//! up to 120 octets lies in its slot, whose first eight octets also say that it is there, so a
-//! small frame costs the receiver one or two cache lines; a longer one lies in a buffer beside. A
-//! frame is copied in when it is sent and out into a message of the receiver's own pool when it
-//! arrives, and nothing else is copied. While both sides are awake no system call is made, but one
-//! every ten milliseconds that looks whether the peer is still there. A side that is about to sleep
-//! says so in the memory; the other then wakes it through a pipe, once per flush at most.
+//! up to 120 octets lies in its slot, whose first eight octets also mark it as present, so a small
+//! frame costs the receiver one or two cache lines; a longer one lies in a separate buffer. A frame
+//! is copied in when it is sent, and out into a message of the receiver's own pool when it arrives,
+//! and not otherwise. While both sides are awake they make no system calls, except one every ten
+//! milliseconds that checks the peer. A side that is about to sleep says so in the memory; the
+//! other then wakes it through a pipe, at most once per flush.
 //!
-//! Neither side trusts the other. What is read from the memory is copied, then checked, then used.
-//! A peer that writes what it likes wherever it likes can send any frames, as any station can, or
-//! break its own link, and nothing else.
+//! Neither side trusts the other. Octets read from the memory are copied, then checked, then used.
+//! A peer that writes anything anywhere can send any frames, as any station can, or break its own
+//! link, but do no other harm.
 //!
-//! - A peer that goes away, by `kill -9` too, is seen at once by a sleeper and within ten
-//!   milliseconds otherwise. What it sent before is still taken; then the memory is given back, the
-//!   loss is counted as "peer gone" and told to the runner of the graph, and the peer is sought
-//!   again, at first after 2 milliseconds, then in growing pauses of a second at most.
-//! - A peer that writes what cannot be loses its link in the same way, counted as "peer broke the
-//!   link".
+//! - The end of a peer, even by `kill -9`, is noticed at once by a sleeping side and within ten
+//!   milliseconds otherwise. Frames that it sent before are still received. Then the memory is
+//!   released, the loss is counted as "peer gone" and reported to the runner of the graph, and the
+//!   wire looks for the peer again, at first after 2 milliseconds, then in growing pauses of a
+//!   second at most. - A peer that writes an invalid state loses its link in the same way, counted
+//!   as "peer broke the link".
 //! - Frames sent while there is no peer are dropped as "link down"; frames for which the ring has
 //!   no room as "queue full". The sender is told.
 //! - A socket file that a dead process left is taken over, under a lock on the file of that name
 //!   with `.lock` behind it. Both files go when the listening side ends.
-//! - Only processes of the same user are let in, or those of `peer_uid`. What they send is closed
-//!   by a thread of its own if that could take time, so that no peer hangs the graph by a
-//!   descriptor.
-//! - If both sides may run on one and the same processor only, the loop does not spin, for that
-//!   would keep the other from answering: they hand over to each other by sleeping.
+//! - Only processes of the same user may connect, or those of `peer_uid`. Descriptors that they
+//!   send are closed by a separate thread if that could take time, so that no peer can hang the
+//!   graph. - If both sides may run only on the same processor, the loop does not spin, because
+//!   that would keep the other side from answering; each yields to the other by sleeping.
 //!
 //! Programs may use a link without a graph, as [`Link`], two threads of a process as
 //! [`Link::pair`], and the rings alone, without the operating system, as [`End`]. The switch is
@@ -63,8 +62,8 @@
 //! ```
 //!
 //! # Standard
-//! None for the memory: `docs/decisions/0012-shm-wire.md` tells its form. Frames as on an Ethernet
-//! (IEEE 802.3) without check sequence. memfd_create(2), fcntl(2), unix(7), epoll(7).
+//! None for the memory: `docs/decisions/0012-shm-wire.md` describes its format. Frames as on an
+//! Ethernet (IEEE 802.3) without check sequence. memfd_create(2), fcntl(2), unix(7), epoll(7).
 
 mod bell;
 mod credentials_unsafe;

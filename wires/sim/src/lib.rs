@@ -8,30 +8,31 @@
 //! One protocol that makes Ethernet frames: `eth`.
 //!
 //! # Behaviour
-//! A [`World`] holds hosts, each a kernel, and a [`Network`] of links between them. It knows no
-//! clock: time jumps from one event to the next, and one seed replays a run to the bit, captures
+//! A [`World`] has hosts, each a kernel, and a [`Network`] of links between them. It has no clock:
+//! time jumps from one event to the next, and the same seed repeats a run to the bit, captures
 //! included.
 //!
 //! A link is one of three kinds. All carry a frame of `n` octets in `8 n / rate` seconds, without
-//! preamble, gap and check sequence, or in no time if they have no rate; a frame that waits for its
-//! turn takes one of the port's `queue` places, and if there is none it is dropped and counted as
-//! "queue full".
+//! preamble, gap and check sequence, or in no time if they have no rate. Frames wait for their turn
+//! in one of the port's `queue` places; if there is none, a frame is dropped and counted as "queue
+//! full".
 //!
 //! - `switch`: every port is a full-duplex line to a switch, which stores each frame, learns where
 //!   its source is (at most `addresses` stations, for `ageing`), and sends it out of the
 //!   destination's port, or of all others if it knows none or the destination is a group. At each
 //!   port out, frames wait for their turn again.
-//! - `hub`: one medium for all; one frame at a time, first come first served. Everybody else hears
-//!   it.
+//! - `hub`: one medium for all; one frame at a time, first come first served. All other ports
+//!   receive it.
 //! - `pointtopoint`: two ports, one line each way.
 //!
-//! A frame arrives `delay` after its last bit was sent. Then chance decides, for each receiver: a
-//! partition in force, `loss`, `corrupt` (one bit flipped, in a private copy), `duplicate`, and a
-//! later delivery by `jitter` (an even share of it, drawn for each frame, so frames may overtake)
-//! and `reorder` (a share of the frames comes `reorder_delay` later). All of it comes from one
-//! stream of random numbers per link, which depends on the seed and the link's name alone.
+//! A frame arrives `delay` after its last bit was sent. On the way it may meet, for each receiver,
+//! a partition in force, `loss`, `corrupt` (one bit flipped, in a private copy), `duplicate`, and a
+//! later delivery by `jitter` (a uniform part of it, drawn for each frame, so frames may overtake
+//! one another) and by `reorder` (this share of the frames comes `reorder_delay` later). All chance
+//! comes from one stream of random numbers per link, which depends only on the seed and the link's
+//! name.
 //!
-//! Attributes do not cross a link, buffers do: no octet is copied.
+//! Buffers cross a link without a copy; attributes do not cross it.
 //!
 //! # Control
 //! Answers `max-packet` and `opt-packet` (MTU and Ethernet header), `my-ether`, `link-type` (1),

@@ -9,26 +9,27 @@
 //! One protocol that makes Ethernet frames: `eth`.
 //!
 //! # Behaviour
-//! The device is made if there is none, and goes with the program then. Its other end is an
-//! interface of the host with a hardware address of its own; `host_address` gives it an IPv4
-//! address, and `host_routes` networks that lie behind the graph, such as those of its other links:
-//! both are set when the graph is built, and go with a device that was made for it. Frames are
-//! Ethernet II without preamble, padding and check sequence. Since the host's memory is all that is
-//! between, transport checksums stay open both ways (virtio-net header, `TUN_F_CSUM`): UDP sums
-//! neither what it sends nor what it gets, and a capture on the host shows them open. What goes on
-//! over another wire is completed there. Runs of TCP segments, too, pass as one frame of up to 64
-//! KiB both ways (`TUN_F_TSO4`). `offload=#false` has all checksums complete, and all segments
-//! single, both ways.
+//! If the device does not exist, it is made, and removed when the program ends. Its other end is an
+//! interface of the host with a hardware address of its own. `host_address` gives that interface an
+//! IPv4 address, and `host_routes` adds networks behind the graph, such as those of its other
+//! links. Both are set when the graph is built, and vanish with a device that was made for it.
 //!
-//! Frames are read straight into message memory and written straight from it. A frame that the host
-//! has no room for waits among at most 256, then is dropped as "device full". Frames longer than
-//! the MTU allows are counted as "lost in device", never cut. What the system refuses is counted as
+//! Frames are Ethernet II without preamble, padding and check sequence. Only the host's memory lies
+//! in between, so transport checksums are left unfinished in both directions (virtio-net header,
+//! `TUN_F_CSUM`): UDP neither computes nor verifies them, and a capture on the host shows them
+//! unfinished. Frames that leave by another wire get their checksum there. Runs of TCP segments
+//! pass as one frame of up to 64 KiB in both directions (`TUN_F_TSO4`). With `offload=#false` all
+//! checksums are complete and all segments single, in both directions.
+//!
+//! Frames are read directly into message memory and written directly from it. If the host has no
+//! room, up to 256 frames wait, and more are dropped as "device full". Frames longer than the MTU
+//! are counted as "lost in device", never truncated. Frames that the system refuses are counted as
 //! "device error"; the wire goes on.
 //!
-//! Making a device, or changing one, needs `CAP_NET_ADMIN`; opening one that was made for this
-//! user needs nothing. What is already as asked is not set again, so that
-//! `sudo ip tuntap add dev xk0 mode tap user $USER` and a few `ip` commands, once, let every later
-//! run do without. Each error names the command for its case.
+//! Making or changing a device needs `CAP_NET_ADMIN`; opening one that was made for this user needs
+//! no privilege. Settings that are already right are not set again. So `sudo ip tuntap add dev xk0
+//! mode tap user $USER` and a few `ip` commands, done once, are enough for all later runs. Each
+//! error names the command for its case.
 //!
 //! Programs may use the device without a graph, as [`TapDevice`]: [`TapDevice::receive`] takes a
 //! frame that the host sent, [`TapDevice::transmit`] gives the host one, and neither blocks.

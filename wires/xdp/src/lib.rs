@@ -8,53 +8,51 @@
 //! One protocol that makes Ethernet frames: `eth`.
 //!
 //! # Behaviour
-//! A program of a few instructions stands at the entrance of the interface. It gives frames that
-//! are ours to our sockets and leaves the others to the host's own stack, which goes on using the
-//! interface. The messages' memory is the frames' memory: the system puts an arrival into a buffer
-//! of the message pool, and takes a frame to send from where its message lies. A frame in several
-//! pieces, or from another pool, is copied first; `describe` tells how often.
+//! A BPF program of a few instructions runs at the entrance of the interface. It gives the graph's
+//! frames to the graph's sockets and leaves the others to the host's own stack, which goes on using
+//! the interface. Frames lie in message memory: the system puts an arrival into a buffer of the
+//! message pool, and sends a frame from the buffer of its message. A frame in several pieces, or
+//! from another pool, is copied first; `describe` tells how often.
 //!
-//! Which frames are ours says `share`:
+//! `share` selects the graph's frames:
 //!
-//! | share | ours | the host's |
+//! | share | the graph's | the host's |
 //! | --- | --- | --- |
-//! | `address` | those for our hardware address, and those for groups and for all | the others, and those for groups and for all |
-//! | `"10.0.0.2,0x88b5"` | the same, but of those for our hardware address only IPv4 packets for these hosts, ARP packets whose target they are, and frames of these EtherTypes | the same, and the rest |
+//! | `address` | frames for the graph's hardware address, for groups and for all | all others, and those for groups and for all |
+//! | `"10.0.0.2,0x88b5"` | the same, but of frames for the graph's hardware address only IPv4 packets for these hosts, ARP packets with these targets, and frames of these EtherTypes | the same, and the rest |
 //! | `nothing` | all | none |
 //!
-//! As a rule the graph has a hardware address of its own, and with it the ARP answers that are for
-//! it; so it stands beside the host like another station. `address=own` uses the interface's, and
-//! then needs a list. Frames for groups and for all, such as ARP requests, the program leaves to
-//! the host, and a packet socket hears them for us: both sides get them. Frames with a VLAN tag are
+//! By default the graph has a hardware address of its own, and so gets its own ARP replies, like
+//! another station beside the host. `address=own` uses the interface's address, and then needs a
+//! list. Both sides get frames for groups and for all, such as ARP requests: the BPF program leaves
+//! them to the host, and a packet socket receives them for the graph. Frames with a VLAN tag are
 //! the host's.
 //!
-//! How frames pass says `mode`: `zero-copy` and `native` need a driver that does it, `generic`
-//! works on all, and `auto` takes the first of these that does. On a veth pair `native` and
+//! `mode` selects how frames pass: `zero-copy` and `native` need support in the driver, `generic`
+//! works with all, and `auto` takes the first of these that works. On a veth pair `native` and
 //! `generic` work; `generic` is faster there with one or a few frames at a time.
 //!
-//! - Idle, a look at a queue is one load from memory. Frames sent in one turn go out with one
-//!   system call, or none where the driver looks by itself.
-//! - Each queue has up to `frames` buffers of 2048 octets lent to the system. All queues together
-//!   may have a quarter of the message memory. That memory is kept in place by the system as long
-//!   as the wire is open.
-//! - Arrivals for which there was no buffer or no room are counted as "lost in device". Frames that
-//!   the sending ring has no room for wait among at most 256, then are dropped as "device full".
+//! - While idle, a poll of a queue is one load from memory. Frames sent in one turn go out with one
+//!   system call, or none if the driver polls by itself. - Each queue lends up to `frames` buffers
+//!   of 2048 octets to the system. All queues together may lend a quarter of the message memory.
+//!   The system pins that memory as long as the wire is open. - Arrivals without a buffer or
+//!   without room are counted as "lost in device". If the sending ring is full, up to 256 frames
+//!   wait, and more are dropped as "device full".
 //! - If the interface goes down that is counted as "device down", and frames pass again once it is
 //!   up. If it is removed that is counted as "device gone"; the graph goes on without it.
-//! - When the process ends, however it does, the program goes with it: nothing is pinned or left
-//!   behind. If the interface is still being given up by its last user, opening waits for up to two
-//!   seconds.
-//! - A sender on this machine may leave a transport checksum to the wire. On interfaces of kind
-//!   veth and tun it is computed here. It leaves cutting into segments to the wire as well, and the
-//!   system joins segments that arrive before it runs the program of mode `generic`: there a run of
-//!   TCP segments comes in several buffers (`XDP_USE_SG`, Linux 6.6), goes up as one message, and
-//!   counts as segments as long as the MTU allows, since the system does not tell. In mode `native`
-//!   the system sees to it that a veth peer sends single segments. What we send is cut here.
-//! - In mode `zero-copy` buffers that the driver still has when the wire ends are given up until
-//!   the process ends.
+//! - When the process ends, in whatever way, the BPF program is removed: nothing is pinned or left
+//!   behind. If the system is still releasing the interface from its last user, opening waits for
+//!   up to two seconds. - A sender on this machine may leave a transport checksum to the wire. On
+//!   interfaces of kind veth and tun it is computed here. Such a sender also leaves segmentation to
+//!   the wire, and the system joins arriving segments before it runs the program of mode `generic`.
+//!   There a run of TCP segments comes in several buffers (`XDP_USE_SG`, Linux 6.6) and goes up as
+//!   one message; its segments are assumed to be as long as the MTU allows, since the system does
+//!   not tell. In mode `native` the system makes a veth peer send single segments. Sent runs are
+//!   cut here. - In mode `zero-copy`, buffers that the driver still has when the wire ends are lost
+//!   until the process ends.
 //!
-//! Opening needs `CAP_NET_RAW`, `CAP_NET_ADMIN` and `CAP_BPF`, and nothing after it. The error
-//! names the command that grants them. The MTU is at most 1774 octets.
+//! Opening needs `CAP_NET_RAW`, `CAP_NET_ADMIN` and `CAP_BPF`; after that no privilege is needed.
+//! The error names the command that grants them. The MTU is at most 1774 octets.
 //!
 //! Programs may use one queue without a graph, with memory of its own, as [`XdpSocket`].
 //!
