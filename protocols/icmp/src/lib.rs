@@ -28,9 +28,10 @@
 //!   errors to each host is limited (RFC 1812, section 4.3.2.8), and that of answers if the graph
 //!   sets a limit; more are dropped as "rate limited". The neighbours of a host (/24) together get
 //!   4 times a host's rate, all hosts 64 times. These two limits vary by chance, so that no host
-//!   can conclude from its errors how many others get (`kit/src/answers.rs`). - Errors that arrive
-//!   go down to the layer that sent the packet, and from there to the protocol above it. Redirects
-//!   and source quench are ignored (RFC 1812, section 5.2.7.2 for routers; RFC 6633).
+//!   can conclude from its errors how many others get (`kit/src/answers.rs`).
+//! - Errors that arrive go down to the layer that sent the packet, and from there to the protocol
+//!   above it. Redirects and source quench are ignored (RFC 1812, section 5.2.7.2 for routers; RFC
+//!   6633).
 //!
 //! # Example
 //! ```kdl

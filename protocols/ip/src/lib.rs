@@ -26,11 +26,11 @@
 //!   its share. Fragments of at most 128 octets are copied, so that none keeps the buffer of a
 //!   whole frame. The time limit is 60 s (RFC 1122, section 3.3.2: 60 to 120 s).
 //! - Routes are found by longest prefix, then least metric. The session to the next hop is opened
-//!   with the session above it, and again after the routes have changed. - Hosts follow the weak
-//!   model (RFC 1122, section 3.3.4.2): a datagram to any address of the host is accepted on any
-//!   interface. Packets to its own addresses and to 127/8 never leave it. - Packets that a protocol
-//!   above refuses, that cannot be forwarded or that are not reassembled in time go to the error
-//!   protocol (`icmp`), if one has registered.
+//!   with the session above it, and again after the routes have changed.
+//! - Hosts follow the weak model (RFC 1122, section 3.3.4.2): a datagram to any address of the host
+//!   is accepted on any interface. Packets to its own addresses and to 127/8 never leave it.
+//! - Packets that a protocol above refuses, that cannot be forwarded or that are not reassembled in
+//!   time go to the error protocol (`icmp`), if one has registered.
 //! - With `forward=#true`: time to live, options (record route, time stamp), fragmentation.
 //!   Link-layer and directed broadcasts are not forwarded (RFC 2644), nor are groups, link-local
 //!   hosts and source routes. Redirects are never sent.

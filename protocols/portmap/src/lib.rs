@@ -19,25 +19,26 @@
 //!   on the same host. Processes on this host may add and delete further mappings by calls (`SET`,
 //!   `UNSET`) from a reserved port, below 1024, as with rpcbind; such calls from elsewhere are
 //!   refused as `weak credentials`, whatever user the credential names. No call deletes a mapping
-//!   of the graph; one of a user (AUTH_SYS) can be deleted only by that user and by user 0. - If a
-//!   program is not there in the version asked for, the port of another version is returned, so
-//!   that the caller can learn which versions there are. `GETVERSADDR` asks for exactly one
-//!   version. - With `indirect`, `CALLIT`, `BCAST` and `INDIRECT` call programs above this layer,
-//!   but never the mount protocol or the port mapper itself. They amplify forged requests, so they
-//!   are off by default. The first two give no reply on any failure.
+//!   of the graph; one of a user (AUTH_SYS) can be deleted only by that user and by user 0.
+//! - If a program is not there in the version asked for, the port of another version is returned,
+//!   so that the caller can learn which versions there are. `GETVERSADDR` asks for exactly one
+//!   version.
+//! - With `indirect`, `CALLIT`, `BCAST` and `INDIRECT` call programs above this layer, but never
+//!   the mount protocol or the port mapper itself. They amplify forged requests, so they are off by
+//!   default. The first two give no reply on any failure.
 //! - Transports are `udp` and `tcp`; a mapping on another is refused.
 //! - Client: a session with a definite port is the lower layer's own, and costs nothing. A session
 //!   without one asks for the port at its first call, with the protocol `version`, and again after
-//!   a call that no host answered or whose program was not there. - A call to a broadcast or a
-//!   group with `port0` goes through all port mappers there (`CALLIT`, `BCAST`); a host without the
-//!   program gives no reply. Each reply has the host and port of the program as the attribute
-//!   `peer`, for calls to that host alone. The manual of `reqrep` says how to get the replies of
-//!   all hosts. - With `register`, programs enabled above are also registered with that host's port
-//!   mapper. An old mapping is deleted first, since a server that crashed may have left it. If the
-//!   port mapper does not answer, it is asked again after 1 s, then after twice the time, up to 60
-//!   s; a refusal is final. rpcbind accepts registrations from other hosts only with its option
-//!   `-i`. When a program is disabled, its mapping is deleted. A graph that ends leaves its
-//!   mappings in place.
+//!   a call that no host answered or whose program was not there.
+//! - A call to a broadcast or a group with `port0` goes through all port mappers there (`CALLIT`,
+//!   `BCAST`); a host without the program gives no reply. Each reply has the host and port of the
+//!   program as the attribute `peer`, for calls to that host alone. The manual of `reqrep` says how
+//!   to get the replies of all hosts.
+//! - With `register`, programs enabled above are also registered with that host's port mapper. An
+//!   old mapping is deleted first, since a server that crashed may have left it. If the port mapper
+//!   does not answer, it is asked again after 1 s, then after twice the time, up to 60 s; a refusal
+//!   is final. rpcbind accepts registrations from other hosts only with its option `-i`. When a
+//!   program is disabled, its mapping is deleted. A graph that ends leaves its mappings in place.
 //!
 //! The skeleton of layers of calls (`xk_kit`) does not fit: calls get no header. Opens and enables
 //! with a port go to the layer below on behalf of the protocol above, which then has that layer's

@@ -6,8 +6,8 @@
 //! Procedure, version and program on top of what the layer below needs:
 //! `procedure3@version1@program536870913@port2049@10.0.0.2`.
 //!
-//! - `open`: all three parts of the peer definite; in the local participant they are optional. -
-//!   `open_enable`: all three may be left out or be `*`: `port2049` is enough, because `sunprog`
+//! - `open`: all three parts of the peer definite; in the local participant they are optional.
+//! - `open_enable`: all three may be left out or be `*`: `port2049` is enough, because `sunprog`
 //!   knows the programs.
 //!
 //! # Above

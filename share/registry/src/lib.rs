@@ -30,18 +30,19 @@
 //! known station or to many hosts, and ICMP errors. A port that a program enables is for any peer
 //! as well, at the address that programs have; datagrams for other addresses make sessions here.
 //!
-//! - Events of a conversation on its way keep their order: octets, then the end or a reset. - A
-//!   conversation that only waits for late segments (TIME-WAIT) is given back, and ends here. When
-//!   a program ends in order, so do all conversations that it has closed. - A conversation that one
-//!   program passes to another travels as octets, in any way. The registry is told twice: by the
-//!   giver, which gets a ticket that is part of the octets (`pass-on`), and by the taker, which
-//!   shows the ticket (`take-on`) and then opens between the ends as for any conversation. If none
-//!   takes it in ten seconds, its peer is reset. - When a program dies, its channel is revoked and
-//!   each of its peers is reset: an open between the ends finds the connection half open, and the
-//!   peer's answer has the sequence numbers for the reset. - A registry that is restarted asks the
-//!   module for its rights, and reserves their ends. Their conversations notice nothing. Peers of
-//!   conversations whose right has gone are then reset. A module that does not answer yet is asked
-//!   again every second.
+//! - Events of a conversation on its way keep their order: octets, then the end or a reset.
+//! - A conversation that only waits for late segments (TIME-WAIT) is given back, and ends here.
+//!   When a program ends in order, so do all conversations that it has closed.
+//! - A conversation that one program passes to another travels as octets, in any way. The registry
+//!   is told twice: by the giver, which gets a ticket that is part of the octets (`pass-on`), and
+//!   by the taker, which shows the ticket (`take-on`) and then opens between the ends as for any
+//!   conversation. If none takes it in ten seconds, its peer is reset.
+//! - When a program dies, its channel is revoked and each of its peers is reset: an open between
+//!   the ends finds the connection half open, and the peer's answer has the sequence numbers for
+//!   the reset.
+//! - A registry that is restarted asks the module for its rights, and reserves their ends. Their
+//!   conversations notice nothing. Peers of conversations whose right has gone are then reset. A
+//!   module that does not answer yet is asked again every second.
 //!
 //! There are 64 programs at most, each with up to 8192 conversations, and 12 MiB of states on their
 //! way here. A conversation with more waiting octets is not passed on until there are fewer.

@@ -1,8 +1,8 @@
 //! Sockets over a graph, with the names, the semantics and the errors of `std::net`.
 //!
-//! A [`Stack`] is one host of a graph file, running. [`TcpListener`], [`TcpStream`] and
-//! [`UdpSocket`] are made on it and are then used as those of the standard library are; errors
-//! carry the numbers that Linux would give.
+//! A [`Stack`] is a running host of a graph file. [`TcpListener`], [`TcpStream`] and [`UdpSocket`]
+//! are made on a stack, and then used like those of the standard library; errors have the same
+//! numbers as on Linux.
 //!
 //! ```
 //! use xk_net::{Stack, UdpSocket};
@@ -23,43 +23,44 @@
 //! ```
 //!
 //! # Which protocols
-//! A graph names protocols by their kinds; the program says which it knows, by their entries. Here
-//! it is the list of all, and links all. A program of one stack names the six or so of its graph,
-//! `&[&xk_tap::ENTRY, &xk_eth::ENTRY, ...]`, and links no other: `docs/embed` is one.
+//! A graph names protocols by their kinds, and the program gives a list of the entries that it
+//! knows. The example gives the list of all protocols, and so links all of them. A program with a
+//! fixed graph lists the six or so that it needs, `&[&xk_tap::ENTRY, &xk_eth::ENTRY, ...]`, and
+//! links no others; `docs/embed` is an example.
 //!
 //! # What drives the stack
-//! A graph runs only while a thread turns its loop. There are these ways, and everything is the
-//! same in all of them but for this:
+//! A graph runs only while a thread runs its loop. There are three drivers, which differ only in
+//! this:
 //!
 //! - [`Here`], made by [`Stack::from_file`], [`Stack::from_text`] or [`Setup::here`]: the calling
-//!   thread. A call that has to wait turns the loop meanwhile, so a message goes from the wire into
-//!   the caller's buffer without a switch of threads. All handles stay on that thread, and while
-//!   the program does something else nothing is answered or repeated: for clients and servers whose
-//!   work is the network. [`Stack::run_for`] lends it a moment.
-//! - [`Thread`], made by [`Setup::thread`]: a thread of the stack's own. The handles are `Send` and
-//!   `Sync`; octets go through bounded buffers, and a thread that waits sleeps.
+//!   thread runs the loop while a call waits, so a message goes from the wire into the caller's
+//!   buffer without a switch of threads. All handles stay on that thread. While the program does
+//!   something else, the stack answers and retransmits nothing. So this driver is for clients and
+//!   servers that mostly use the network. [`Stack::run_for`] runs the loop for a while.
+//! - [`Thread`], made by [`Setup::thread`]: the stack has a thread of its own. The handles are
+//!   `Send` and `Sync`; octets go through bounded buffers, and a thread that waits sleeps.
 //!
 //! - [`Sim`], made by [`SimHost::new`]: a simulation, in virtual time. A call that has to wait
-//!   suspends the shepherd that the program runs on. The handles are `Send` and `Sync`, as tasks of
-//!   asynchronous runtimes must be, and work on the simulation's thread alone; on another one they
-//!   answer `ENETDOWN`. The crate `xk-world` makes worlds of such hosts.
+//!   suspends the shepherd that the program runs on. The handles are `Send` and `Sync`, as
+//!   asynchronous runtimes demand of tasks, but work only on the simulation's thread; on another
+//!   one they answer `ENETDOWN`. The crate `xk-world` makes worlds of such hosts.
 //!
 //! # Where the transports run
-//! In the program, as a graph of its own; in another process, whose domain is open to this user
-//! (`Setup::attached`, with the feature `attach`); or both: a registry begins connections, and the
-//! program's own transport carries them on (`Setup::library`). Once that process has gone, all that
-//! needs it fails with `ENETDOWN`, and what waits for it does; streams and ports that a library
-//! carries on outlive the registry.
+//! The transports may run in three places: in the program, as a graph of its own; in another
+//! process, whose domain is open to this user (`Setup::attached`, with the feature `attach`); or in
+//! both, where a registry sets up connections and the program's own transport carries them on
+//! (`Setup::library`). When the other process has ended, calls that need it fail with `ENETDOWN`,
+//! including those that are waiting. Streams and ports of a library outlive the registry.
 //!
 //! # Readiness
-//! [`Poller`] waits for many sockets at once, by level or by edge; beside a stack with a thread of
-//! its own it has a descriptor for poll(2), select(2) and epoll(7), wherever the transports run.
-//! [`Source::watch`] is what it is made of, for programs with a loop of their own.
+//! [`Poller`] waits for many sockets at once, level- or edge-triggered. If the stack has a thread
+//! of its own, the poller has a descriptor for poll(2), select(2) and epoll(7), wherever the
+//! transports run. Programs with a loop of their own can use [`Source::watch`], on which it is
+//! built.
 //!
-//! # What is not there
-//! IPv6 addresses answer `EAFNOSUPPORT`. Names are not looked up by the stack: what `ToSocketAddrs`
-//! needs a resolver for goes to the system's. Groups cannot be joined, and the time to live is the
-//! graph's.
+//! # Limits
+//! IPv6 addresses answer `EAFNOSUPPORT`. The stack does not look up names: `ToSocketAddrs` uses the
+//! system's resolver. Multicast groups cannot be joined, and the graph sets the time to live.
 
 mod address;
 mod driver;

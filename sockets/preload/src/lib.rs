@@ -1,11 +1,11 @@
 //! The library that `xk exec` loads into unmodified programs (`LD_PRELOAD`).
 //!
-//! It stands in front of a few functions of the C library and holds no state that a fork, an exec
-//! or a second thread could hurt. A socket stays Linux's own until it is bound, connected or sent
-//! from to an address of the graph; then a socket of the system takes its place under the same
-//! descriptor, whose other end the relay (`xk-relay`) joins to the stack. Everything else (poll,
-//! select, epoll, fcntl, dup, close, shutdown, sendfile, fork) is the system's work as before. The
-//! names of those sockets carry the addresses of both ends.
+//! It replaces a few functions of the C library, and has no state that a fork, an exec or a second
+//! thread could damage. A socket is Linux's own until it is bound or connected to an address of the
+//! graph, or sends to one. Then a socket of the system takes its place under the same descriptor,
+//! and the relay (`xk-relay`) joins its other end to the stack. The system does everything else as
+//! before (poll, select, epoll, fcntl, dup, close, shutdown, sendfile, fork). The names of those
+//! sockets have the addresses of both ends.
 //!
 //! | function | what is done here |
 //! | --- | --- |
@@ -23,9 +23,9 @@
 //! | `poll`, `ppoll`, `epoll_wait`, `epoll_pwait` | completions of `MSG_ZEROCOPY` that wait |
 //!
 //! # What it cannot do
-//! Loopback addresses (127/8) and those of version 6 are Linux's; what is bound for any host serves
-//! both. Programs that make system calls by themselves (statically linked ones, Go) are not
-//! reached. A close never waits (`SO_LINGER`), and urgent data (`MSG_OOB`) stays away.
+//! Loopback addresses (127/8) and IPv6 addresses are Linux's; a socket bound to any host serves
+//! both. The library does not reach programs that make system calls directly (statically linked
+//! ones, Go). A close never waits (`SO_LINGER`), and there are no urgent data (`MSG_OOB`).
 
 mod ask;
 mod carried;

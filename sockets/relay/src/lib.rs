@@ -2,8 +2,8 @@
 //! stack.
 //!
 //! Programs below `xk exec` have `xk-preload` loaded. It turns their sockets for addresses of the
-//! graph into sockets of the system (unix(7)) whose other ends are held here, one thread's loop
-//! moving octets between those and the stack. The words spoken are those of `xk-request`.
+//! graph into sockets of the system (unix(7)). The relay has their other ends, and its one thread
+//! moves octets between them and the stack. `xk-request` defines the requests.
 
 mod bell;
 mod datagrams;

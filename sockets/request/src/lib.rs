@@ -1,16 +1,15 @@
 //! Requests of an unmodified program under `xk exec` to the stack.
 //!
-//! The stack runs in a process of `xk exec`. Every process of the program speaks to it over a
-//! sequenced-packet socket (unix(7)) in a directory that strangers cannot search: one connection
-//! for each request, so threads and forks need no care. What is bound or connected is answered with
-//! a descriptor (`SCM_RIGHTS`): a socket of the system whose *name* carries the addresses of its
-//! ends; so reading, writing, polling, duplicating and inheriting it is the system's own business.
-//! A name is never a way to a socket: the relay removes it from the directory before the socket can
-//! be connected to. The exceptions are stand-ins, the relay's sockets for each peer of a socket for
-//! datagrams, which the program sends to at [`Ticket::stand_in`].
+//! The stack runs in a process of `xk exec`. Every process of the program sends requests to it over
+//! a sequenced-packet socket (unix(7)) in a directory that other users cannot search. Each request
+//! has a connection of its own, so threads and forks need no special care. The answer to a bind or
+//! connect has a descriptor (`SCM_RIGHTS`): a socket of the system whose *name* has the addresses
+//! of its ends. Reading, writing, polling, duplicating and inheriting then work as for any socket.
+//! No socket can be reached by its name, because the relay removes the name from the directory
+//! before the socket can be connected to. The exceptions are the relay's sockets for each peer of a
+//! datagram socket, to which the program sends at [`Ticket::stand_in`].
 //!
-//! A request is a text of JSON ([`write()`], [`read`]), and so is the answer; see [`Request`] and
-//! [`Reply`].
+//! A request and its answer are JSON texts ([`write()`], [`read`]); see [`Request`] and [`Reply`].
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

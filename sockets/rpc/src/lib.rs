@@ -1,9 +1,9 @@
 //! Remote procedure calls over a graph.
 //!
-//! A [`Stack`] is one host of a graph file, running, with a layer that takes calls: `select` or
-//! `mrpc`, which name a procedure by its number, or `sunprog` and its like, which name program and
-//! version, too. On it services are offered and peers are called; which layers lie below is the
-//! graph's business.
+//! A [`Stack`] is a running host of a graph file with a layer of calls at the top: `select` or
+//! `mrpc`, which name a procedure by its number, or a layer of ONC RPC such as `sunprog`, which
+//! names program and version as well. A stack offers services and calls peers; the graph chooses
+//! the layers below.
 //!
 //! ```no_run
 //! use xk_rpc::{Call, Refusal, Reply, Stack};
@@ -26,36 +26,38 @@
 //! ```
 //!
 //! # Types
-//! `xk rpcgen FILE.x` makes Rust of a file of the RPC language: for each version of a program a
-//! trait of its procedures, a server that is a [`Service`] of whatever implements it, and a client
-//! with a method for each. By hand it is [`Call::arguments`], [`Reply::of`] and [`Client::invoke`]
-//! with any [`xdr::Xdr`]. `xk_rpcgen::build` does the same from a build script.
+//! `xk rpcgen FILE.x` compiles a file of the RPC language to Rust. For each version of a program it
+//! makes a trait with its procedures, a server, which makes a [`Service`] of any implementation of
+//! the trait, and a client with a method for each procedure. `xk_rpcgen::build` does the same from
+//! a build script. Without a file, use [`Call::arguments`], [`Reply::of`] and [`Client::invoke`]
+//! with any [`xdr::Xdr`].
 //!
 //! # Waiting
-//! A call ends: with its reply, with what a layer gives up for, or at its deadline, which is
-//! [`Client::DEADLINE`] unless [`Client::with_deadline`] says otherwise. Until then it also waits
-//! for a peer that is not there yet, so it does not matter which side is started first.
-//! [`Client::start`] does not wait: its [`Pending`] is waited for, or taken back from any thread by
-//! a [`Canceller`]; dropping it takes the call back. [`Error`] says which layer gave up, and why.
+//! A call ends with its reply, with the error of a layer that gave up, or at its deadline
+//! ([`Client::DEADLINE`], or [`Client::with_deadline`]). Until the deadline it also waits for a
+//! peer that has not started yet, so either side may be started first. [`Client::start`] does not
+//! wait and returns a [`Pending`]; it can be waited for, or cancelled from any thread by a
+//! [`Canceller`], and dropping it cancels the call. [`Error`] names the layer that gave up, and the
+//! reason.
 //!
 //! # Many calls
-//! Half of the stack's shepherds may wait for replies to calls from other threads, 512 of them.
-//! Calls beyond that wait in a queue of 4096; a call that finds that full waits for room until its
-//! deadline, and gets [`ErrorKind::Full`].
+//! Half of the stack's shepherds, 512, may wait for replies to calls from other threads. Further
+//! calls wait in a queue of 4096. If that is full, a call waits for room until its deadline, and
+//! then fails with [`ErrorKind::Full`].
 //!
 //! # Many hosts
-//! [`Client::broadcast`] calls all hosts of a network at once, and its [`Replies`] are an iterator
-//! over what each of them answers until the deadline.
+//! [`Client::broadcast`] calls all hosts of a network at once. Its [`Replies`] iterate over the
+//! answers that come until the deadline.
 //!
 //! # What drives the stack
-//! A stack of [`Setup::thread`] (or [`Stack::from_file`]) has a thread of its own; all handles may
-//! be used by many threads at once. One of [`Setup::here`] is driven by the thread that made it,
-//! while that waits for a call or runs it: no other thread takes part.
+//! A stack of [`Setup::thread`] (or [`Stack::from_file`]) has a thread of its own; many threads may
+//! use its handles at once. A stack of [`Setup::here`] runs on the thread that made it, while that
+//! thread waits for a call or serves; no other thread takes part.
 //!
 //! # Services
-//! They are executed on the stack's thread: see [`Service`]. A service that holds a client of its
-//! own stack keeps that running until its [`Server`] is dropped. A panic in a service is a system
-//! error to its caller.
+//! A service is executed on the stack's thread: see [`Service`]. A service that has a client of its
+//! own stack keeps the stack running until its [`Server`] is dropped. If a service panics, its
+//! caller gets a system error.
 
 mod client;
 mod error;

@@ -1,10 +1,10 @@
 //! The sockets of `xk-net` for tokio: the same names and errors, but a task waits instead of a
 //! thread.
 //!
-//! They stand on a stack with a thread of its own ([`xk_net::Setup::thread`]), which wakes the
-//! tasks, or on one that a simulation drives ([`xk_net::Sim`]); tokio's own reactor takes no part,
-//! so any runtime does. What is not here is reached
-//! through [`TcpStream::get_ref`] and its like.
+//! They need a stack with a thread of its own ([`xk_net::Setup::thread`]), which wakes the tasks,
+//! or one that a simulation drives ([`xk_net::Sim`]). tokio's own reactor takes no part, so any
+//! runtime will do. Further methods are reached through [`TcpStream::get_ref`] and its
+//! counterparts.
 //!
 //! ```
 //! use tokio::io::{AsyncReadExt, AsyncWriteExt};

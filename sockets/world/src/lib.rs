@@ -1,5 +1,5 @@
-//! A program's own network code in the simulator: hosts of a graph, each with the program that a
-//! test says, on the stack that ships, in virtual time.
+//! A simulator for a program's own network code: hosts of a graph run the programs of a test on the
+//! real stack, in virtual time.
 //!
 //! ```
 //! use std::time::Duration;
@@ -25,61 +25,59 @@
 //! ```
 //!
 //! # Programs
-//! [`World::host`] and [`World::client`] take asynchronous ones, for a tokio runtime of the host's
-//! own: `tokio::spawn`, timers, channels, and libraries made of them. Streams are `AsyncRead` and
-//! `AsyncWrite`. [`World::blocking_host`] and [`World::blocking_client`] take blocking ones, which
-//! use the sockets of [`blocking`]; `Stack::spawn` starts others beside them, as
-//! `std::thread::spawn` starts threads. Each is called when its host starts, and again after each
-//! restart.
+//! [`World::host`] and [`World::client`] take asynchronous programs. Each host has a tokio runtime
+//! of its own, with `tokio::spawn`, timers, channels, and libraries that use them. Streams are
+//! `AsyncRead` and `AsyncWrite`. [`World::blocking_host`] and [`World::blocking_client`] take
+//! blocking programs, which use the sockets of [`blocking`]; `Stack::spawn` starts further ones
+//! beside them, as `std::thread::spawn` starts threads. A program is called when its host starts,
+//! and again after each restart.
 //!
-//! A host that crashes has no last word: its tasks are dropped, its blocking programs unwind with
-//! [`Crashed`], and their sockets are gone without a segment to their peers. A blocking program
-//! that catches [`Crashed`] and waits again, or waits for something of the standard library, keeps
-//! its stack until the process ends; so do threads of that host, which never run again. Programs
-//! cannot crash in a profile with `panic = "abort"`.
+//! When a host crashes, its tasks are dropped, its blocking programs unwind with [`Crashed`], and
+//! their sockets vanish without a segment to their peers. A blocking program that catches
+//! [`Crashed`] and waits again, or waits for something of the standard library, keeps its stack
+//! until the process ends. So do threads of that host, which never run again. Programs cannot crash
+//! in a profile with `panic = "abort"`.
 //!
 //! # Threads
-//! A thread that a program starts, and each of `spawn_blocking`, belongs to the world: one thread
-//! runs at a time, in the order of the seed, and the world's time stands still while it does. So
-//! work takes no time, `std::thread::sleep` takes virtual time, and what a program awaits from a
-//! thread, a file or a lookup comes at one moment for each seed. Locks, channels and conditions of
-//! the standard library, and of what is made of futexes, wait in virtual time; those of the C
-//! library's `pthread_mutex_t` do between threads that never wait for one another. A thread that
-//! neither waits nor ends is told of on stderr. Sockets of the world answer `ENETDOWN` on a
-//! thread; blocking programs start others with `Stack::spawn` for those.
+//! Threads that a program starts, including those of `spawn_blocking`, belong to the world: one
+//! thread runs at a time, in an order that the seed decides, and the world's time stands still
+//! while it runs. So computing takes no time, `std::thread::sleep` takes virtual time, and an event
+//! that a program awaits from a thread, a file or a lookup comes at the same moment in each run of
+//! a seed. Locks, channels and conditions of the standard library, and others made of futexes, wait
+//! in virtual time; the C library's `pthread_mutex_t` does so only between threads that never wait
+//! for one another. A thread that neither waits nor ends is reported on stderr. On a thread,
+//! sockets of the world answer `ENETDOWN`; blocking programs start programs with `Stack::spawn` for
+//! that.
 //!
-//! All blocking programs of a world are one thread to the standard library: they share locks and
-//! conditions, but not `thread_local!`s, and a channel of `std::sync::mpsc` or `thread::park` wakes
-//! a program from another thread, and not from another program.
+//! All blocking programs of a world run on one thread of the standard library. They share locks and
+//! conditions, but not `thread_local!`s. A channel of `std::sync::mpsc` or `thread::park` can be
+//! woken from another thread, but not from another program.
 //!
-//! An asynchronous program that itself blocks for what only time brings, as `std::thread::sleep`,
-//! ends the run with an error that says so; so does one that asks for a socket of the system.
+//! An asynchronous program that blocks until time passes, for example in `std::thread::sleep`, ends
+//! the run with an error. So does one that makes a socket of the system.
 //!
 //! # One seed, one run
 //! [`seeds`] runs a test twice for each seed, each time in a process of its own, and fails if the
-//! two differ. On the threads of a world the C library's `clock_gettime` answers virtual time,
-//! `getrandom`, also as a bare `syscall`, random bits from the seed, `getaddrinfo` the addresses of
-//! the world's hosts, `localhost`, and nothing else: so `Instant`, `SystemTime`, `HashMap`,
-//! `ToSocketAddrs`, tokio's timers, and the keys of ring are the world's. Not so what goes another
-//! way:
+//! two runs differ. On the threads of a world the C library's `clock_gettime` returns virtual time;
+//! `getrandom`, also as a bare `syscall`, returns random bits from the seed; `getaddrinfo` knows
+//! only the world's hosts and `localhost`. So `Instant`, `SystemTime`, `HashMap`, `ToSocketAddrs`,
+//! tokio's timers and the keys of ring are deterministic. These are not:
 //!
-//! - Generators that read the processor's or a device's bits by themselves. A test of such says
-//!   [`World::allow_random_octets`]: then the times and lengths of all frames are compared, and not
-//!   their octets.
-//! - What the system says beside these functions: the number of the process, times of files.
-//! - Programs of two hosts that share a channel or a lock beside the network: what one tells the
-//!   other that way is seen with the next thing that happens on the other's host, if that is an
-//!   asynchronous one.
+//! - Generators that read random bits directly from the processor or a device. A test of such a
+//!   program calls [`World::allow_random_octets`]; then the times and lengths of all frames are
+//!   compared, but not their octets.
+//! - Other information from the system: the number of the process, times of files.
+//! - Programs of two hosts that share a channel or a lock beside the network. If the receiving host
+//!   is asynchronous, it notices such a message only at its next event.
 //!
-//! A panic of a task that a program has spawned is that task's, as tokio has it: its handle tells
-//! of it, and the run goes on.
+//! A panic in a task that a program has spawned ends only that task, as in tokio: its handle
+//! reports the panic, and the run goes on.
 //!
 //! # Faults
-//! By the test between runs, or from inside of a program by [`World::faults`]: hosts crash, restart
-//! and pause, do not hear each other one way or both, have clocks of their own; streams are reset;
-//! links change. [`World::fired`] says how often each has had an effect, and [`seeds`] and
-//! [`sweep`]
-//! fail if one has had none in any seed.
+//! A test causes faults between runs, and a program by [`World::faults`]: hosts crash, restart and
+//! pause, do not hear each other in one direction or both, or have wrong clocks; streams are reset;
+//! links change. [`World::fired`] returns how often each fault had an effect; [`seeds`] and
+//! [`sweep`] fail if one had none in any seed.
 //!
 //! # Many seeds and parameters
 //! [`sweep`] runs a test for every combination of parameters with every seed, by a pool of

@@ -24,17 +24,19 @@
 //!   on completes it. Checksums that the interface has verified are not verified again. Checksums
 //!   of sent frames may be left to the interface, or to the host on its behalf (`PACKET_VNET_HDR`);
 //!   a capture on this machine then shows them unfinished. With `offload=#false` all checksums are
-//!   computed here, those of arrivals too. - A sender on this machine also leaves segmentation to
-//!   the wire, and interfaces join segments that arrive. A run of TCP segments goes up as one
-//!   message of up to 64 KiB, marked with the length of its segments; other long frames are cut
-//!   here. Runs of TCP segments are sent whole, and the interface, or the host on its behalf, cuts
-//!   them if necessary. With `offload=#false` runs that arrive are cut here, and none is sent. -
-//!   Frames sent by this machine, by its own stack or by this wire, are not received. - Arrivals
-//!   longer than a slot, such as most runs, wait in the socket's queue, which holds `long_queue`
-//!   octets as the system counts them; each takes a read. - Arrivals that find ring or queue full,
-//!   or whose slot is invalid, are counted as "lost in device", never truncated. If the sending
-//!   ring is full, up to 256 frames wait, and more are dropped as "device full". Frames that the
-//!   system refuses are counted as "device error"; the wire goes on.
+//!   computed here, those of arrivals too.
+//! - A sender on this machine also leaves segmentation to the wire, and interfaces join segments
+//!   that arrive. A run of TCP segments goes up as one message of up to 64 KiB, marked with the
+//!   length of its segments; other long frames are cut here. Runs of TCP segments are sent whole,
+//!   and the interface, or the host on its behalf, cuts them if necessary. With `offload=#false`
+//!   runs that arrive are cut here, and none is sent.
+//! - Frames sent by this machine, by its own stack or by this wire, are not received.
+//! - Arrivals longer than a slot, such as most runs, wait in the socket's queue, which holds
+//!   `long_queue` octets as the system counts them; each takes a read.
+//! - Arrivals that find ring or queue full, or whose slot is invalid, are counted as "lost in
+//!   device", never truncated. If the sending ring is full, up to 256 frames wait, and more are
+//!   dropped as "device full". Frames that the system refuses are counted as "device error"; the
+//!   wire goes on.
 //!
 //! When a process replaces another one (`xk upgrade`), it opens a socket of its own, and frames
 //! that arrive before it goes on are lost.

@@ -29,16 +29,18 @@
 //!   milliseconds otherwise. Frames that it sent before are still received. Then the memory is
 //!   released, the loss is counted as "peer gone" and reported to the runner of the graph, and the
 //!   wire looks for the peer again, at first after 2 milliseconds, then in growing pauses of a
-//!   second at most. - A peer that writes an invalid state loses its link in the same way, counted
-//!   as "peer broke the link".
+//!   second at most.
+//! - A peer that writes an invalid state loses its link in the same way, counted as "peer broke the
+//!   link".
 //! - Frames sent while there is no peer are dropped as "link down"; frames for which the ring has
 //!   no room as "queue full". The sender is told.
 //! - A socket file that a dead process left is taken over, under a lock on the file of that name
 //!   with `.lock` behind it. Both files go when the listening side ends.
 //! - Only processes of the same user may connect, or those of `peer_uid`. Descriptors that they
 //!   send are closed by a separate thread if that could take time, so that no peer can hang the
-//!   graph. - If both sides may run only on the same processor, the loop does not spin, because
-//!   that would keep the other side from answering; each yields to the other by sleeping.
+//!   graph.
+//! - If both sides may run only on the same processor, the loop does not spin, because that would
+//!   keep the other side from answering; each yields to the other by sleeping.
 //!
 //! Programs may use a link without a graph, as [`Link`], two threads of a process as
 //! [`Link::pair`], and the rings alone, without the operating system, as [`End`]. The switch is

@@ -33,23 +33,24 @@
 //! `generic` work; `generic` is faster there with one or a few frames at a time.
 //!
 //! - While idle, a poll of a queue is one load from memory. Frames sent in one turn go out with one
-//!   system call, or none if the driver polls by itself. - Each queue lends up to `frames` buffers
-//!   of 2048 octets to the system. All queues together may lend a quarter of the message memory.
-//!   The system pins that memory as long as the wire is open. - Arrivals without a buffer or
-//!   without room are counted as "lost in device". If the sending ring is full, up to 256 frames
-//!   wait, and more are dropped as "device full".
+//!   system call, or none if the driver polls by itself.
+//! - Each queue lends up to `frames` buffers of 2048 octets to the system. All queues together may
+//!   lend a quarter of the message memory. The system pins that memory as long as the wire is open.
+//! - Arrivals without a buffer or without room are counted as "lost in device". If the sending ring
+//!   is full, up to 256 frames wait, and more are dropped as "device full".
 //! - If the interface goes down that is counted as "device down", and frames pass again once it is
 //!   up. If it is removed that is counted as "device gone"; the graph goes on without it.
 //! - When the process ends, in whatever way, the BPF program is removed: nothing is pinned or left
 //!   behind. If the system is still releasing the interface from its last user, opening waits for
-//!   up to two seconds. - A sender on this machine may leave a transport checksum to the wire. On
-//!   interfaces of kind veth and tun it is computed here. Such a sender also leaves segmentation to
-//!   the wire, and the system joins arriving segments before it runs the program of mode `generic`.
-//!   There a run of TCP segments comes in several buffers (`XDP_USE_SG`, Linux 6.6) and goes up as
-//!   one message; its segments are assumed to be as long as the MTU allows, since the system does
-//!   not tell. In mode `native` the system makes a veth peer send single segments. Sent runs are
-//!   cut here. - In mode `zero-copy`, buffers that the driver still has when the wire ends are lost
-//!   until the process ends.
+//!   up to two seconds.
+//! - A sender on this machine may leave a transport checksum to the wire. On interfaces of kind
+//!   veth and tun it is computed here. Such a sender also leaves segmentation to the wire, and the
+//!   system joins arriving segments before it runs the program of mode `generic`. There a run of
+//!   TCP segments comes in several buffers (`XDP_USE_SG`, Linux 6.6) and goes up as one message;
+//!   its segments are assumed to be as long as the MTU allows, since the system does not tell. In
+//!   mode `native` the system makes a veth peer send single segments. Sent runs are cut here.
+//! - In mode `zero-copy`, buffers that the driver still has when the wire ends are lost until the
+//!   process ends.
 //!
 //! Opening needs `CAP_NET_RAW`, `CAP_NET_ADMIN` and `CAP_BPF`; after that no privilege is needed.
 //! The error names the command that grants them. The MTU is at most 1774 octets.
