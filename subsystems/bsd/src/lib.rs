@@ -3,77 +3,77 @@
 //! sockets.
 //!
 //! # Participants
-//! None of its own: the lines of the block have theirs, as socket addresses ([`Sockaddr`]).
+//! None of its own: the lines of the block use socket addresses ([`Sockaddr`]).
 //!
 //! # Above
-//! Programs, by sockets ([`socreate`] and the others), on protocols that are not BSD's by the line
-//! [`sockets`]; protocols of other subsystems, by adapters.
+//! Programs, by sockets ([`socreate`] and the others); on protocols of other frameworks by the line
+//! [`sockets`]. Protocols of other subsystems, by adapters.
 //!
 //! # Below
 //! Nothing of its own.
 //!
 //! # Behaviour
 //! ## What it is
-//! A framework of BSD's shape: sockets on top, a table-driven layer of protocols ([`Protosw`],
-//! functions [`ProtoFns`]), interfaces below ([`Ifnet`], [`Driver`]), software interrupts between
-//! them ([`Bsd::schednetisr`]), two timeouts of 200 and 500 ms. It has no process, thread, clock or
-//! I/O of its own: time and events are the kernel's, and waits are shepherds'.
+//! A framework like BSD's: sockets on top, a table of protocols ([`Protosw`], functions
+//! [`ProtoFns`]), interfaces below ([`Ifnet`], [`Driver`]), software interrupts between them
+//! ([`Bsd::schednetisr`]), two timeouts of 200 and 500 ms. It has no process, thread, clock or I/O
+//! of its own: time and events are the kernel's, and shepherds wait.
 //!
-//! One lock: whatever enters does so by [`Bsd::splnet`], and when the last caller leaves, the
-//! software interrupts that were scheduled meanwhile are served, never within each other. No
-//! protocol waits; only the socket layer does, and gives the lock up meanwhile.
+//! There is one lock. Every caller enters by [`Bsd::splnet`]. When the last caller leaves, the
+//! software interrupts scheduled meanwhile are served, one after the other. No protocol waits; only
+//! the socket layer does, and releases the lock while it waits.
 //!
-//! Buffers are freed as in BSD: what is handed an [`Mbuf`] consumes it, also if it fails. A packet
-//! that is dropped is counted at the line's node ([`Protosw::m_drop`]).
+//! Buffers are freed as in BSD: a function that is handed an [`Mbuf`] consumes it, even if it
+//! fails. A dropped packet is counted at the line's node ([`Protosw::m_drop`]).
 //!
-//! Bounds: mbufs and clusters (`mbufs`, `clusters`), clusters besides by the kernel's message pool;
-//! sockets (`sockets`); octets of a socket each way (`sb_max`); 50 packets in an interface's queue;
-//! [`CALLOUTS_MAX`] pending timeouts. What is beyond is refused with `ENOBUFS`, or dropped, and
-//! counted. A request that the pool denies has the protocols drained (`pr_drain`).
+//! Bounds: mbufs and clusters (`mbufs`, `clusters`), clusters also by the kernel's message pool;
+//! sockets (`sockets`); octets of a socket in each direction (`sb_max`); 50 packets in an
+//! interface's queue; [`CALLOUTS_MAX`] pending timeouts. More is refused with `ENOBUFS`, or
+//! dropped, and counted. If the pool denies a request, the protocols are drained (`pr_drain`).
 //!
 //! ## For the author of a line
-//! An `ENTRY` of `.subsystem("bsd")` whose `build` makes the protocol's functions, an
-//! `Rc<dyn ProtoFns>`, and ends with [`add_line`]: the node in the kernel, for name, counters and
-//! drops, and the entry in the protocol switch. The lower neighbour is
-//! `bsd.protocol(build.lower(0)?.id())`, an `Rc<Protosw>`, whether it is a line or an adapter; send
-//! by [`Protosw::pr_output`], ask by `pr_usrreq` with [`Pru::Control`]. Upwards a protocol finds
-//! what stands on it by the number in its header ([`Protosw::upper`]) and calls
-//! [`Protosw::pr_input`].
+//! An `ENTRY` of `.subsystem("bsd")` whose `build` makes the protocol's functions, an `Rc<dyn
+//! ProtoFns>`, and ends with [`add_line`]: the node in the kernel, for name, counters and drops,
+//! and the entry in the protocol switch. The lower neighbour, a line or an adapter, is
+//! `bsd.protocol(build.lower(0)?.id())`, an `Rc<Protosw>`. Send by its [`Protosw::pr_output`], and
+//! ask it questions by `pr_usrreq` with [`Pru::Control`]. Upwards a protocol finds the one above by
+//! the number in its header ([`Protosw::upper`]) and calls [`Protosw::pr_input`].
 //!
 //! ## For the author of an adapter
 //! - *A foreign protocol below BSD's*: at build, [`Bsd::register`] the adapter's node with
 //!   functions whose `pr_output` sends into the other subsystem, and whose `pr_usrreq` answers
-//!   [`SIOCGIFMTU`] and [`SIOCGIFSRCADDR`]. The line above finds it as its lower neighbour and puts
-//!   itself on it with its own number ([`Bsd::stack`]). What arrives goes to [`Protosw::upper`],
-//!   which exists from the start on, by `pr_input` with [`InputArg::Addressed`], within
-//!   [`Bsd::splnet`]. What has no use for a packet says so by `pr_unreach`.
-//! - *A wire below an interface*: [`WireDevice`] does the work, for whatever has one session that
-//!   takes whole frames.
+//!   [`SIOCGIFMTU`] and [`SIOCGIFSRCADDR`]. The line above finds it as its lower neighbour and
+//!   stacks itself on it with its own number ([`Bsd::stack`]). Arriving packets go to
+//!   [`Protosw::upper`], which exists from the start on, by `pr_input` with
+//!   [`InputArg::Addressed`], within [`Bsd::splnet`]. A protocol refuses a packet by `pr_unreach`.
+//! - *A wire below an interface*: [`WireDevice`] does the work, for any protocol with a session
+//!   that takes whole frames.
 //! - *A foreign layer with hosts below IP or DDP*: an interface of its own, [`Bsd::if_attach`] with
 //!   a [`Driver`] whose `if_output` resolves addresses by itself, and [`Bsd::set_interface`] for
 //!   the adapter's node; arrivals go to [`Bsd::netisr_input`].
 //! - *A foreign protocol above BSD's*: [`Bsd::register`] with functions whose `pr_input` passes up,
-//!   then [`Bsd::stack`] on the lower with the foreign protocol's node as `selector`: its number
-//!   counts. Send by the lower's `pr_output`.
-//! - *A foreign user above a protocol with sockets*: [`socreate_on`] the lower's entry,
-//!   [`Socket::set_upcall`] in the place of a user that waits; send with [`sosend`] and
-//!   [`Uio::Top`], take with [`soreceive`] and [`Sink::Chain`].
-//! - Functions are called at splnet and do not wait. Where the other subsystem may wait, the call
-//!   goes inside [`Bsd::spl0`], and no borrow is held over it.
-//! - Buffers: [`Mbufs::m_lend`] and [`Mbuf::into_message`] for the x-kernel's messages, without a
-//!   copy of what lies in clusters; [`Mbufs::m_extattach`] for storage of others.
+//!   then [`Bsd::stack`] on the lower one with the foreign protocol's node as `selector`, whose
+//!   number counts. Send by the lower one's `pr_output`.
+//! - *A foreign user above a protocol with sockets*: [`socreate_on`] the lower one's entry, and
+//!   [`Socket::set_upcall`] in place of a user that waits; send with [`sosend`] and [`Uio::Top`],
+//!   receive with [`soreceive`] and [`Sink::Chain`].
+//! - Functions are called at splnet and do not wait. If the other subsystem may wait, call it
+//!   inside [`Bsd::spl0`], and hold no borrow over the call.
+//! - Buffers: [`Mbufs::m_lend`] and [`Mbuf::into_message`] convert the x-kernel's messages, without
+//!   a copy of octets in clusters; [`Mbufs::m_extattach`] is for storage of others.
 //!
-//! ## What differs from BSD
-//! - Clusters lie in the kernel's message pool, so that they can be lent to the x-kernel too; in
-//!   use are counted the mbufs that refer to one.
-//! - A packet header is kept in 4.3 as well (there the interface's pointer is put in front).
+//! ## Differences from BSD
+//! - Clusters lie in the kernel's message pool, so that they can be lent to the x-kernel too. The
+//!   count of clusters in use is that of mbufs that refer to one.
+//! - Packets have a packet header, also where 4.3 has none (and puts the interface's pointer in
+//!   front).
 //! - Only a sender's allocation waits (`M_WAIT`), for 5 s at most: the protocols are drained, and
-//!   what others free is taken. All others are `M_DONTWAIT`; one that is denied has the protocols
-//!   drained.
+//!   freed buffers are used. All other allocations are `M_DONTWAIT`; if one is denied, the
+//!   protocols are drained.
 //! - The local domain (family 1) is in every block: streams and datagrams between sockets of the
-//!   kernel, by names of up to 14 octets with no file behind them. No rights are passed.
-//! - Where BSD panics (`m_copym` beyond the end), it is an error.
-//! - A protocol's neighbours are those of the graph, and no number is known in the code.
+//!   kernel, by names of up to 14 octets, without files. Descriptors cannot be passed.
+//! - Where BSD panics (`m_copym` beyond the end), an error is returned.
+//! - A protocol's neighbours are those of the graph; the code has no protocol numbers.
 //!
 //! # Control
 //! Answers `report`: mbufs and clusters in use, requests denied, sockets, interfaces, queues. Each

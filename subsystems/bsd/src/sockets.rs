@@ -10,13 +10,13 @@
 //!
 //! # Below
 //! Any number of protocols with ports or AppleTalk's sockets: `udp`, `tcp`, `ddp`, `atp`. Those of
-//! another framework get an adapter, those of BSD's need this line not.
+//! another framework get an adapter; those of BSD do not need this line.
 //!
 //! # Behaviour
-//! Each adapter puts an entry into the protocol switch when the graph starts, where `socreate`
-//! finds it by family, type and number, behind the entries of BSD's own lines; of several alike,
+//! When the graph starts, each adapter adds an entry to the protocol switch, behind those of BSD's
+//! own lines. `socreate` finds it by family, type and number. If several entries have the same,
 //! [`Bsd::protocol`](crate::Bsd::protocol) with the adapter's node, `sockets/udp`, and
-//! `socreate_on` name one.
+//! `socreate_on` select one.
 //!
 //! | below | socket |
 //! | --- | --- |
@@ -25,14 +25,14 @@
 //! | `ddp` | `AF_APPLETALK`, `SOCK_DGRAM`, 0; in front of data is the type, that of this line |
 //! | `atp` | `AF_APPLETALK`, `SOCK_DGRAM`, 3; options of a transaction go in control information |
 //!
-//! A datagram that finds the socket's buffer full is dropped, and counted at the adapter. A stream
-//! has its socket buffers in front of the protocol below: `sosend` waits while what it sent does
-//! not fit, and what `soreceive` has not taken keeps the window of the protocol below closed. A
-//! socket that closes with data unsent sends it in the background; one that closes with data unread
-//! breaks the stream off (RFC 2525, section 2.17).
+//! If the socket's buffer is full, a datagram is dropped and counted at the adapter. A stream has
+//! socket buffers in addition to those of the protocol below: `sosend` waits while its data do not
+//! fit, and data that `soreceive` has not taken keep the window of the protocol below closed. A
+//! socket closed with unsent data sends them in the background; one closed with unread data resets
+//! the stream (RFC 2525, section 2.17).
 //!
 //! # Control
-//! Answers `report`: what it stands on.
+//! Answers `report`: the protocols below.
 //!
 //! # Example
 //! ```kdl

@@ -3,7 +3,7 @@
 //! TPI and TLI.
 //!
 //! # Participants
-//! None of its own: the lines of the block have theirs, as addresses of the transport interface.
+//! None of its own: the lines of the block use addresses of the transport interface.
 //!
 //! # Above
 //! Programs, by streams ([`Streams::open`]) and the transport interface ([`tli`]), which has a line
@@ -13,8 +13,8 @@
 //! Nothing of its own.
 //!
 //! # Behaviour
-//! ## What there is
-//! | part | what it is |
+//! ## Parts
+//! | part | contents |
 //! | --- | --- |
 //! | [`block`] | message and data blocks, which become x-kernel messages, and back |
 //! | [`queue`] | queue pairs: order, bands, flow control, enabling |
@@ -25,39 +25,39 @@
 //! | [`tli`] | the transport interface of users |
 //! | [`add`], [`line`](fn@line) | the subsystem in a graph: its node, and lines that are drivers |
 //!
-//! Put procedures run on the shepherd that brought the message, within those of their neighbours.
-//! Service procedures are run by one scheduler, first enabled first served: by an event of the
-//! kernel at the same instant, or before a user waits. Nothing has a process, thread or clock of
-//! its own. Waiting is the head's alone.
+//! Put procedures run on the shepherd that brought the message, called by those of their
+//! neighbours. One scheduler runs service procedures in the order in which they were enabled: by an
+//! event of the kernel at the same instant, or before a user waits. There is no process, thread or
+//! clock of its own. Only the stream head waits.
 //!
 //! ## A line of a graph
-//! A driver or multiplexor within `subsystem streams { ... }` is a node of the kernel, too. Its
+//! A driver or multiplexor within `subsystem streams { ... }` is also a node of the kernel. Its
 //! entry's build is one call of [`line`](fn@line) with its [`Streamtab`], which registers it under
-//! the node's number; at start the lines below it are linked by `I_PLINK` in the order of the
-//! graph, each announced to the multiplexor by an M_IOCTL ([`head::Command::PLINK`]) in which
+//! the node's number. At the start the lines below it are linked by `I_PLINK`, in the order of the
+//! graph. The multiplexor is told of each by an M_IOCTL ([`head::Command::PLINK`]), in which
 //! [`Linkblk::of`] finds the queue for messages down (`bottom`) and the number of the protocol
-//! below (`line`), to ask the kernel for its type number there. The multiplexor answers it by
+//! below (`line`), by which it asks the kernel for its type number there. It answers by
 //! [`head::acked`] or [`head::naked`].
 //!
-//! ## What adapters need
+//! ## For the author of an adapter
 //! - *A foreign lower below STREAMS*: the adapter is a [`Streamtab`], registered for its node by
 //!   [`add_line`] or [`Streams::register`] while it is built. The upper line opens a stream on it
 //!   by itself and links it; the adapter's [`Module::wput`] gets what it sends, and answers by
 //!   [`Q::qreply`].
 //! - *A foreign upper above STREAMS*: [`Streams::attach_line`] opens a stream on the lower's line
-//!   with the adapter's [`Module`] in the place of the head. Its [`rput`](Module::rput) gets what
-//!   comes up; it sends by [`Q::putnext`] on the queue answered, and looks at [`Q::canputnext`]
-//!   before, since a message is never refused. With [`Services::write`] its [`wsrv`](Module::wsrv)
-//!   is run when there is room again.
-//! - *Addresses and options*: as [`tpi`] says; a stream bound to no address in particular takes all
-//!   for its number, its options beginning with the address of this end.
+//!   with the adapter's [`Module`] in the place of the head. Its [`rput`](Module::rput) gets
+//!   messages that come up. It sends by [`Q::putnext`] on the returned queue, and checks
+//!   [`Q::canputnext`] before, because a message is never refused. With [`Services::write`] its
+//!   [`wsrv`](Module::wsrv) runs when there is room again.
+//! - *Addresses and options*: as [`tpi`] says; a stream bound to no particular address receives all
+//!   messages for its number, and their options begin with the address of this end.
 //! - *Frames*: a driver of a device sends and takes frames as M_DATA; the line on it asks its node
 //!   for the station's address (`my-ether`) and the largest frame (`max-packet`).
-//! - *Buffers*: [`Blocks::lend_message`] and [`Mblk::into_message`] for x-kernel messages, without
-//!   a copy in both directions; [`Blocks::esballoc`] with a [`block::Lent`] for what has a free
-//!   function of its own, such as a cluster of mbufs.
-//! - *What may wait*: put and service procedures may not. A push below into the x-kernel that waits
-//!   all the same suspends its shepherd alone; the scheduler goes on upon another.
+//! - *Buffers*: [`Blocks::lend_message`] and [`Mblk::into_message`] convert x-kernel messages
+//!   without a copy in either direction; [`Blocks::esballoc`] with a [`block::Lent`] is for storage
+//!   with a free function of its own, such as a cluster of mbufs.
+//! - *Waiting*: put and service procedures may not wait. If a push below into the x-kernel waits,
+//!   it suspends only its shepherd, and the scheduler goes on with another.
 //!
 //! ## A driver
 //! ```
@@ -107,9 +107,9 @@
 //! ```
 //!
 //! # Control
-//! Answers `report`: streams, blocks, service procedures, writers that found a queue full and
-//! queues that told them of room again (back-enables), messages lost and flushed, links, the
-//! modules of each stream, and of each queue in which a message has waited what it holds and held.
+//! Answers `report`: streams, blocks, service procedures, writers that found a queue full,
+//! back-enables, messages lost and flushed, links, the modules of each stream, and the present and
+//! largest contents of each queue in which a message has waited.
 //!
 //! # Example
 //! ```kdl
@@ -129,8 +129,8 @@
 //! fall below the low one, or to any number if that is 0. Words in control parts are of the host's
 //! order, here always least octet first. There is no user space: the memory of a transparent ioctl
 //! is a slice that its call lends ([`Stream::transparent`]), and signals are calls
-//! ([`Stream::set_signals`]). The states of providers and users, and the behaviours of the stream
-//! head, are held against public tables cell by cell and case by case (see the tests).
+//! ([`Stream::set_signals`]). Tests compare the states of providers and users with published tables
+//! cell by cell, and the behaviours of the stream head case by case.
 #![no_std]
 
 extern crate alloc;

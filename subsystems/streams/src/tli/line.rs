@@ -11,21 +11,20 @@
 //!
 //! # Below
 //! Any number of protocols with ports or AppleTalk's sockets: `udp`, `tcp`, `ddp`, `atp`. Those of
-//! another framework get an adapter, those of STREAMS need this line not.
+//! another framework get an adapter; those of STREAMS do not need this line.
 //!
 //! # Behaviour
 //! The driver that a program opens has the name of the adapter's node: `tli/udp` for `tli udp`.
 //! `tcp` is a provider of connections with orderly release (T_COTS_ORD), the others are providers
 //! of datagrams (T_CLTS).
 //!
-//! A connection is there below before its indication comes up: to accept it is to take it over, to
-//! refuse it breaks it off. Data that finds the stream's head full stays below, whose window
-//! closes; data for which there is no room below waits in the stream, and `snd` waits or answers
-//! TFLOW. A connection that was released goes on until the peer has all; one that is closed before
-//! that is broken off.
+//! A connection exists below before its indication comes up: accepting it takes it over, and
+//! refusing it resets it. If the stream head is full, data stay below, and the window closes there.
+//! If there is no room below, data wait in the stream, and `snd` waits or answers TFLOW. A released
+//! connection goes on until the peer has all data; if it is closed before that, it is reset.
 //!
 //! # Control
-//! Answers `report`: what it stands on.
+//! Answers `report`: the protocols below.
 //!
 //! # Example
 //! ```kdl
@@ -41,7 +40,7 @@
 //! ```
 //!
 //! # Standard
-//! The Open Group, "Transport Provider Interface" (1997). Not there: expedited data, data with a
+//! The Open Group, "Transport Provider Interface" (1997). Not covered: expedited data, data with a
 //! connection's beginning or end, options.
 
 use crate::streams::Streams;
