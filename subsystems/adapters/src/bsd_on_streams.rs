@@ -8,14 +8,14 @@
 //! One line of `subsystem streams`: `ddp`, `udp`, `ip`.
 //!
 //! # Behaviour
-//! It is the lower neighbour in the protocol switch, and holds a stream on the line below, bound to
-//! all addresses under the type number of the protocol above. `pr_output` is T_UNITDATA_REQ, with
-//! the sender's address in the options; what arrives goes up by `pr_input` with its addresses, at
-//! splnet.
+//! The adapter is the lower neighbour in the protocol switch. It has a stream on the line below,
+//! bound to all addresses under the type number of the protocol above. `pr_output` becomes
+//! T_UNITDATA_REQ, with the sender's address in the options. Arrivals go up by `pr_input` with
+//! their addresses, at splnet.
 //!
-//! `pr_output` looks at the queue ahead. If that is full the packet waits in the adapter's own
-//! queue, whose service procedure goes on when there is room; behind 65536 octets that wait it
-//! answers ENOBUFS.
+//! `pr_output` checks the queue ahead. If that is full, the packet waits in the adapter's own
+//! queue, whose service procedure sends it when there is room. If 65536 octets are waiting,
+//! `pr_output` answers ENOBUFS.
 //!
 //! Nothing is copied either way: clusters become blocks, and blocks of the kernel's pool mbufs, as
 //! its messages are lent to each; small mbufs become blocks whose storage they stay (`esballoc`),

@@ -8,46 +8,46 @@
 //!
 //! # Below
 //! One protocol of the x-kernel whose addresses are those of `ddp`, `atp`, `udp`, `tcp` or `ip`:
-//! these, and whatever takes hosts or ports in their place, such as `vip`; or a wire.
+//! one of these, or another that takes the same hosts or ports, such as `vip`; or a wire.
 //!
 //! # Behaviour
-//! On a wire it passes on what the interface opens: the wire's frames are those of the interface.
+//! On a wire the adapter passes the interface's operations on: the wire's frames are those of the
+//! interface.
 //!
 //! On a protocol it is the lower neighbour in the protocol switch. `pr_output` finds the session
-//! for its two addresses, or opens one, and pushes; 256 sessions are held open so, and the one that
-//! was used longest ago closes for another. From the start on it offers the protocol above to all
-//! peers; what arrives goes up by `pr_input` with its addresses, at splnet, marked M_BCAST if it
-//! was sent to many. What the x-kernel's
-//! side waits for, such as the resolution of an address, is waited for outside of the subsystem
+//! for its two addresses, or opens one, and pushes. It keeps up to 256 sessions open, and then
+//! closes the one used longest ago. From the start on it offers the protocol above to all peers.
+//! Arrivals go up by `pr_input` with their addresses, at splnet, marked M_BCAST if they were sent
+//! to many. Waits on the x-kernel's side, such as address resolution, happen outside the subsystem
 //! (`spl0`), so that BSD's other traffic goes on.
 //!
-//! Messages go up without a copy: each slice becomes an mbuf that refers to it. Downwards clusters
-//! and what the x-kernel had lent go without one; small mbufs are copied, for the x-kernel's
-//! messages lie in its pool.
+//! Messages go up without a copy: each slice becomes an mbuf that refers to it. Downwards, clusters
+//! and octets lent by the x-kernel are not copied; small mbufs are, because the x-kernel's messages
+//! lie in its pool.
 //!
 //! Below the line `sockets` it has an entry of the protocol switch for programs instead (`xk help
-//! bsd/sockets`). On `tcp` `PRU_CONNECT` opens a session and `PRU_LISTEN` offers the port; what is
-//! pushed is what the session says that it has room for, and `PRU_RCVD` says what was consumed.
-//! What the peer may send before it is told of a smaller buffer is 64 KiB. On `atp` a request is a
-//! call, made by an event of the kernel, 64 at one time; its reply, or that there was none, comes
-//! back with the options of a transaction. A call from below goes up as a request, and waits for
-//! the answer for eight minutes at most, 64 at one time.
+//! bsd/sockets`). On `tcp` `PRU_CONNECT` opens a session and `PRU_LISTEN` offers the port; the
+//! adapter pushes only as much as the session has room for, and `PRU_RCVD` reports consumed octets.
+//! A peer may send up to 64 KiB before it learns of a smaller buffer. On `atp` a request is a call,
+//! made by an event of the kernel, at most 64 at a time. Its reply, or the report that there was
+//! none, comes back with the options of a transaction. A call from below goes up as a request and
+//! waits for the answer, at most eight minutes and at most 64 at a time.
 //!
-//! A datagram for which BSD has no port goes back down refused (`pr_unreach`), so that IP tells its
-//! sender. A checksum that was left to others is completed, and a run of segments cut.
+//! A datagram for a port that BSD does not have goes back down refused (`pr_unreach`), so that IP
+//! tells its sender. A partial checksum is completed, and a run of segments cut.
 //!
-//! What cannot be translated: of what else BSD drops, counted at its line, the x-kernel's layer
-//! below learns nothing. `pr_output` answers what the push answers; an error
-//! that comes later is `pr_ctlinput`, and one that names no session of ours ends here. IP's options
-//! and the time to live of a packet are the x-kernel's own. Attributes of a message do not go up.
+//! Limits of the translation: BSD counts its other drops at its line, but the x-kernel's layer
+//! below is not told of them. `pr_output` returns the result of the push; a later error becomes
+//! `pr_ctlinput`, if it names a session of the adapter. The x-kernel chooses IP's options and the
+//! time to live of a packet. Attributes of a message do not go up.
 //!
-//! A protocol below that takes no offer for all of its ports, such as `ddp`, gets one for each
+//! If a protocol below accepts no offer for all of its ports, such as `ddp`, it gets one for each
 //! of the 254.
 //!
 //! # Control
 //! The ioctl SIOCGIFMTU is `max-packet` below, SIOCGIFSRCADDR is `my-host` and `my-port` of a
 //! session to the address, or the first host if it is none; `network-error` becomes `pr_ctlinput`
-//! of the protocol above. Answers `report`: how many messages were lent and copied; forwards the
+//! of the protocol above. Answers `report`: the numbers of messages lent and copied; forwards the
 //! rest.
 //!
 //! # Example

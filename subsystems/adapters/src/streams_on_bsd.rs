@@ -9,31 +9,32 @@
 //! One line of `subsystem bsd`: `ddp`, `udp`, `ip`, `atp`, or an interface, `ether`.
 //!
 //! # Behaviour
-//! It is a driver on which the line above is linked (`I_PLINK`), a provider of datagrams, and has
-//! an entry in BSD's protocol switch above the line below. T_UNITDATA_REQ is taken apart: its
-//! address and, on a stream bound to all addresses, the sender's in the options go with
-//! `pr_output`; on transactions a socket for each bound stream sends it, with the options in an
+//! The adapter is a driver to which the line above is linked (`I_PLINK`), a provider of datagrams,
+//! and has an entry in BSD's protocol switch above the line below. T_UNITDATA_REQ becomes
+//! `pr_output`, with its address and, on a stream bound to all addresses, the sender's address from
+//! the options. On transactions a socket for each bound stream sends it, with the options in an
 //! mbuf of control information. `pr_input` becomes T_UNITDATA_IND.
 //!
-//! On `ether` it is a provider as STREAMS' own: a stream is bound to the number of the line above,
-//! and by T_OPTMGMT_REQ with an address of a link to eight more.
+//! On `ether` it is a provider like that of STREAMS: a stream is bound to the number of the line
+//! above, and by T_OPTMGMT_REQ with an address of a link to eight more.
 //!
-//! BSD's protocols have no flow control, and none is passed on downwards. Upwards the queue ahead
-//! is looked at; if that is full the packet is dropped as `queue full`.
+//! BSD's protocols have no flow control, so none is passed downwards. Upwards the adapter checks
+//! the queue ahead; if that is full, the packet is dropped as `queue full`.
 //!
-//! Nothing is copied either way: blocks of the kernel's pool become mbufs, and clusters blocks, as
-//! its messages are lent to each; other blocks become mbufs whose storage they stay (`m_ext` with a
-//! free function), and small mbufs blocks whose storage they stay (`esballoc`).
+//! Nothing is copied in either direction. Blocks of the kernel's pool become mbufs, and clusters
+//! become blocks, because both lie in the kernel's pool. Other blocks become mbufs that refer to
+//! them (`m_ext` with a free function), and small mbufs become blocks that refer to them
+//! (`esballoc`).
 //!
-//! What cannot be translated: ENOBUFS of `pr_output` is T_UDERROR_IND, which the line above may not
-//! tell its own user of. What BSD drops later is counted there, and not told. IP's options and the
-//! time to live are BSD's own choice. Priority bands end here.
+//! Limits of the translation: ENOBUFS of `pr_output` becomes T_UDERROR_IND, of which the line above
+//! may not tell its own user. Later drops of BSD are counted there and not reported. BSD chooses
+//! IP's options and the time to live. Priority bands are lost.
 //!
 //! # Control
-//! T_INFO_ACK says what the ioctl SIOCGIFMTU answers, T_ADDR_ACK the first host (SIOCGIFSRCADDR),
-//! where there are hosts; `pr_ctlinput` becomes T_UDERROR_IND. No option is managed but on `ether`
-//! (TNOTSUPPORT), and `pr_ctloutput` of the protocol below is not reached. Answers `report`;
-//! forwards the rest.
+//! T_INFO_ACK has the answer of the ioctl SIOCGIFMTU, T_ADDR_ACK the first host (SIOCGIFSRCADDR),
+//! if the protocol has hosts; `pr_ctlinput` becomes T_UDERROR_IND. Options are managed only on
+//! `ether` (otherwise TNOTSUPPORT), and `pr_ctloutput` of the protocol below cannot be called.
+//! Answers `report`; forwards the rest.
 //!
 //! # Example
 //! ```kdl

@@ -7,53 +7,50 @@
 //!
 //! # Below
 //! One protocol of the x-kernel whose addresses are those of `ddp`, `atp`, `udp`, `tcp` or `ip`:
-//! these, and whatever takes hosts or ports in their place, such as `vip`; or a wire.
+//! one of these, or another that takes the same hosts or ports, such as `vip`; or a wire.
 //!
 //! # Behaviour
-//! On a wire it is the driver of a device: frames are M_DATA.
+//! On a wire the adapter is the driver of a device: frames are M_DATA.
 //!
-//! On a protocol it is a driver of its own, on which the line above is linked (`I_PLINK`), and a
-//! provider of datagrams. T_BIND_REQ offers the protocol above to all peers at that address, or at
-//! all addresses if it names none. T_UNITDATA_REQ finds the session for its two addresses, or opens
-//! one, and pushes; on a stream that is bound to all addresses the options say from which one. 256
-//! sessions are held open so for each stream, and the one that was used longest ago closes for
-//! another. What arrives is T_UNITDATA_IND, with the address for which it came in the options of a
-//! stream bound to all.
+//! On a protocol it is a driver to which the line above is linked (`I_PLINK`), and a provider of
+//! datagrams. T_BIND_REQ offers the protocol above to all peers at that address, or at all
+//! addresses if it names none. T_UNITDATA_REQ finds the session for its two addresses, or opens
+//! one, and pushes; on a stream bound to all addresses the options have the sender's address. Each
+//! stream keeps up to 256 sessions open, and then closes the one used longest ago. Arrivals become
+//! T_UNITDATA_IND; on a stream bound to all addresses the options have the destination.
 //!
-//! A datagram that the line above gives back (M_CTL with T_UDERROR_IND in front) goes back down
-//! refused, so that IP tells its sender. A checksum that was left to others is completed, and a run
-//! of segments cut.
+//! A datagram that the line above returns (M_CTL with T_UDERROR_IND in front) goes back down
+//! refused, so that IP tells its sender. A partial checksum is completed, and a run of segments
+//! cut.
 //!
-//! Upwards it looks at the queue ahead; if that is full the message is dropped as `queue full`, for
-//! nothing in the x-kernel waits for a queue. A push that waits, as for the resolution of an
-//! address, does so on the shepherd that carries the message, and the scheduler of STREAMS goes on
-//! without it.
+//! Upwards the adapter checks the queue ahead; if that is full, the message is dropped as `queue
+//! full`, because nothing in the x-kernel waits for a queue. A push that waits, for example for
+//! address resolution, does so on the shepherd that carries the message, and the scheduler of
+//! STREAMS goes on without it.
 //!
-//! Messages go up without a copy: each slice becomes a block over it. Downwards blocks of the
-//! kernel's pool go without one; blocks that another subsystem has lent are copied.
+//! Messages go up without a copy: each slice becomes a block over it. Downwards, blocks of the
+//! kernel's pool are not copied; blocks lent by another subsystem are.
 //!
 //! On `tcp` it is a provider of connections with orderly release, for programs (`xk help
-//! streams/tli`). T_CONN_REQ opens a session, T_BIND_REQ with a number of indications offers the
-//! port; T_DATA_REQ goes as far as the session has room, and the rest waits in the write queue;
-//! what arrives goes up as far as the queue ahead has room, and only then counts as consumed.
-//! T_ORDREL_REQ is the end of the stream, T_DISCON_REQ breaks it off. On `atp` T_UNITDATA_REQ with
-//! the options of a transaction is a call, and a call from below is T_UNITDATA_IND, as `bsd-on-xk`
-//! has it.
+//! streams/tli`). T_CONN_REQ opens a session, and T_BIND_REQ with a number of indications offers
+//! the port. T_DATA_REQ pushes as much as the session has room for, and the rest waits in the write
+//! queue. Arrivals go up as far as the queue ahead has room, and count as consumed only then.
+//! T_ORDREL_REQ ends the stream, T_DISCON_REQ resets it. On `atp` T_UNITDATA_REQ with the options
+//! of a transaction is a call, and a call from below becomes T_UNITDATA_IND, as in `bsd-on-xk`.
 //!
-//! What cannot be translated: a connection is there below before T_CONN_IND, so that T_CONN_RES
-//! confirms nothing to the peer. The x-kernel's layer below learns nothing of what STREAMS drops,
-//! but for a datagram that comes back before the put returns. A push that fails is T_UDERROR_IND,
-//! and so is an error that the
-//! network reports later, if it names the session; another ends here. Attributes of a message do
-//! not go up; priority bands end here.
+//! Limits of the translation: a connection exists below before T_CONN_IND, so T_CONN_RES confirms
+//! nothing to the peer. The x-kernel's layer below is not told of drops of STREAMS, except for a
+//! datagram that comes back before the put returns. A failed push becomes T_UDERROR_IND, and so
+//! does a later error from the network, if it names the session. Attributes of a message do not go
+//! up, and priority bands are lost.
 //!
-//! A protocol below that takes no offer for all of its ports, such as `ddp`, gets one for each
+//! If a protocol below accepts no offer for all of its ports, such as `ddp`, it gets one for each
 //! of the 254.
 //!
 //! # Control
-//! T_INFO_ACK says `max-packet` of the protocol below, T_ADDR_ACK its first host, where it has
-//! hosts; `network-error` becomes T_UDERROR_IND. No
-//! option is managed (TNOTSUPPORT). Answers `report`; forwards the rest.
+//! T_INFO_ACK has `max-packet` of the protocol below, T_ADDR_ACK its first host, if it has hosts;
+//! `network-error` becomes T_UDERROR_IND. Options are not managed (TNOTSUPPORT). Answers `report`;
+//! forwards the rest.
 //!
 //! # Example
 //! ```kdl

@@ -9,49 +9,48 @@
 //! One line of `subsystem bsd`: `ddp`, `atp`, `udp`, `ip`, or an interface, `ether`.
 //!
 //! # Behaviour
-//! `open` makes a session, whose `push` is `pr_output` of the protocol below; `open_enable` notes
-//! an offer, and `pr_input` finds the session by our port and the peer's address, or makes one for
-//! the offer. One that names no port of ours gets one that no other session or offer has. On `ip`
-//! a session has one of our hosts, and answers what was sent to many from that.
+//! `open` makes a session, whose `push` calls `pr_output` of the protocol below. `open_enable`
+//! records an offer; `pr_input` finds the session by the local port and the peer's address, or
+//! makes one for the offer. An open without a local port gets one that no other session or offer
+//! has. On `ip` a session has one local host, which is also the source of answers to packets that
+//! were sent to many.
 //!
-//! On `ether` it takes the frames of the numbers of the protocols above, with their stations, and
-//! those to all groups; a number that a protocol of BSD's takes is refused.
+//! On `ether` the adapter receives frames with the numbers of the protocols above, for this station
+//! and for all groups; a number that a protocol of BSD uses is refused.
 //!
-//! On `udp` one that is opened to no peer takes all that is for its port, and each of its messages
-//! says in an attribute where it goes or came from, as those of the x-kernel's `udp` do.
+//! On `udp` a session opened without a peer receives everything for its port. An attribute of each
+//! message has its destination or source, as in the x-kernel's `udp`.
 //!
-//! Where ports tell apart, each is a socket below, which the sessions and the offer with that port
-//! have in common. On `udp` it may send to all, and the longest datagram, unless `sb_max` of the
-//! subsystem is less. On `atp` `call` is a request there with the options of a transaction: the
-//! attribute `transaction` if the request bears it, or else what ATP there is set to. A reply is
-//! found by the number that goes with it. A request that arrives is executed by an event of the
-//! kernel, on a shepherd, so that it may wait: 64 wait for that at most, and the next is dropped
-//! as `queue full`. A request that is dropped or refused above is told to the protocol below,
-//! which offers it again when it comes again. A call ends when the protocol below says so, or
-//! half a second for each try after it must have said so.
+//! Where ports distinguish sessions, each port is a socket below, shared by the sessions and the
+//! offer with that port. On `udp` it may send broadcasts, and datagrams of any length up to
+//! `sb_max` of the subsystem. On `atp` `call` makes a request with the options of a transaction:
+//! those in the attribute `transaction` of the request, or else the settings of that ATP. A reply
+//! is found by the number that goes with it. An arriving request is executed by an event of the
+//! kernel, on a shepherd, so that it may wait. At most 64 wait for execution, and more are dropped
+//! as `queue full`. The protocol below is told of a request that is dropped or refused, and offers
+//! it again when it comes again. A call ends when the protocol below says so, or half a second for
+//! each try after it should have said so.
 //!
-//! Messages go down without a copy: each slice becomes an mbuf that refers to it. Upwards clusters
-//! and what the x-kernel has lent go without one; small mbufs are copied, for the x-kernel's
-//! messages lie in its pool.
+//! Messages go down without a copy: each slice becomes an mbuf that refers to it. Upwards, clusters
+//! and octets lent by the x-kernel are not copied; small mbufs are, because the x-kernel's messages
+//! lie in its pool.
 //!
-//! What a layer above refuses on `ip`, such as a datagram for no port, is `pr_unreach` there, so
-//! that the sender is told. A checksum that was left to others is completed, and a run of segments
+//! On `ip` a refusal by a layer above, for example of a datagram for an unused port, becomes
+//! `pr_unreach`, so that the sender is told. A partial checksum is completed, and a run of segments
 //! cut.
 //!
-//! What cannot be translated: elsewhere a refusal above tells no sender. A queue of BSD's that is
-//! full drops what is in it
-//! later, and no push hears of that. Errors of `pr_ctlinput` that no session can be found for end
-//! here; on `udp` none comes, for BSD tells connected sockets only. Attributes of a message do not
-//! go down.
+//! Limits of the translation: on other protocols the sender is not told of a refusal above. A full
+//! queue of BSD drops messages later, and no push is told of it. Errors of `pr_ctlinput` without a
+//! matching session are lost; on `udp` there are none, because BSD reports them only to connected
+//! sockets. Attributes of a message do not go down.
 //!
 //! # Control
 //! `max-packet` and `opt-packet` are the ioctl SIOCGIFMTU below, `my-host` is SIOCGIFSRCADDR; on
 //! `ip` `pseudo-header` and `specific-destination` are answered, for checksums above; on `ether`
-//! `my-ether` and `peer-ether`; `min-packet` is an Ethernet's there, and elsewhere 0;
-//! `peer-host`, `my-port`, `peer-port` and `describe` are answered from the addresses.
-//! `pr_ctlinput` becomes `network-error` of the sessions with that peer, and the error of their
-//! next push. Answers `list-sessions`, `list-maps`, and `report`: how many messages were lent and
-//! copied.
+//! `my-ether` and `peer-ether`; `min-packet` is an Ethernet's there, and elsewhere 0; `peer-host`,
+//! `my-port`, `peer-port` and `describe` are answered from the addresses. `pr_ctlinput` becomes
+//! `network-error` of the sessions with that peer, and the error of their next push. Answers
+//! `list-sessions`, `list-maps`, and `report`: the numbers of messages lent and copied.
 //!
 //! # Example
 //! ```kdl

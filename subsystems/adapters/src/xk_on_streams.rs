@@ -10,27 +10,27 @@
 //! One line of `subsystem streams`: `ddp`, `atp`, `udp`, `ip`, or `ether`.
 //!
 //! # Behaviour
-//! It holds streams on the line below, in the place of their heads, and is a transport user there:
-//! on `ddp`, `ip` and `ether` one for the protocol above, bound to all addresses and opened for its
-//! type number; on `udp` and `atp` one for each port, bound to that. A push is T_UNITDATA_REQ;
-//! where the stream is bound to all addresses, the options say from which one it goes, and those of
-//! T_UNITDATA_IND for which one it came. `open`, `open_enable`, ports and calls are those of
-//! `xk-on-bsd`.
+//! The adapter has streams on the line below, in place of their heads, and is a transport user
+//! there. On `ddp`, `ip` and `ether` it has one stream for the protocol above, opened for its type
+//! number and bound to all addresses; on `udp` and `atp` it has one for each port. A push becomes
+//! T_UNITDATA_REQ. On a stream bound to all addresses, the options of T_UNITDATA_REQ have the
+//! source, and those of T_UNITDATA_IND the destination. `open`, `open_enable`, ports and calls work
+//! as in `xk-on-bsd`.
 //!
-//! A push looks at the queue ahead. If that is full the message waits in the adapter's own queue,
-//! whose service procedure goes on with it when there is room; behind 65536 octets that wait the
-//! push answers that a queue is full. What arrives goes up on the shepherd that served the queue; a
-//! request of a transaction is executed by an event of its own, so that the scheduler of STREAMS
-//! never waits for it.
+//! A push checks the queue ahead. If that is full, the message waits in the adapter's own queue,
+//! whose service procedure sends it when there is room. If 65536 octets are waiting, the push is
+//! refused because the queue is full. Arrivals go up on the shepherd that served the queue. A
+//! request of a transaction is executed by a separate event, so that the scheduler of STREAMS never
+//! waits for it.
 //!
-//! Messages go down without a copy: each slice becomes a block over it. Upwards blocks of the
-//! kernel's pool go without one; blocks that another subsystem has lent (`esballoc`) are copied.
+//! Messages go down without a copy: each slice becomes a block over it. Upwards, blocks of the
+//! kernel's pool are not copied; blocks lent by another subsystem (`esballoc`) are. A partial
+//! checksum is completed.
 //!
-//! What cannot be translated: `T_UNITDATA_REQ` has no answer, so that `Ok` of a push says only that
-//! the stream took it; what T_UDERROR_IND says later is the error of the next push. Flow control
-//! ends here upwards: the x-kernel has no queue to look at, so that nothing above slows the stream
-//! down: a checksum that was left to others is completed. Priority bands are band 0. A refusal
-//! above is counted, and no sender is told.
+//! Limits of the translation: `T_UNITDATA_REQ` has no answer, so `Ok` of a push means only that the
+//! stream took the message; a later T_UDERROR_IND is the error of the next push. There is no flow
+//! control upwards: the x-kernel has no queue to check, so nothing above slows the stream down.
+//! Priority bands are band 0. A refusal above is counted, and the sender is not told.
 //!
 //! # Control
 //! `my-ether` and `peer-ether` are answered on `ether`, where `min-packet` is that of a link and
