@@ -74,7 +74,18 @@ fn contradictions_are_told() {
     let error = Catalog::new(&[&A]).err().map(|e| e.to_string());
     assert_eq!(
         error.as_deref(),
-        Some("`a` on `b` has the type number 1 in one entry and 2 in another")
+        Some("`a` on `b` has the type number 1 in the entry of `a` and 2 in that of `a`")
     );
+    static UPPER: Entry = entry("upper").numbers(&[("lower", 17)]);
+    static LOWER: Entry = entry("lower").numbers_above(&[("upper", 18), ("other", 6)]);
+    for (entries, said) in [
+        ([&UPPER, &LOWER], "17 in the entry of `upper` and 18 in that of `lower`"),
+        ([&LOWER, &UPPER], "18 in the entry of `lower` and 17 in that of `upper`"),
+    ] {
+        let error = Catalog::new(&entries).err().map(|e| e.to_string());
+        assert_eq!(error, Some(format!("`upper` on `lower` has the type number {said}")));
+    }
+    let alone = Catalog::new(&[&LOWER]).expect("no other says anything");
+    assert_eq!(alone.numbers().find_kinds("other", "lower"), Some(6));
     assert_eq!(Catalog::new(&[&A, &A]).err(), Some(CatalogError::Kind("a")));
 }

@@ -18,7 +18,7 @@ pub struct Number {
     pub number: u32,
 }
 
-/// Two entries that contradict each other.
+/// Two entries of the table that contradict each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// The entry that was there.

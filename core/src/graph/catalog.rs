@@ -34,10 +34,18 @@ pub enum CatalogError {
     Kind(&'static str),
     /// Two entries give one pair of protocols different type numbers.
     #[error(
-        "`{}` on `{}` has the type number {} in one entry and {} in another",
-        .0.first.upper, .0.first.lower, .0.first.number, .0.second.number
+        "`{}` on `{}` has the type number {} in the entry of `{first}` and {} in that of `{second}`",
+        .conflict.first.upper, .conflict.first.lower,
+        .conflict.first.number, .conflict.second.number
     )]
-    Numbers(Conflict),
+    Numbers {
+        /// The numbers.
+        conflict: Conflict,
+        /// The kind whose entry has the first number.
+        first: &'static str,
+        /// The kind whose entry has the second number.
+        second: &'static str,
+    },
 }
 
 impl fmt::Debug for Catalog {
@@ -58,15 +66,22 @@ impl Catalog {
             return Err(CatalogError::Kind(pair[0].0));
         }
         let mut numbers = Numbers::default();
-        for number in entries.iter().flat_map(|entry| entry.type_numbers()) {
-            numbers.add(number).map_err(CatalogError::Numbers)?;
+        let contradicts = |conflict: Conflict, second: &'static Entry| {
+            let says = |entry: &&&Entry| entry.type_numbers().any(|n| n == conflict.first);
+            let first = entries.iter().find(says).map_or(second.kind, |entry| entry.kind);
+            CatalogError::Numbers { conflict, first, second: second.kind }
+        };
+        for entry in entries {
+            for number in entry.type_numbers() {
+                numbers.add(number).map_err(|conflict| contradicts(conflict, entry))?;
+            }
         }
         for entry in entries {
             let own: Vec<_> = numbers.kinds().to_vec();
             let alike = own.into_iter().filter(|number| Some(number.lower) == entry.numbers_as);
             for number in alike {
                 let here = Number { lower: entry.kind, ..number };
-                numbers.add(here).map_err(CatalogError::Numbers)?;
+                numbers.add(here).map_err(|conflict| contradicts(conflict, entry))?;
             }
         }
         Ok(Self { entries: entries.to_vec(), numbers })

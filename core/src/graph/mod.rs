@@ -345,6 +345,8 @@ pub struct Entry {
     /// Type numbers of its standards: the lower kind, and the number in that one's header for this
     /// protocol.
     pub numbers: &'static [(&'static str, u32)],
+    /// Numbers in its own header for protocols that do not list it: each upper kind, and its number.
+    pub numbers_above: &'static [(&'static str, u32)],
     /// The lower kind whose header is its own: a number there is one here.
     pub numbers_as: Option<&'static str>,
     /// Which numbers its own header has room for; `None` for all.
@@ -410,6 +412,7 @@ impl Entry {
             numbers: &[],
             numbers_as: None,
             takes_numbers: None,
+            numbers_above: &[],
             stacking_rules: None,
             parameters: &[],
             blocks: &[],
@@ -582,6 +585,15 @@ impl Entry {
     /// Gives it the header of the kind `lower`: a protocol with a number there has the same number
     /// here.
     #[must_use]
+    /// Sets the numbers in its own header of protocols that stand on it, each with the upper kind:
+    /// so a new lower layer carries protocols that were written before it. A number that such a
+    /// protocol lists itself must be the same.
+    #[must_use]
+    pub const fn numbers_above(mut self, numbers: &'static [(&'static str, u32)]) -> Self {
+        self.numbers_above = numbers;
+        self
+    }
+
     pub const fn numbers_as(mut self, lower: &'static str) -> Self {
         self.numbers_as = Some(lower);
         self
@@ -702,8 +714,10 @@ impl Entry {
 
     /// Type numbers as entries of the table.
     pub fn type_numbers(&self) -> impl Iterator<Item = Number> {
-        let upper = self.kind;
-        self.numbers.iter().map(move |&(lower, number)| Number { upper, lower, number })
+        let own = self.kind;
+        let below = |&(lower, number)| Number { upper: own, lower, number };
+        let above = |&(upper, number)| Number { upper, lower: own, number };
+        self.numbers.iter().map(below).chain(self.numbers_above.iter().map(above))
     }
 
     /// The manual as text: the crate documentation without its comment marks.
