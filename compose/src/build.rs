@@ -1,10 +1,10 @@
 //! From a checked graph to a running kernel.
 
+use xk_core::Kernel;
 use xk_core::graph::{Build, BuildError};
 use xk_core::kernel::Started;
 use xk_core::object::{OpenError, ProtocolRef};
-use xk_core::participant::ParseError;
-use xk_core::{Kernel, Participant};
+use xk_core::participant::AddressError;
 use xk_lang::{Diagnostic, Diagnostics, HostInstance, Node, Severity, Span, Value};
 
 use crate::plan::{CheckedGraph, HostPlan, Place, params_of};
@@ -283,6 +283,7 @@ fn remedy(error: OpenError) -> Option<&'static str> {
         OpenError::NotSupported => {
             "a layer below does not offer what this one asks for; `xk help KIND` says what each offers"
         }
+        OpenError::Address(AddressError::Count) => "name one peer: a layer below takes no more",
         OpenError::Address(_) => "look at the addresses among its parameters",
         OpenError::InUse => {
             "another protocol of this host has the same port, number or wire; give one of them another"
@@ -312,13 +313,6 @@ pub(crate) fn report(
                 && let Some(flaw) = flaw_of_host(text, expected.contains("prefix"))
             {
                 found.label(flaw);
-            }
-            let text = node.param(name).map(|param| &param.value.value);
-            if let Some(Value::Text(text)) = text
-                && let Err(meant @ ParseError::Socket(_)) = text.parse::<Participant>()
-                && expected.contains("participant")
-            {
-                found.help(meant.to_string());
             }
         }
         BuildError::Lower { at } => {

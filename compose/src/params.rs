@@ -1,6 +1,8 @@
 //! Parameters: what a graph gives against what an entry allows.
 
+use xk_core::Participant;
 use xk_core::graph::{BlockSpec, DURATION_MAX, ParamKind, ParamSpec, Params, Value};
+use xk_core::participant::{PEERS_MAX, ParseError, pieces};
 use xk_lang::{Diagnostics, Param, ParamBlock, Span, Spanned, Value as Written};
 
 /// Something that takes parameters: a node or a link.
@@ -157,6 +159,10 @@ fn wanted(kind: &ParamKind) -> String {
         ParamKind::Octets => "a size in octets like 1500 or \"64KiB\"".into(),
         ParamKind::Bool => "`#true` or `#false`".into(),
         ParamKind::Text(form) => (*form).into(),
+        ParamKind::Participant(such) => format!("a participant, such as {such}"),
+        ParamKind::Peers(such) => {
+            format!("a participant, such as {such}, or several with commas between")
+        }
         ParamKind::Word(words) => words.join(", "),
     }
 }
@@ -183,10 +189,73 @@ fn convert(
             Written::Integer(number) => Some(Value::Text(number.to_string())),
             _ => value.by(diagnostics, form, |text| Some(text.to_string())).map(Value::Text),
         },
+        ParamKind::Participant(_) => participants(diagnostics, kind, 1, value),
+        ParamKind::Peers(_) => participants(diagnostics, kind, PEERS_MAX, value),
         ParamKind::Word(words) => {
             let choices: Vec<(&str, &str)> = words.iter().map(|word| (*word, *word)).collect();
             value.choice(diagnostics, &choices).map(|word| Value::Text(word.into()))
         }
+    }
+}
+
+/// The text of a participant, or of up to `most`: each that is wrong is reported at its own place.
+fn participants(
+    diagnostics: &mut Diagnostics,
+    kind: &ParamKind,
+    most: usize,
+    value: &Spanned<Written>,
+) -> Option<Value> {
+    let expected = wanted(kind);
+    let text = value.by(diagnostics, &expected, |text| Some(text.to_string()))?;
+    let pieces: Vec<&str> = pieces(&text).collect();
+    let place = |piece: &str| place_in(diagnostics.source(), value.span, &text, piece);
+    let places: Vec<Span> = match pieces.len() {
+        1 => vec![value.span],
+        _ => pieces.iter().map(|piece| place(piece)).collect(),
+    };
+    if let Some(surplus) = places.get(most) {
+        let what = match most {
+            1 => "one participant is taken here, not several".into(),
+            _ => format!("more than {most} peers"),
+        };
+        diagnostics.error(*surplus, what).expected(expected);
+        return None;
+    }
+    let mut is_sound = true;
+    for (at, (piece, place)) in pieces.iter().zip(&places).enumerate() {
+        let wrong = match piece.parse::<Participant>() {
+            Ok(_) if piece.is_empty() && most > 1 && pieces.len() > 1 => ParseError::Empty,
+            Ok(_) => match pieces.iter().position(|other| other == piece) {
+                Some(first) if first < at => {
+                    let what = format!("the peer `{piece}` is named twice");
+                    diagnostics.error(*place, what).also(places[first], "the first time");
+                    is_sound = false;
+                    continue;
+                }
+                _ => continue,
+            },
+            Err(wrong) => wrong,
+        };
+        is_sound = false;
+        let what = format!("{} does not fit here", Written::from(*piece).described());
+        let error = diagnostics.error(*place, what);
+        error.expected(expected.as_str());
+        match wrong {
+            ParseError::Form => {}
+            ParseError::Socket(_) => drop(error.help(wrong.to_string())),
+            _ => drop(error.label(wrong.to_string())),
+        }
+    }
+    is_sound.then_some(Value::Text(text))
+}
+
+/// The place of a part of a text that is written at `span`: that of the whole text if it is not
+/// written as it reads.
+fn place_in(source: &str, span: Span, text: &str, part: &str) -> Span {
+    let within = part.as_ptr() as usize - text.as_ptr() as usize;
+    match span.of(source).find(text) {
+        Some(start) => Span::new(span.offset + start + within, part.len()),
+        None => span,
     }
 }
 

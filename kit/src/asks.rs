@@ -15,14 +15,18 @@ const SIZE_MAX: usize = 1 << 24;
 /// Octets of a message made at a time.
 const PIECE: usize = 256;
 
-/// Both ends of a session. One that is empty gets as many wildcards as the other has identifiers.
+/// All ends of a session: the local one and the peers, of which no peer at all is an empty one. An
+/// end that is empty gets as many wildcards as the other side has identifiers.
 #[must_use]
-pub fn ends(local: &Participant, to: &Participant) -> Participants {
+pub fn ends(local: &Participant, to: &[Participant]) -> Participants {
     let or_any = |end: &Participant, like: &Participant| match end.is_empty() {
         true => (1..like.len()).fold(Participant::of(Part::Any), |all, _| all.with(Part::Any)),
         false => end.clone(),
     };
-    Participants::pair(or_any(local, to), or_any(to, local))
+    let none = Participant::new();
+    let to = if to.is_empty() { core::slice::from_ref(&none) } else { to };
+    let like = to.first().unwrap_or(&none);
+    Participants::among(or_any(local, like), to.iter().map(|peer| or_any(peer, local)))
 }
 
 /// Looks whether parameters, by their names, are octets that a message may have.

@@ -121,6 +121,9 @@ fn text(entry: &Entry, catalog: &Catalog) -> String {
     text.push_str(&format!("\n{}\n{}\n", heading("REALM"), entry.realm));
     text.push_str(&format!("\n{}\n{}\n", heading("SHAPE"), entry.shape));
     text.push_str(&format!("\n{}\n{}\n", heading("TAKES FROM ABOVE"), above(entry)));
+    if entry.takes_peers {
+        text.push_str("One session may have several peers.\n");
+    }
     text.push_str(&format!("\n{}\n", heading("STANDS ON")));
     text.push_str(&format!("{}\n", below(&entry.below)));
     let parameters = parameters(entry);
@@ -254,6 +257,8 @@ fn kind(kind: ParamKind) -> String {
         ParamKind::Octets => "octets, as 1500 or 64KiB".into(),
         ParamKind::Bool => "#true or #false".into(),
         ParamKind::Text(form) => form.into(),
+        ParamKind::Participant(such) => format!("participant, as {such}"),
+        ParamKind::Peers(such) => format!("participants with commas between, as {such}"),
         ParamKind::Word(words) => words.join(", "),
     }
 }

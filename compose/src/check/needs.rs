@@ -1,12 +1,13 @@
-//! Needs of a protocol on some layers and not on others: a parameter, and its lowers in a certain
-//! order.
+//! Needs of a protocol on some layers and not on others: a parameter, one peer or several, and its
+//! lowers in a certain order.
 
-use xk_core::graph::{Needed, NeededOn};
+use xk_core::graph::{Needed, NeededOn, ParamKind};
 use xk_lang::{Diagnostics, Span};
 
 use super::host::Site;
 
 pub(super) fn check(site: &Site<'_>, at: usize, diagnostics: &mut Diagnostics) {
+    several_peers(site, at, diagnostics);
     let Some(rules) = site.entry(at).and_then(|entry| entry.stacking_rules) else {
         return;
     };
@@ -16,6 +17,40 @@ pub(super) fn check(site: &Site<'_>, at: usize, diagnostics: &mut Diagnostics) {
     if let Some(block) = rules.rising {
         rising(site, at, block, diagnostics);
     }
+}
+
+/// Refuses a list of peers on a layer whose sessions have one.
+fn several_peers(site: &Site<'_>, at: usize, diagnostics: &mut Diagnostics) {
+    let (node, parameters) = (site.node(at), site.entry(at).map_or(&[][..], |e| e.parameters));
+    for spec in parameters.iter().filter(|spec| matches!(spec.kind, ParamKind::Peers(_))) {
+        let peers = site.params[at].peers(spec.name);
+        let Some(param) = node.param(spec.name).filter(|_| peers.is_ok_and(|all| all.len() > 1))
+        else {
+            continue;
+        };
+        let takes_one = |&(_, lower): &(usize, usize)| {
+            !site.misfits.contains(&(at, lower)) && !takes_peers(site, lower)
+        };
+        let Some((_, lower)) = site.known_lowers(at).find(takes_one) else {
+            continue;
+        };
+        let lower = &site.node(lower).name;
+        let all = site.catalog.entries().iter().filter(|entry| entry.takes_peers);
+        let all: Vec<String> = all.map(|entry| format!("`{}`", entry.kind)).collect();
+        let what =
+            format!("`{}` has several peers, and a session of `{lower}` takes one", node.name);
+        diagnostics
+            .error(param.value.span, what)
+            .expected(format!("one peer, or a layer that takes several: {}", all.join(", ")))
+            .help(format!("write one line `{}` for each peer", node.kind));
+    }
+}
+
+/// Whether a session of a node may have several peers: it says so, or is a filter on one that does.
+fn takes_peers(site: &Site<'_>, at: usize) -> bool {
+    let layers = below(site, at, |node| site.is_filter(node));
+    let mut layers = layers.into_iter().filter(|node| !site.is_filter(*node));
+    layers.all(|node| site.entry(node).is_none_or(|entry| entry.takes_peers))
 }
 
 /// Refuses a node that lacks a parameter which one of its lowers makes necessary.

@@ -87,6 +87,7 @@ fn every_default_reads() {
                 ParamKind::Fraction => written.fraction(&mut found).map(Value::Fraction),
                 ParamKind::Octets => written.octets(&mut found).map(Value::Octets),
                 ParamKind::Bool | ParamKind::Text(_) => Some(default.into()),
+                ParamKind::Participant(_) | ParamKind::Peers(_) => Some(default.into()),
                 ParamKind::Word(words) => {
                     let is_one = words.iter().any(|word| Value::Text(*word) == default);
                     is_one.then(|| default.into())

@@ -351,6 +351,8 @@ pub struct Entry {
     pub numbers_as: Option<&'static str>,
     /// Which numbers its own header has room for; `None` for all.
     pub takes_numbers: Option<TakesNumbers>,
+    /// Whether one session of it may have several peers.
+    pub takes_peers: bool,
     /// Further rules for its place in a graph.
     pub stacking_rules: Option<&'static StackingRules>,
     /// Scalar parameters.
@@ -410,9 +412,10 @@ impl Entry {
             service,
             header_octets: 0,
             numbers: &[],
+            numbers_above: &[],
             numbers_as: None,
             takes_numbers: None,
-            numbers_above: &[],
+            takes_peers: false,
             stacking_rules: None,
             parameters: &[],
             blocks: &[],
@@ -582,9 +585,6 @@ impl Entry {
         self
     }
 
-    /// Gives it the header of the kind `lower`: a protocol with a number there has the same number
-    /// here.
-    #[must_use]
     /// Sets the numbers in its own header of protocols that stand on it, each with the upper kind:
     /// so a new lower layer carries protocols that were written before it. A number that such a
     /// protocol lists itself must be the same.
@@ -594,6 +594,9 @@ impl Entry {
         self
     }
 
+    /// Gives it the header of the kind `lower`: a protocol with a number there has the same number
+    /// here.
+    #[must_use]
     pub const fn numbers_as(mut self, lower: &'static str) -> Self {
         self.numbers_as = Some(lower);
         self
@@ -604,6 +607,14 @@ impl Entry {
     #[must_use]
     pub const fn takes_numbers(mut self, takes: fn(u32) -> bool, which: &'static str) -> Self {
         self.takes_numbers = Some((takes, which));
+        self
+    }
+
+    /// One session of it may have several peers: what is pushed goes to each, and what any of them
+    /// sends comes up. A filter passes several on without saying so.
+    #[must_use]
+    pub const fn takes_peers(mut self) -> Self {
+        self.takes_peers = true;
         self
     }
 
@@ -712,7 +723,8 @@ impl Entry {
         params
     }
 
-    /// Type numbers as entries of the table.
+    /// Type numbers as entries of the table: its own on layers below it, and those of protocols
+    /// above it.
     pub fn type_numbers(&self) -> impl Iterator<Item = Number> {
         let own = self.kind;
         let below = |&(lower, number)| Number { upper: own, lower, number };

@@ -1,6 +1,7 @@
 //! Parameters: what an entry allows, and what a graph gives.
 
 use super::BuildError;
+use crate::participant::{PEERS_MAX, Participant, Participants};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -39,6 +40,13 @@ pub enum ParamKind {
     Text(&'static str),
     /// One of these words.
     Word(&'static [&'static str]),
+    /// A participant, such as this one.
+    Participant(&'static str),
+    /// The peers of a conversation with the protocol below: a participant such as this one, or
+    /// several with commas between. Several fit where [`Entry::takes_peers`] of that one says so.
+    ///
+    /// [`Entry::takes_peers`]: super::Entry::takes_peers
+    Peers(&'static str),
 }
 
 impl ParamKind {
@@ -340,6 +348,28 @@ impl Params {
         match self.get(name) {
             Some(Value::Text(t)) => Some(t),
             _ => None,
+        }
+    }
+
+    /// The participant that a parameter of kind [`ParamKind::Participant`] names; `None` if it is
+    /// not given.
+    ///
+    /// # Errors
+    /// [`BuildError::Param`] if it is none.
+    pub fn participant(&self, name: &'static str) -> Result<Option<Participant>, BuildError> {
+        self.parse(name, "a participant")
+    }
+
+    /// The peers that a parameter of kind [`ParamKind::Peers`] names; none if it is not given.
+    ///
+    /// # Errors
+    /// [`BuildError::Param`] if they are no participants, or more than [`PEERS_MAX`].
+    pub fn peers(&self, name: &'static str) -> Result<Vec<Participant>, BuildError> {
+        let peers: Option<Participants> = self.parse(name, "participants")?;
+        let peers = peers.unwrap_or_default();
+        match peers.len() <= PEERS_MAX {
+            true => Ok(peers.iter().cloned().collect()),
+            false => Err(BuildError::param(name, alloc::format!("at most {PEERS_MAX} peers"))),
         }
     }
 

@@ -11,7 +11,7 @@ mod host;
 mod text;
 
 pub use host::{HostAddr, HostAddrError};
-pub use text::ParseError;
+pub use text::{ParseError, pieces};
 
 use smallvec::SmallVec;
 
@@ -106,6 +106,8 @@ pub struct Participant {
 pub const PARTS_MAX: usize = 16;
 /// More participants than this are refused.
 pub const PARTICIPANTS_MAX: usize = 64;
+/// The largest number of peers of a conversation, which also has a local participant.
+pub const PEERS_MAX: usize = PARTICIPANTS_MAX - 1;
 
 /// A participant that a protocol cannot use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -278,6 +280,11 @@ impl Participants {
         set
     }
 
+    /// A local participant and all peers of a conversation.
+    pub fn among(local: Participant, peers: impl IntoIterator<Item = Participant>) -> Self {
+        Self { list: core::iter::once(local).chain(peers).collect() }
+    }
+
     /// The local participant alone, as `open_enable` needs it.
     pub fn local(local: impl Into<Participant>) -> Self {
         let mut list = SmallVec::new();
@@ -328,7 +335,26 @@ impl Participants {
         self.list.first_mut().ok_or(AddressError::Count)
     }
 
-    /// The only peer, for popping identifiers off it.
+    /// Checks that there is at most one peer, for a layer that looks at none.
+    ///
+    /// # Errors
+    /// [`AddressError::Count`] if there are several.
+    pub fn check_one_peer(&self) -> Result<(), AddressError> {
+        if self.peers().len() > 1 { Err(AddressError::Count) } else { Ok(()) }
+    }
+
+    /// The peers: all participants but the local one.
+    pub fn peers(&self) -> &[Participant] {
+        self.list.get(1..).unwrap_or_default()
+    }
+
+    /// The peers, for popping identifiers off each.
+    pub fn peers_mut(&mut self) -> &mut [Participant] {
+        self.list.get_mut(1..).unwrap_or_default()
+    }
+
+    /// The only peer, for popping identifiers off it. A layer that takes several has
+    /// [`peers_mut`](Self::peers_mut).
     ///
     /// # Errors
     /// [`AddressError::Count`] if there is no peer or more than one.

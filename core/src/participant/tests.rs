@@ -41,6 +41,18 @@ fn a_list_keeps_the_local_one_first() {
 }
 
 #[test]
+fn several_peers_are_popped_one_by_one() {
+    let mut set = Participants::from_str("*, port7@10.0.0.2, port9@10.0.0.3").unwrap();
+    assert_eq!(set.peer_mut(), Err(AddressError::Count));
+    assert_eq!(set.check_one_peer(), Err(AddressError::Count));
+    let ports = set.peers_mut().iter_mut().map(Participant::pop_port);
+    assert_eq!(ports.collect::<std::vec::Vec<_>>(), [Ok(Wild::Is(7)), Ok(Wild::Is(9))]);
+    let local = Participant::of(Part::Any);
+    assert_eq!(Participants::among(local, set.peers().iter().cloned()), set);
+    assert!(Participants::default().peers().is_empty());
+}
+
+#[test]
 fn bad_text_is_an_error() {
     for text in [
         "port",

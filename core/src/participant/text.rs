@@ -155,12 +155,17 @@ impl FromStr for Participants {
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let mut set = Participants::default();
-        for piece in text.split(',') {
+        for piece in pieces(text) {
             if set.len() == PARTICIPANTS_MAX {
                 return Err(ParseError::TooMany);
             }
-            set.push(piece.trim().parse()?);
+            set.push(piece.parse()?);
         }
         Ok(set)
     }
+}
+
+/// The texts of the participants of a list, each a part of `text`.
+pub fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim)
 }

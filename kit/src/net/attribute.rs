@@ -29,7 +29,7 @@ impl Attribute for LinkCast {
 }
 
 /// The peer of a message on an unconnected session: where it is to go, or where it came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Peer {
     /// The peer's host.
     pub host: HostAddr,

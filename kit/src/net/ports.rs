@@ -5,7 +5,7 @@ use crate::control::{
     MaxPacket, MinPacket, MyHost, MyPort, OptPacket, PeerHost, PeerPort, PseudoHeader,
     SpecificDestination,
 };
-use crate::net::attribute::{LinkCast, Sending};
+use crate::net::attribute::{LinkCast, Peer, Sending};
 use crate::net::template::{HeaderField, Headers};
 use crate::rpc::call::LargestReply;
 use crate::{Checksum, Turns};
@@ -104,6 +104,17 @@ pub fn is_free<T: Clone>(
 /// # Errors
 /// [`AddressError`] if a port is zero, or the peer's any.
 pub fn pop_ports(ends: &mut Participants) -> Result<(u16, u16), AddressError> {
+    let port = pop_own(ends)?;
+    let peer = ends.peer_mut()?;
+    match !peer.is_empty() && peer.parts().all(|part| *part == Part::Any) {
+        true => Ok((port, 0)),
+        false => Ok((port, definite(peer.pop_port()?)?)),
+    }
+}
+
+/// Takes our port off the participants of an active open, 0 for any that is free. Where no local
+/// host is left any will do.
+fn pop_own(ends: &mut Participants) -> Result<u16, AddressError> {
     let local = ends.local_mut()?;
     let port = match local.pop_port()? {
         Wild::Any => 0,
@@ -112,11 +123,28 @@ pub fn pop_ports(ends: &mut Participants) -> Result<(u16, u16), AddressError> {
     if local.is_empty() {
         local.push(Part::Any);
     }
-    let peer = ends.peer_mut()?;
-    match !peer.is_empty() && peer.parts().all(|part| *part == Part::Any) {
-        true => Ok((port, 0)),
-        false => Ok((port, definite(peer.pop_port()?)?)),
-    }
+    Ok(port)
+}
+
+/// Takes both parts off the participants of an active open to several peers: our port, 0 for any
+/// that is free, and host; and the port and host of each peer, in order and each once.
+///
+/// # Errors
+/// [`AddressError`] if a port or host of a peer is not definite; [`AddressError::Count`] if a peer
+/// has no host, since a link without addresses has one other end.
+pub fn pop_peers(ends: &mut Participants) -> Result<((u16, HostAddr), Vec<Peer>), AddressError> {
+    let own = (pop_own(ends)?, local_host(ends.local_mut()?)?);
+    let peer = |peer: &mut Participant| {
+        let port = definite(peer.pop_port()?)?;
+        match peer.is_empty() {
+            true => Err(AddressError::Count),
+            false => Ok(Peer { host: peer.pop_host()?.definite()?, port }),
+        }
+    };
+    let mut peers = ends.peers_mut().iter_mut().map(peer).collect::<Result<Vec<_>, _>>()?;
+    peers.sort_unstable();
+    peers.dedup();
+    Ok((own, peers))
 }
 
 /// Takes the port off the participants of an `open_enable`; answers it with the host.

@@ -70,7 +70,7 @@ pub static FORWARD_ENTRY: Entry = Entry::calls("forward", include_str!("forward.
                 optional("last", PROCEDURE, "the last procedure"),
             ],
             &[
-                required("to", ParamKind::Text("a participant, such as 10.0.0.3"),
+                required("to", ParamKind::Participant("10.0.0.3"),
                     "who serves them"),
             ],
             "procedures, from the first to the last, that are called at another host; without the \

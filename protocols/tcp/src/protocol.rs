@@ -44,7 +44,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let limits = Limits::read(build)?;
     let settings = settings(build.params);
     let lower = build.lower(0)?;
-    let given = build.params.parse("local", "a participant, such as port9000")?;
+    let given = build.params.participant("local")?;
     let enables = given.unwrap_or_else(|| Participant::of(Part::Any));
     let (cx, name) = (build.cx, build.name);
     Ok(add_limited(cx, name, (lower, enables), &limits, settings))

@@ -68,7 +68,7 @@ xk_core::settings! {
         duration("user_timeout", Settings::USER_TIMEOUT,
             "how long octets may stay unacknowledged"),
         flag("announce_user_timeout", false, "whether the peer is told that, and its word heeded"),
-        optional("local", ParamKind::Text("a participant, such as port9000"),
+        optional("local", ParamKind::Participant("port9000"),
             "what it enables below; needed on a layer with ports"),
         #[cfg(debug_assertions)]
         flag("planted", false, "whether some of what goes again lacks an octet, for tests of tests"),

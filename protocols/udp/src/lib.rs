@@ -7,7 +7,7 @@
 //!
 //! - `open`: local `port5000@10.0.0.1`, where port and host may be `*` (an ephemeral port, the host
 //!   that the route gives); peer `port7@10.0.0.2`, both definite. A peer of `*` alone opens an
-//!   unconnected session, and so does the port of a broadcast or a group.
+//!   unconnected session, and so do the port of a broadcast or a group, and several peers.
 //! - `open_enable`: `port7`, `port7@*` or `port7@10.0.0.1`.
 //!
 //! # Above
@@ -27,9 +27,10 @@
 //! below either. It is evicted when its table or the one below is full, those with a single
 //! datagram first.
 //!
-//! An unconnected session receives from every peer without a session of its own; each message has
-//! its sender as the attribute `peer`. It sends each message to the peer in that attribute, or
-//! without one to the broadcast or group that it was opened to. It keeps the sessions below for the
+//! An unconnected session receives from every peer without a session of its own; one that was
+//! opened to several peers receives from those alone. Each message has its sender as the attribute
+//! `peer`. The session sends each message to the peer in that attribute, or without one to the
+//! broadcast, the group or all the peers that it was opened to. It keeps the sessions below for the
 //! last 64 peers.
 //!
 //! Checksums are verified whenever the sender computed one. Octets beyond the length field are cut
@@ -82,6 +83,7 @@ pub static ENTRY: graph::Entry = graph::Entry::layer("udp", include_str!("lib.rs
     .service(graph::Service::adding(graph::Guarantees::EXACT))
     .header_octets(wire::HEADER_LEN)
     .numbers(&[("ip", wire::IP_PROTOCOL as u32)])
+    .takes_peers()
     .parameters(&[
         graph::int("sessions_max", 1..=16_777_216, 65_536,
             "how many connected sessions it holds; idle ones are evicted for new ones"),

@@ -1,7 +1,7 @@
 //! The layer: ports tell conversations apart, and the checksum covers what the layer below says of
 //! its hosts.
 
-use crate::unconnected::Unconnected;
+use crate::unconnected::{To, Unconnected};
 use crate::wire::{CHECKSUM_AT, HEADER_LEN, Header, Template};
 use alloc::string::String;
 use core::cell::{Cell, RefCell};
@@ -288,10 +288,13 @@ impl Layer<HEADER_LEN> for Udp {
         mut ends: Participants,
     ) -> Result<SessionRef, OpenError> {
         let from = (this, upper.receiver);
+        if ends.peers().len() > 1 {
+            return Unconnected::open_to_peers(all, cx, from, ends);
+        }
         let (local, peer) = ports::pop_ports(&mut ends)?;
         if peer == 0 {
             let host = ports::local_host(ends.local_mut()?)?;
-            return Unconnected::open(all, cx, from, (local, host), None);
+            return Unconnected::open(all, cx, from, (local, host), To::Everybody);
         }
         let lower = open_below(all, cx, this, ends)?;
         let opened = all.layer.open_through(all, cx, from, &lower, (local, peer));
@@ -454,8 +457,8 @@ impl Udp {
             if !may_use(local) {
                 return Err(OpenError::InUse);
             }
-            let to = Peer { host: many, port: peer };
-            let opened = Unconnected::open(all, cx, (this, upper), (local, host), Some(to))?;
+            let to = To::Group(Peer { host: many, port: peer });
+            let opened = Unconnected::open(all, cx, (this, upper), (local, host), to)?;
             // It opens what it needs itself, to hosts that it is told of, too.
             lower.close(cx);
             return Ok(opened);

@@ -1,10 +1,11 @@
-//! An unconnected session: receives from everybody on one port, sends to the peer that each message
-//! names, or else to the many hosts that it was opened to.
+//! An unconnected session: receives from many on one port, sends to the peer that each message
+//! names, or else to all that it was opened to.
 
 use crate::protocol::{Connected, Ports, covers_hosts, key_of, open_below, serves};
 use crate::wire::{HEADER_LEN, PAYLOAD_LEN_MAX};
 use alloc::rc::Rc;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::cell::RefCell;
 use xk_core::object::{Closing, OpenError, PushError, Refused, WeakSession};
 use xk_core::{
@@ -27,6 +28,42 @@ pub(crate) static NO_ROUTE: reason::Reason = reason::Reason::new("no route", rea
 
 type Found = Result<Rc<Connected>, OpenError>;
 
+/// Hosts that a session receives from, and to which it sends what names no peer.
+#[derive(PartialEq, Eq)]
+pub(crate) enum To {
+    /// Receives from all hosts, and sends to none.
+    Everybody,
+    /// Receives from all hosts, and sends to a broadcast or a group.
+    Group(Peer),
+    /// Receives from these peers alone, and sends to each of them.
+    Peers(Vec<Peer>),
+}
+
+impl To {
+    fn all(&self) -> &[Peer] {
+        match self {
+            Self::Everybody => &[],
+            Self::Group(to) => core::slice::from_ref(to),
+            Self::Peers(peers) => peers,
+        }
+    }
+
+    /// The only peer, if there is one.
+    fn one(&self) -> Option<Peer> {
+        match self.all() {
+            [peer] => Some(*peer),
+            _ => None,
+        }
+    }
+
+    fn hears(&self, message: &Message) -> bool {
+        match self {
+            Self::Peers(peers) => message.attribute().is_some_and(|from| peers.contains(&from)),
+            Self::Everybody | Self::Group(_) => true,
+        }
+    }
+}
+
 pub(crate) struct Unconnected {
     all: Ports,
     /// The layer itself, on whose behalf lower sessions are opened.
@@ -35,8 +72,7 @@ pub(crate) struct Unconnected {
     /// Our port and host, [`ports::ANY_HOST`] for any.
     port: u16,
     host: HostAddr,
-    /// The port of a broadcast or a group where messages go that name no peer.
-    to: Option<Peer>,
+    to: To,
     /// Conversations that only send, by our host, the peer's and its port.
     peers: Cache<(HostAddr, HostAddr, u16), Rc<Connected>>,
     /// The sessions below through which messages came last, each at a place of its number.
@@ -44,14 +80,14 @@ pub(crate) struct Unconnected {
 }
 
 impl Unconnected {
-    /// The session of `upper` on this port, 0 for any that is free, and host, which sends what
-    /// names no peer `to` many hosts: the one there is, once more held, or a new one.
+    /// The session of `upper` on this port, 0 for any that is free, and host: the one there is,
+    /// once more held, or a new one.
     pub(crate) fn open(
         all: &Ports,
         cx: &Kernel,
         (this, upper): (&ProtocolRef, &ProtocolRef),
         (local, host): (u16, HostAddr),
-        to: Option<Peer>,
+        to: To,
     ) -> Result<SessionRef, OpenError> {
         let is_free = |port| ports::is_free(&all.offers, (port, host), |_| false);
         let port = match local {
@@ -82,6 +118,23 @@ impl Unconnected {
         let bound = all.offers.enable(offer, receiver, ports::is_of_port(port));
         bound.inspect_err(|_| session.retire(cx))?;
         all.layer.forget_reached();
+        Ok(session)
+    }
+
+    /// As [`open`](Self::open), for a list of peers. Each is opened below at once, so that one that
+    /// cannot be had is known now.
+    pub(crate) fn open_to_peers(
+        all: &Ports,
+        cx: &Kernel,
+        from: (&ProtocolRef, &ProtocolRef),
+        mut ends: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        let (own, peers) = ports::pop_peers(&mut ends)?;
+        let session = Self::open(all, cx, from, own, To::Peers(peers.clone()))?;
+        let opened = session.body::<Self>().map_or(Ok(()), |this| {
+            peers.into_iter().try_for_each(|peer| this.conversation(cx, own.1, peer).map(drop))
+        });
+        opened.inspect_err(|_| session.close(cx))?;
         Ok(session)
     }
 
@@ -125,22 +178,13 @@ impl Unconnected {
         Ok(fresh)
     }
 
-    /// Releases what is kept for sending.
-    fn forget(&self, cx: &Kernel) {
-        for (place, known) in self.peers.snapshot() {
-            self.peers.remove(&place);
-            known.lower.close(cx);
-        }
-    }
-}
-
-impl Session for Unconnected {
-    fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
-        let peer = message.remove_attribute::<Peer>().or(self.to);
-        let Some(peer) = peer.filter(|peer| peer.port != 0) else {
-            this.discard(cx, message, &ports::NO_PEER);
-            return Err(PushError::NotSupported);
-        };
+    fn send(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        message: Message,
+        peer: Peer,
+    ) -> Result<(), PushError> {
         let from = ports::source_of(&message, self.host);
         match self.conversation(cx, from, peer) {
             Ok(_) if this.head().is_closed() => {
@@ -160,8 +204,39 @@ impl Session for Unconnected {
         }
     }
 
+    /// Releases what is kept for sending.
+    fn forget(&self, cx: &Kernel) {
+        for (place, known) in self.peers.snapshot() {
+            self.peers.remove(&place);
+            known.lower.close(cx);
+        }
+    }
+}
+
+impl Session for Unconnected {
+    fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
+        let named = message.remove_attribute::<Peer>();
+        let to = named.as_ref().map_or(self.to.all(), core::slice::from_ref);
+        let Some((last, others)) = to.split_last().filter(|(last, _)| last.port != 0) else {
+            this.discard(cx, message, &ports::NO_PEER);
+            return Err(PushError::NotSupported);
+        };
+        let mut result = Ok(());
+        for peer in others {
+            let sent = match message.try_clone() {
+                Ok(copy) => self.send(cx, this, copy, *peer),
+                Err(_) => Err(PushError::NoBuffers),
+            };
+            result = result.and(sent);
+        }
+        result.and(self.send(cx, this, message, *last))
+    }
+
     /// The protocol has checked length and checksum; the header is still in front.
     fn pop(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), Refused> {
+        if !self.to.hears(&message) {
+            return Err(this.refuse(cx, message, &reason::NO_PORT));
+        }
         let Some(header) = message.pop_array::<HEADER_LEN>().copied() else {
             return Err(this.refuse(cx, message, &reason::TRUNCATED));
         };
@@ -178,14 +253,17 @@ impl Session for Unconnected {
     }
 
     fn describe(&self, _: &SessionRef) -> Option<String> {
-        let to = self.to.map(|to| alloc::format!("{}:{}", to.host, to.port));
-        let to = to.as_deref().unwrap_or("everybody");
-        Some(alloc::format!("port {} of {} with {to}", self.port, self.host))
+        let (port, host) = (self.port, self.host);
+        Some(match self.to.all() {
+            [] => alloc::format!("port {port} of {host} with everybody"),
+            [to] => alloc::format!("port {port} of {host} with {}:{}", to.host, to.port),
+            many => alloc::format!("port {port} of {host} with {} peers", many.len()),
+        })
     }
 
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         let host = Some(self.host).filter(|host| *host != ports::ANY_HOST);
-        let to = self.to.map(|to| (to.port, Some(to.host)));
+        let to = self.to.one().map(|to| (to.port, Some(to.host)));
         if ports::answer(ask, (self.port, host), to) {
             return Answer::Answered;
         }
@@ -198,7 +276,8 @@ impl Session for Unconnected {
         }
         // Those of a conversation with all hosts of the link, of which nothing need be asked.
         if ask.get::<Headers>().is_some() {
-            let peer = self.to.unwrap_or(Peer { host: HostAddr::BROADCAST, port: 0 });
+            let all = Peer { host: HostAddr::BROADCAST, port: 0 };
+            let peer = self.to.all().first().copied().unwrap_or(all);
             let answer = self.conversation(cx, self.host, peer).map(|known| known.answer(cx, ask));
             let _ = ask.answer::<Headers>(|found| *found = core::mem::take(found).for_any_peer());
             return answer.unwrap_or(Answer::Unknown);

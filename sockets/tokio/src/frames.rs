@@ -418,13 +418,13 @@ pub static ABOVE: Entry = Entry::top("task-top", "# Synopsis\n`task-top LOWER en
     .needs(Guarantees::SESSIONS.and(Guarantees::EXACT).and(Guarantees::WHOLE))
     .parameters(&[
         required("end", ParamKind::integer(1..=i64::MAX), "what `Frames::end` tells"),
-        optional("to", ParamKind::Text(PARTICIPANT), "the peer; if not given, the last one that \
+        optional("to", PARTICIPANT, "the peer; if not given, the last one that \
             has sent something"),
-        optional("local", ParamKind::Text(PARTICIPANT), "our end; `*` if not given"),
+        optional("local", PARTICIPANT, "our end; `*` if not given"),
     ])
     .reasons(REASONS);
 
-const PARTICIPANT: &str = "a participant, such as port7@10.0.0.2";
+const PARTICIPANT: ParamKind = ParamKind::Participant("port7@10.0.0.2");
 
 struct TaskTop {
     lower: ProtocolRef,
@@ -435,11 +435,11 @@ struct TaskTop {
 }
 
 fn build_above(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let local = build.params.parse("local", PARTICIPANT)?;
+    let local = build.params.participant("local")?;
     let top = TaskTop {
         lower: build.lower(0)?,
         frames: GraphEnd::take(build.params)?,
-        to: build.params.parse("to", PARTICIPANT)?,
+        to: build.params.participant("to")?,
         local: local.unwrap_or_else(|| Participant::of(xk_core::Part::Any)),
         session: RefCell::default(),
     };

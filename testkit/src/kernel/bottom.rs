@@ -150,14 +150,23 @@ impl Lower {
         mut participants: Participants,
     ) -> Result<Option<Part>, AddressError> {
         if self.addressing == Addressing::Link {
-            return Ok(None);
+            return participants.check_one_peer().map(|()| None);
+        }
+        participants.peer_mut()?;
+        Ok(self.peers(participants)?.first().copied())
+    }
+
+    /// All peers that `open`'s participants name; none on a link.
+    fn peers(&self, mut participants: Participants) -> Result<Vec<Part>, AddressError> {
+        if self.addressing == Addressing::Link {
+            return participants.check_one_peer().map(|()| Vec::new());
         }
         let local = self.pop(participants.local_mut()?)?;
         if local.value().is_some_and(|local| Some(local) != self.own()) {
             return Err(AddressError::OutOfRange);
         }
-        let peer = self.pop(participants.peer_mut()?)?.definite()?;
-        Ok(Some(peer))
+        let peers = participants.peers_mut();
+        peers.iter_mut().map(|peer| self.pop(peer)?.definite()).collect()
     }
 
     fn pop(&self, participant: &mut Participant) -> Result<Wild<Part>, AddressError> {
@@ -228,6 +237,7 @@ struct State {
     keeps: Cell<bool>,
     opens: Cell<u64>,
     closes: Cell<u64>,
+    takes_peers: Cell<bool>,
     failure: Cell<Option<PushError>>,
     pauses: Pauses,
     on_push: RefCell<Option<OnPush>>,
@@ -258,6 +268,7 @@ impl Bottom {
             keeps: Cell::new(true),
             opens: Cell::new(0),
             closes: Cell::new(0),
+            takes_peers: Cell::new(false),
             failure: Cell::new(None),
             pauses: Pauses::default(),
             on_push: RefCell::default(),
@@ -318,6 +329,12 @@ impl Bottom {
     /// another time, where a shepherd has a stack; at first they do not.
     pub fn block(&self, most: Duration) {
         self.state.pauses.set(most);
+    }
+
+    /// From now on a session may have several peers: what is pushed goes to each, and what any of
+    /// them sends comes through it.
+    pub fn take_peers(&self) {
+        self.state.takes_peers.set(true);
     }
 
     /// Has something done with every message that is pushed, before it is kept.
@@ -441,6 +458,7 @@ impl Bottom {
             state: Rc::clone(&self.state),
             upper: upper.clone(),
             ends,
+            others: Vec::new(),
             selector,
             key,
         };
@@ -505,25 +523,34 @@ impl Protocol for BottomProtocol {
         participants: Participants,
     ) -> Result<SessionRef, OpenError> {
         let state = &self.0;
-        let peer = state.lower.peer(participants)?;
+        if !state.takes_peers.get() {
+            state.lower.peer(participants.clone())?;
+        }
+        let peers = state.lower.peers(participants)?;
         state.pauses.pause(cx);
         state.opens.set(state.opens.get() + 1);
         state.note_user(upper);
-        let ends = (peer, None);
-        let key = key(ends, upper.receiver.id(), upper.selector);
+        let key_of = |peer| key((peer, None), upper.receiver.id(), upper.selector);
+        let ends = (peers.first().copied(), None);
+        let key = key_of(ends.0);
         if let Some(session) = state.sessions.get(&key) {
             session.hold();
             return Ok(session);
         }
+        let others: Vec<_> =
+            peers.iter().skip(1).map(|peer| (*peer, key_of(Some(*peer)))).collect();
         let body = BottomSession {
             state: Rc::clone(state),
             upper: upper.receiver.clone(),
             ends,
+            others: others.clone(),
             selector: upper.selector,
             key,
         };
         let session = cx.new_session(this, upper.receiver, body);
-        state.sessions.bind(cx, key, session.clone()).map_err(|_| OpenError::Full)?;
+        for key in others.iter().map(|(_, key)| *key).chain([key]) {
+            state.sessions.bind(cx, key, session.clone()).map_err(|_| OpenError::Full)?;
+        }
         state.pauses.pause(cx);
         Ok(session)
     }
@@ -638,6 +665,8 @@ struct BottomSession {
     state: Rc<State>,
     upper: ProtocolRef,
     ends: Ends,
+    /// Further peers, each with its key.
+    others: Vec<(Part, Key)>,
     selector: ProtocolId,
     key: Key,
 }
@@ -658,12 +687,14 @@ impl Session for BottomSession {
             on_push(cx, &message);
         }
         if state.keeps.get() {
-            state.sent.borrow_mut().push(Sent {
-                session: this.clone(),
-                peer: self.ends.0,
-                selector: self.selector,
-                message,
-            });
+            let sent = |peer, message| {
+                let (session, selector) = (this.clone(), self.selector);
+                state.sent.borrow_mut().push(Sent { session, peer, selector, message });
+            };
+            for (peer, _) in &self.others {
+                sent(Some(*peer), message.try_clone().map_err(|_| PushError::NoBuffers)?);
+            }
+            sent(self.ends.0, message);
         }
         Ok(())
     }
@@ -705,7 +736,9 @@ impl Session for BottomSession {
 
     fn close(&self, _: &Kernel, _: &SessionRef) -> Closing {
         self.state.closes.set(self.state.closes.get() + 1);
-        self.state.sessions.unbind(&self.key);
+        for key in self.others.iter().map(|(_, key)| key).chain([&self.key]) {
+            self.state.sessions.unbind(key);
+        }
         Closing::Done
     }
 }

@@ -25,7 +25,7 @@ const TURN: u64 = 1;
 const PAUSE: Duration = Duration::from_millis(1);
 /// Calls that a shepherd makes before others have their turn, should none of them block.
 const CALLS_PER_TURN: usize = 64;
-const PARTICIPANT: &str = "a participant, such as procedure1@10.0.0.2";
+const PEER: ParamKind = ParamKind::Participant("procedure1@10.0.0.2");
 
 xk_core::settings! {
     /// Parameters of the graph.
@@ -52,8 +52,8 @@ xk_core::settings! {
         procedure: Option<u32> = None,
     }
     [
-        optional("to", ParamKind::Text(PARTICIPANT), "the peer"),
-        optional("local", ParamKind::Text(PARTICIPANT), "the local participant"),
+        optional("to", PEER, "the peer"),
+        optional("local", PEER, "the local participant"),
         optional("procedure", ParamKind::integer(0..=u32::MAX as i64),
             "the procedure's number, on top of `to`"),
     ]
@@ -73,8 +73,8 @@ pub struct Caller {
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let params = build.params;
     let settings = Settings {
-        to: params.parse("to", PARTICIPANT)?.unwrap_or_default(),
-        local: params.parse("local", PARTICIPANT)?.unwrap_or_default(),
+        to: params.participant("to")?.unwrap_or_default(),
+        local: params.participant("local")?.unwrap_or_default(),
         procedure: params.get("procedure").map(|_| build.int("procedure")).transpose()?,
         ..Settings::read(build)?
     };
@@ -112,7 +112,7 @@ impl Caller {
         if let Some(session) = idle {
             return Ok(session);
         }
-        let both = asks::ends(&self.settings.local, &self.settings.to);
+        let both = asks::ends(&self.settings.local, core::slice::from_ref(&self.settings.to));
         self.lower.open(cx, Upper::new(this), both)
     }
 

@@ -61,7 +61,7 @@ pub static ENTRY: Entry = Entry::top("echo", include_str!("lib.rs"), build)
     .parameters(&[
         optional("port", ParamKind::integer(1..=65_535),
             "the port that it serves, on a layer with ports"),
-        optional("local", ParamKind::Text("a participant, such as port7@10.0.0.1"),
+        optional("local", ParamKind::Participant("port7@10.0.0.1"),
             "the participant that it serves, on a layer without ports; `*` if neither is given"),
     ])
     .questions(&[

@@ -30,7 +30,7 @@ pub struct Echo {
 /// Builds it from its place in a graph.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let lower = build.lower(0)?;
-    let local = serve::local(build, "a participant, such as port7")?;
+    let local = serve::local(build)?;
     Ok(add(build.cx, build.name, lower, local))
 }
 

@@ -85,5 +85,5 @@ pub(crate) const fn name(
 
 /// A parameter that is a participant.
 pub(crate) const fn to(meaning: &'static str) -> xk_core::graph::ParamSpec {
-    optional("to", ParamKind::Text("a participant, such as socket130@node18@net10"), meaning)
+    optional("to", ParamKind::Participant("socket130@node18@net10"), meaning)
 }

@@ -98,9 +98,8 @@ pub struct Print {
 
 /// Builds it from its place in a graph.
 pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let wanted = "a participant, such as socket130@node18@net10";
     let name = build.params.text("entity").unwrap_or("=:LaserWriter@*").to_string();
-    let to = build.params.parse("to", wanted)?;
+    let to = build.params.participant("to")?;
     let settings = Settings { name, to, ..Settings::read(build)? };
     let (atp, nbp) = (build.lower(0)?, build.lower(1).ok());
     if nbp.is_none() && settings.to.is_none() {

@@ -3,7 +3,8 @@
 //!
 //! # Participants
 //! It opens the layer below with `local` and `to`. A participant that is not given is a wildcard at
-//! every layer.
+//! every layer. `to` may be a list of peers, `to="port7@10.0.0.2, port7@10.0.0.3"`, on a layer
+//! whose sessions may have several, such as `udp`.
 //!
 //! # Below
 //! One protocol of the async realm, or a link with one other end. On `icmp` it is ping; on `udp` a
@@ -12,7 +13,8 @@
 //! # Behaviour
 //! It opens a session at `start` and sends `count` messages, one every `interval`; with an interval
 //! of zero, the next one as soon as the one before has come back or timed out. Each message is
-//! expected back unchanged.
+//! expected back unchanged from each peer. Answers are not told apart by peer: of three peers, the
+//! fourth answer to a message is a duplicate.
 //!
 //! A message begins with its sequence number (eight octets) and the time of sending in nanoseconds
 //! (eight octets), as far as its size allows; the rest is a pattern that depends on the number. A

@@ -3,6 +3,7 @@
 use crate::cutter::Cutter;
 use crate::tally::{Results, Tally};
 use crate::window::Arrival;
+use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::control::Report;
@@ -31,7 +32,7 @@ const MARKER: usize = 16;
 /// Tokens of the timers for sending and expiry.
 const SEND: u64 = 0;
 const EXPIRE: u64 = 1;
-const PARTICIPANT: &str = "a participant, such as port7@10.0.0.2";
+const PEER: &str = "port7@10.0.0.2";
 
 xk_core::settings! {
     /// Parameters of the graph.
@@ -45,14 +46,14 @@ xk_core::settings! {
         timeout: Duration = duration(Duration::from_secs(2), "how long a message is awaited"),
         start: Duration = duration(Duration::ZERO, "the delay before the first message"),
         ..
-        /// The peer; empty for wildcards at every layer.
-        to: Participant = Participant::new(),
+        /// The peers; empty for wildcards at every layer.
+        to: Vec<Participant> = Vec::new(),
         /// The local participant; empty for wildcards at every layer.
         local: Participant = Participant::new(),
     }
     [
-        optional("to", ParamKind::Text(PARTICIPANT), "the peer"),
-        optional("local", ParamKind::Text(PARTICIPANT), "the local participant"),
+        optional("to", ParamKind::Peers(PEER), "the peers, of which each is to answer each message"),
+        optional("local", ParamKind::Participant(PEER), "the local participant"),
     ]
 }
 
@@ -71,8 +72,8 @@ pub struct Probe {
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let params = build.params;
     let settings = Settings {
-        to: params.parse("to", PARTICIPANT)?.unwrap_or_default(),
-        local: params.parse("local", PARTICIPANT)?.unwrap_or_default(),
+        to: params.peers("to")?,
+        local: params.participant("local")?.unwrap_or_default(),
         ..Settings::read(build)?
     };
     asks::check_sizes(&[("size", settings.size), ("size_max", settings.size_max)])?;
@@ -81,6 +82,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 
 /// Adds one to a kernel, for programs that compose without a graph file.
 pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> ProtocolRef {
+    let tally = Tally::new(settings.to.len().max(1));
     cx.add_protocol(
         crate::ENTRY.kind,
         name,
@@ -89,7 +91,7 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> P
             settings,
             session: RefCell::default(),
             cutter: RefCell::default(),
-            tally: RefCell::default(),
+            tally: RefCell::new(tally),
             expiry: Cell::new(None),
         },
     )

@@ -29,7 +29,7 @@ fields!(RoundTrips { min, avg, p50, max });
 /// Asked of a probe: what it has found so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Results {
-    /// Messages sent.
+    /// Messages sent, counted once for each peer.
     pub sent: u64,
     /// Messages that came back in time.
     pub received: u64,
@@ -70,7 +70,6 @@ question!(
 );
 
 /// Counts of one probe.
-#[derive(Default)]
 pub(crate) struct Tally {
     pub(crate) window: Window,
     pub(crate) times: Times,
@@ -86,6 +85,21 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
+    /// No message yet, to so many peers.
+    pub(crate) fn new(peers: usize) -> Self {
+        Self {
+            window: Window::new(peers),
+            times: Times::default(),
+            received: 0,
+            corrupt: 0,
+            duplicates: 0,
+            late: 0,
+            errors: Vec::new(),
+            open_error: None,
+            is_broken: false,
+        }
+    }
+
     fn error(&mut self, name: &'static str) {
         match self.errors.iter_mut().find(|(kind, _)| *kind == name) {
             Some((_, n)) => *n += 1,
@@ -127,8 +141,7 @@ impl Tally {
 
     /// Results so far; `count` messages were to be sent, 0 for no end.
     pub(crate) fn results(&self, count: u64) -> Results {
-        let sent = self.window.next();
-        let all_sent = count > 0 && sent >= count;
+        let all_sent = count > 0 && self.window.next() >= count;
         let has_ended = self.open_error.is_some() || self.is_broken;
         let finished = has_ended || all_sent && self.window.awaited() == 0;
         let failed = finished && self.received == 0 || self.is_broken || self.corrupt > 0;
@@ -137,7 +150,7 @@ impl Tally {
             RoundTrips { min, avg, p50, max }
         });
         Results {
-            sent,
+            sent: self.window.sent(),
             received: self.received,
             lost: self.window.lost(),
             corrupt: self.corrupt,

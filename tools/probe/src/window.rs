@@ -7,19 +7,14 @@ use xk_core::Time;
 /// Largest number of awaited messages.
 pub(crate) const WINDOW_MAX: usize = 65_536;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    Awaited,
-    Answered,
-    /// Could not be sent.
-    Failed,
-}
-
 #[derive(Clone, Copy)]
 struct Slot {
     sent: Time,
     octets: usize,
-    state: State,
+    /// Number of answers that have not come.
+    missing: usize,
+    /// Could not be sent: nothing is awaited.
+    has_failed: bool,
 }
 
 /// Kind of an arrival.
@@ -27,7 +22,7 @@ struct Slot {
 pub(crate) enum Arrival {
     /// The answer, after this time.
     Answer(Duration),
-    /// The message was answered before.
+    /// The message was answered before, by every peer.
     Duplicate,
     /// The message was given up before.
     Late,
@@ -36,9 +31,10 @@ pub(crate) enum Arrival {
 }
 
 /// Messages in the order of sending; a gapless range of sequence numbers.
-#[derive(Default)]
 pub(crate) struct Window {
     slots: VecDeque<Slot>,
+    /// Number of peers, each of which answers every message.
+    peers: usize,
     /// The sequence number of the first slot.
     first: u64,
     awaited: usize,
@@ -46,17 +42,27 @@ pub(crate) struct Window {
 }
 
 impl Window {
+    /// Nothing sent yet, to so many peers.
+    pub(crate) fn new(peers: usize) -> Self {
+        Self { slots: VecDeque::new(), peers, first: 0, awaited: 0, lost: 0 }
+    }
+
+    /// Number of messages sent, one to each peer.
+    pub(crate) fn sent(&self) -> u64 {
+        self.next() * self.peers as u64
+    }
+
     /// The next message's sequence number.
     pub(crate) fn next(&self) -> u64 {
         self.first + self.slots.len() as u64
     }
 
-    /// Number of awaited messages.
+    /// Number of awaited answers.
     pub(crate) fn awaited(&self) -> usize {
         self.awaited
     }
 
-    /// Number of messages that were given up.
+    /// Number of answers that were given up.
     pub(crate) fn lost(&self) -> u64 {
         self.lost
     }
@@ -66,17 +72,19 @@ impl Window {
         if self.slots.len() >= WINDOW_MAX {
             self.drop_first();
         }
-        self.slots.push_back(Slot { sent: now, octets, state: State::Awaited });
-        self.awaited += 1;
+        let missing = self.peers;
+        self.slots.push_back(Slot { sent: now, octets, missing, has_failed: false });
+        self.awaited += missing;
     }
 
     /// The message could not be sent.
     pub(crate) fn fail(&mut self, sequence: u64) {
         if let Some(slot) = self.slot(sequence)
-            && slot.state == State::Awaited
+            && !slot.has_failed
         {
-            slot.state = State::Failed;
-            self.awaited -= 1;
+            slot.has_failed = true;
+            let missing = slot.missing;
+            self.awaited -= missing;
         }
     }
 
@@ -102,12 +110,12 @@ impl Window {
         let Some(slot) = self.slot(sequence).filter(same) else {
             return Arrival::Foreign;
         };
-        if slot.state == State::Answered {
+        if slot.missing == 0 {
             return Arrival::Duplicate;
         }
         // One that failed here may have gone all the same.
-        let was_awaited = slot.state == State::Awaited;
-        slot.state = State::Answered;
+        let was_awaited = !slot.has_failed;
+        slot.missing -= 1;
         let time = now.since(slot.sent);
         self.awaited -= usize::from(was_awaited);
         Arrival::Answer(time)
@@ -116,9 +124,10 @@ impl Window {
     /// A message too small for a number has arrived: true if one of its size was awaited.
     pub(crate) fn arrive_unnumbered(&mut self, octets: usize) -> bool {
         let mut slots = self.slots.iter_mut();
-        let found = slots.find(|slot| slot.octets == octets && slot.state == State::Awaited);
+        let is_awaited = |slot: &Slot| slot.missing > 0 && !slot.has_failed;
+        let found = slots.find(|slot| slot.octets == octets && is_awaited(slot));
         let Some(slot) = found else { return false };
-        slot.state = State::Answered;
+        slot.missing -= 1;
         self.awaited -= 1;
         true
     }
@@ -135,9 +144,9 @@ impl Window {
             return;
         };
         self.first += 1;
-        if slot.state == State::Awaited {
-            self.awaited -= 1;
-            self.lost += 1;
+        if !slot.has_failed {
+            self.awaited -= slot.missing;
+            self.lost += slot.missing as u64;
         }
     }
 }
@@ -148,7 +157,7 @@ mod tests {
 
     #[test]
     fn each_arrival_is_told_apart() {
-        let mut window = Window::default();
+        let mut window = Window::new(1);
         for n in 0..4 {
             window.send(Time::from_ms(n), 20);
         }
@@ -169,8 +178,24 @@ mod tests {
     }
 
     #[test]
+    fn every_peer_answers_every_message() {
+        let mut window = Window::new(3);
+        window.send(Time::ZERO, 20);
+        window.send(Time::ZERO, 3);
+        assert_eq!((window.sent(), window.awaited()), (6, 6));
+        let at = Time::from_ms(1);
+        for _ in 0..3 {
+            assert!(matches!(window.arrive(at, 0, None, 20), Arrival::Answer(_)));
+        }
+        assert_eq!(window.arrive(at, 0, None, 20), Arrival::Duplicate);
+        assert!(window.arrive_unnumbered(3));
+        window.expire(Time::MAX);
+        assert_eq!((window.awaited(), window.lost()), (0, 2));
+    }
+
+    #[test]
     fn unnumbered_messages_answer_the_oldest_of_their_size() {
-        let mut window = Window::default();
+        let mut window = Window::new(1);
         window.send(Time::ZERO, 3);
         assert!(!window.arrive_unnumbered(4));
         assert!(window.arrive_unnumbered(3));
@@ -180,7 +205,7 @@ mod tests {
 
     #[test]
     fn the_window_is_bounded() {
-        let mut window = Window::default();
+        let mut window = Window::new(1);
         for _ in 0..WINDOW_MAX + 10 {
             window.send(Time::ZERO, 1);
         }

@@ -176,17 +176,44 @@ fn the_networks_errors_are_counted_by_kind() {
 #[test]
 fn participants_are_those_given() {
     let own = core::net::Ipv4Addr::new(10, 0, 0, 1);
-    let settings = Settings { to: "10.0.0.2".parse().unwrap(), ..settings() };
+    let settings = Settings { to: vec!["10.0.0.2".parse().unwrap()], ..settings() };
     let net = net(Lower::host(own, 254), settings.clone());
     net.cx.advance(MS);
     let to = Some(Part::Host("10.0.0.2".parse().unwrap()));
     assert_eq!(net.bottom.take_sent()[0].peer, to);
-    let settings = Settings { to: "port7".parse().unwrap(), ..settings };
+    let settings = Settings { to: vec!["port7".parse().unwrap()], ..settings };
     let net = self::net(Lower::host(own, 254), settings);
     net.cx.advance(MS);
     let report = net.report();
     assert!(report.finished && report.failed);
     assert!(net.figure("not opened").is_some());
+}
+
+#[test]
+fn several_peers_have_one_session() {
+    let to = ["10.0.0.2", "10.0.0.3"].map(|to| to.parse().unwrap());
+    let settings = Settings { to: to.into(), count: 1, ..settings() };
+    let several = || {
+        let lower = Lower::host(core::net::Ipv4Addr::new(10, 0, 0, 1), 254);
+        let net = net(lower, settings.clone());
+        net.bottom.take_peers();
+        net
+    };
+    let all_answer = several();
+    all_answer.run(20);
+    assert_eq!((all_answer.bottom.opens(), all_answer.count("sent")), (1, 2));
+    assert_eq!((all_answer.count("received"), all_answer.count("lost")), (2, 0));
+    let one_answers = several();
+    one_answers.cx.advance(MS);
+    let sent = one_answers.bottom.take_sent().swap_remove(0);
+    one_answers.bottom.inject(&one_answers.cx, sent.peer, sent.message);
+    one_answers.cx.advance(200 * MS);
+    assert_eq!((one_answers.count("received"), one_answers.count("lost")), (1, 1));
+    let lower = Lower::host(core::net::Ipv4Addr::new(10, 0, 0, 1), 254);
+    let takes_one = net(lower, settings);
+    takes_one.cx.advance(MS);
+    let why = takes_one.figure("not opened").unwrap();
+    assert!(why.contains("too many participants"), "{why}");
 }
 
 #[test]

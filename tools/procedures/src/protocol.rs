@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 use core::time::Duration;
 use xk_core::control::Report;
-use xk_core::graph::{Build, BuildError, ParamKind, optional, text};
+use xk_core::graph::{Build, BuildError, ParamKind, optional};
 use xk_core::object::{OpenError, Refused, SessionSlot};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
@@ -18,7 +18,7 @@ use xk_kit::rpc::call::{BUSY, MyProcedure, NO_PROCEDURE, SYSTEM_ERROR};
 /// The procedures there are, by number.
 const NAMES: [&str; 6] = ["null", "echo", "sink", "source", "relay", "sleep"];
 
-const PARTICIPANT: &str = "a participant, such as procedure1@10.0.0.2";
+const PARTICIPANT: ParamKind = ParamKind::Participant("procedure1@10.0.0.2");
 
 xk_core::settings! {
     /// Parameters of the graph.
@@ -36,9 +36,8 @@ xk_core::settings! {
         relay: Participant = Participant::new(),
     }
     [
-        text("at", "a participant, such as procedure1@10.0.0.2", "*",
-            "the local participant that it serves"),
-        optional("relay", ParamKind::Text(PARTICIPANT), "whom the procedure 4 calls, with its procedure"),
+        optional("at", PARTICIPANT, "the local participant that it serves; `*` if not given"),
+        optional("relay", PARTICIPANT, "whom the procedure 4 calls, with its procedure"),
     ]
 }
 
@@ -58,8 +57,8 @@ pub struct Procedures {
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let (params, usual) = (build.params, Settings::read(build)?);
     let settings = Settings {
-        at: params.parse("at", PARTICIPANT)?.unwrap_or(usual.at),
-        relay: params.parse("relay", PARTICIPANT)?.unwrap_or_default(),
+        at: params.participant("at")?.unwrap_or(usual.at),
+        relay: params.participant("relay")?.unwrap_or_default(),
         ..usual
     };
     Ok(add(build.cx, build.name, build.lower(0)?, settings))
