@@ -4,6 +4,7 @@ pub mod anchor;
 pub mod corrupt;
 pub mod device_wire;
 pub mod entry;
+pub mod frames;
 pub mod handed;
 pub mod offload;
 pub mod segments;

@@ -4,7 +4,7 @@ use crate::EthAddr;
 use crate::control::{JoinGroup, LinkType, MaxPacket, MyEther, OptPacket, WireRoom};
 use crate::net::template::Headers;
 use crate::wire::offload::{self, Offloads};
-use crate::wire::segments;
+use crate::wire::{frames, segments};
 use alloc::rc::{Rc, Weak};
 use alloc::string::String;
 use core::cell::{Cell, RefCell};
@@ -296,8 +296,9 @@ impl<A: Anchor> Protocol for Anchored<A> {
         cx: &Kernel,
         this: &ProtocolRef,
         upper: Upper<'_>,
-        _: Participants,
+        ends: Participants,
     ) -> Result<SessionRef, OpenError> {
+        ends.check_one_peer()?;
         let end = self.0.end();
         end.evict_idle(cx, upper.receiver);
         end.claim(upper.receiver)?;
@@ -417,7 +418,9 @@ fn count(cx: &Kernel, this: &SessionRef, why: &'static Reason) {
 impl<A: Anchor> Session for WireSession<A> {
     fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
         let able = self.wire.capabilities();
-        if segments::of(&message).is_some_and(|run| run.packets() > able.run_packets_max) {
+        if let Some(run) = segments::of(&message)
+            && (run.packets() > able.run_packets_max || !frames::is_for_devices(&message))
+        {
             return self.push_run(cx, this, message);
         }
         if !able.takes_partial_checksums

@@ -10,6 +10,7 @@
 //! ([`finish_checksum`]).
 
 use crate::Checksum;
+use crate::wire::frames;
 use xk_core::message::{ATTRIBUTE_OCTETS, Attribute, Crossing, NoBuffers, Sender};
 use xk_core::object::ProtocolId;
 use xk_core::question;
@@ -170,11 +171,6 @@ pub fn finish_checksum(pool: &Pool, message: &mut Message) -> Result<(), NoBuffe
     Ok(())
 }
 
-/// Offsets in an Ethernet frame (IEEE 802.3) with an IPv4 packet (RFC 791, section 3.1).
-const FRAME_HEADER_OCTETS: usize = 14;
-const FRAME_TYPE_AT: usize = 12;
-const IPV4: [u8; 2] = [0x08, 0x00];
-
 /// Notes on a frame that arrived what its sender left open, as the device below tells it: the sum
 /// over the octets from `start` on belongs at `field` behind it. A frame whose end is not its IPv4
 /// packet's (padded, tagged, or something else) is completed at once, since layers above cut the
@@ -193,12 +189,7 @@ pub fn note_partial(
     let segment = u32::try_from(segment).unwrap_or(u32::MAX);
     let partial = TransportChecksum::Partial { segment, field };
     let noted = frame.set_attribute(partial).is_ok();
-    let is_plain = frame.peek::<18>().is_some_and(|octets| {
-        let total = usize::from(u16::from_be_bytes([octets[16], octets[17]]));
-        octets[FRAME_TYPE_AT..FRAME_HEADER_OCTETS] == IPV4
-            && total + FRAME_HEADER_OCTETS == frame.len()
-    });
-    if noted && is_plain {
+    if noted && frames::ends_with_packet(frame) {
         return Ok(());
     }
     complete(pool, frame)
@@ -357,7 +348,7 @@ mod tests {
         let pool = Pool::new(&PoolConfig::default()).unwrap();
         let payload = [7; 100];
         let mut octets = packet(34, &payload, 0x1234);
-        octets[12..14].copy_from_slice(&IPV4);
+        octets[12..14].copy_from_slice(&[8, 0]);
         octets[16..18].copy_from_slice(&128_u16.to_be_bytes());
         let mut frame = pool.copy_from(0, &octets).unwrap();
         note_partial(&pool, &mut frame, (34, 6)).unwrap();

@@ -8,11 +8,8 @@
 //! ([`split`]), and so does a layer that treats packets one by one, such as a fault. The payload is
 //! never copied for it.
 
-use crate::net::addr::Ipv4;
 use crate::net::checksum::{Checksum, checksum};
-use crate::wire::offload;
-use crate::wire::offload::TransportChecksum;
-use alloc::collections::VecDeque;
+use crate::wire::offload::{self, TransportChecksum};
 use alloc::vec::Vec;
 use xk_core::message::{ATTRIBUTE_OCTETS, Attribute, Crossing, NoBuffers, Sender};
 use xk_core::reason::{self, Reason};
@@ -23,7 +20,7 @@ use xk_core::{Message, Pool};
 pub const RUN_PACKETS_MAX: u16 = 64;
 
 /// A message stands for a run of segments with the same headers, but for what counts them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segments {
     /// Octets from the transport's header to the end of the message: the same whatever headers are
     /// in front.
@@ -32,6 +29,8 @@ pub struct Segments {
     pub header: u16,
     /// Octets of payload in each segment but the last.
     pub size: u16,
+    /// The header in front of the transport's; none above the network layer.
+    pub network: NetworkHeader,
 }
 
 impl Segments {
@@ -39,6 +38,15 @@ impl Segments {
     pub fn packets(self) -> u16 {
         let payload = self.segment.saturating_sub(self.header.into());
         payload.div_ceil(u32::from(self.size).max(1)).max(1) as u16
+    }
+
+    /// True if the transport is UDP, whose header is shorter than TCP's.
+    fn is_udp(self) -> bool {
+        usize::from(self.header) == UDP_OCTETS
+    }
+
+    fn sum_at(self) -> usize {
+        sum_at(!self.is_udp())
     }
 }
 
@@ -58,7 +66,8 @@ impl Attribute for Segments {
         let has_header = message.copy_to(start + LENGTH_AT, &mut length) == 1
             && self.header >= TCP_OCTETS
             && u16::from(length[0] >> 4) * 4 == self.header;
-        sender == Sender::Domain || has_header && self.packets() <= RUN_PACKETS_MAX
+        let is_own = usize::from(self.network.octets) <= start && self.network.is_sound();
+        sender == Sender::Domain || has_header && is_own && self.packets() <= RUN_PACKETS_MAX
     }
 
     fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
@@ -66,16 +75,108 @@ impl Attribute for Segments {
         octets[..4].copy_from_slice(&self.segment.to_be_bytes());
         octets[4..6].copy_from_slice(&self.header.to_be_bytes());
         octets[6..8].copy_from_slice(&self.size.to_be_bytes());
+        octets[8..13].copy_from_slice(&self.network.encode());
         octets
     }
 
     fn decode(octets: [u8; ATTRIBUTE_OCTETS]) -> Self {
-        let [a, b, c, d, e, f, g, h, ..] = octets;
+        let [a, b, c, d, e, f, g, h, i, j, k, l, m, ..] = octets;
         Self {
             segment: u32::from_be_bytes([a, b, c, d]),
             header: u16::from_be_bytes([e, f]),
             size: u16::from_be_bytes([g, h]),
+            network: NetworkHeader::decode([i, j, k, l, m]),
         }
+    }
+}
+
+/// What cutting a run writes anew in the header right in front of the transport's. The network layer
+/// says so of its own ([`note_network`]); places are from the header's first octet on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NetworkHeader {
+    /// Octets of the header; 0 if no layer has said anything.
+    pub octets: u8,
+    /// The length of the packet.
+    pub length: Option<Length>,
+    /// The place of a number of two octets that counts packets.
+    pub number: Option<u8>,
+    /// The place of an Internet checksum over the header.
+    pub sum: Option<u8>,
+}
+
+/// A length field of two octets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Length {
+    /// The place.
+    pub at: u8,
+    /// Whether the header counts as well.
+    pub with_header: bool,
+}
+
+impl NetworkHeader {
+    /// That of an IPv4 header of so many octets (RFC 791, section 3.1).
+    #[must_use]
+    pub const fn ipv4(octets: usize) -> Self {
+        Self {
+            octets: octets as u8,
+            length: Some(Length { at: 2, with_header: true }),
+            number: Some(4),
+            sum: Some(10),
+        }
+    }
+
+    /// Whether all fields are in the header.
+    fn is_sound(self) -> bool {
+        let length = self.length.map(|length| length.at);
+        let mut fields = [length, self.number, self.sum].into_iter().flatten();
+        fields.all(|at| at.checked_add(2).is_some_and(|end| end <= self.octets))
+    }
+
+    /// Writes length and checksum for a transport's segment of so many octets.
+    fn renew(self, header: &mut [u8], segment: usize) {
+        if let Some(Length { at, with_header }) = self.length {
+            let front = if with_header { header.len() } else { 0 };
+            put(header, at.into(), (front + segment) as u16);
+        }
+        if let Some(at) = self.sum {
+            put(header, at.into(), 0);
+            let sum = checksum(header);
+            put(header, at.into(), sum);
+        }
+    }
+
+    /// Counts the packet.
+    fn count_on(self, header: &mut [u8]) {
+        if let Some(at) = self.number.map(usize::from)
+            && let Some(last) = word(header, at)
+        {
+            put(header, at, last.wrapping_add(1));
+        }
+    }
+
+    /// Five octets, all 0 for none.
+    fn encode(self) -> [u8; 5] {
+        let place = |at: Option<u8>| at.map_or(0, |at| at.saturating_add(1));
+        let (at, with_header) = self.length.map_or((None, false), |l| (Some(l.at), l.with_header));
+        [self.octets, place(at), with_header.into(), place(self.number), place(self.sum)]
+    }
+
+    fn decode([octets, at, with_header, number, sum]: [u8; 5]) -> Self {
+        let place = |octet: u8| octet.checked_sub(1);
+        let length = place(at).map(|at| Length { at, with_header: with_header != 0 });
+        Self { octets, length, number: place(number), sum: place(sum) }
+    }
+}
+
+/// Notes on a run, if the message is one, what the header counts that the network layer is about to
+/// put in front. If the transport's header is not what the message begins with, it cannot be cut.
+#[inline]
+pub fn note_network(message: &mut Message, network: NetworkHeader) {
+    if let Some(run) = of(message) {
+        let is_behind = message.len() == run.segment as usize;
+        let network = if is_behind { network } else { NetworkHeader::default() };
+        // It replaces the attribute that is there.
+        let _ = message.set_attribute(Segments { network, ..run });
     }
 }
 
@@ -112,196 +213,45 @@ pub fn longest(message: &Message) -> usize {
     }
 }
 
-/// Offsets in an Ethernet header (IEEE 802.3), with and without a VLAN tag (IEEE 802.1Q).
-const TYPE_AT: usize = 12;
-const TAG_OCTETS: usize = 4;
-const LINK_OCTETS: usize = TYPE_AT + 2;
-const VLAN: u16 = 0x8100;
-const IPV4: u16 = 0x0800;
-/// Offsets in an IPv4 header (RFC 791, section 3.1).
-const TOTAL_AT: usize = 2;
-const ID_AT: usize = 4;
-const FRAGMENT_AT: usize = 6;
-const PROTOCOL_AT: usize = 9;
-const HEADER_SUM_AT: usize = 10;
-const SOURCE_AT: usize = 12;
-const DESTINATION_AT: usize = 16;
 /// Offsets in a TCP header (RFC 9293, section 3.1).
 const SEQUENCE_AT: usize = 4;
-const LENGTH_AT: usize = 12;
+pub(super) const LENGTH_AT: usize = 12;
 const TCP_OCTETS: u16 = 20;
 const FLAGS_AT: usize = 13;
 const TCP_SUM_AT: usize = 16;
 const URGENT_AT: usize = 18;
-const FIN_PSH: u8 = 0x09;
-const URG: u8 = 0x20;
-const CWR: u8 = 0x80;
+pub(super) const FIN_PSH: u8 = 0x09;
+pub(super) const URG: u8 = 0x20;
+pub(super) const CWR: u8 = 0x80;
 /// Offsets in a UDP header (RFC 768).
 const UDP_LENGTH_AT: usize = 4;
 const UDP_SUM_AT: usize = 6;
-const UDP_OCTETS: usize = 8;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
+pub(super) const UDP_OCTETS: usize = 8;
 
-/// Octets of the longest headers: Ethernet with a tag, IPv4, TCP.
-const HEADERS_MAX: usize = LINK_OCTETS + TAG_OCTETS + 60 + 60;
+/// Octets of the longest headers: a link's, a network layer's and TCP's.
+const HEADERS_MAX: usize = 18 + 60 + 60;
 
-/// Where the headers of a packet are.
-#[derive(Clone, Copy, Debug)]
-struct Layout {
-    packet: usize,
-    transport: usize,
-    payload: usize,
-    protocol: u8,
-}
-
-fn word(octets: &[u8], at: usize) -> Option<u16> {
+pub(super) fn word(octets: &[u8], at: usize) -> Option<u16> {
     let octets = octets.get(at..)?.first_chunk()?;
     Some(u16::from_be_bytes(*octets))
 }
 
-fn put(octets: &mut [u8], at: usize, value: u16) {
+pub(super) fn put(octets: &mut [u8], at: usize, value: u16) {
     if let Some(field) = octets.get_mut(at..at + 2) {
         field.copy_from_slice(&value.to_be_bytes());
     }
 }
 
-/// The headers of an IPv4 packet of TCP or UDP at `packet`, in a message of `len` octets that ends
-/// with it.
-fn layout(octets: &[u8], packet: usize, len: usize) -> Option<Layout> {
-    let header = octets.get(packet..)?;
-    let first = *header.first()?;
-    let header_octets = usize::from(first & 0xf) * 4;
-    let total = usize::from(word(header, TOTAL_AT)?);
-    // Neither offset nor "more fragments".
-    let is_whole = word(header, FRAGMENT_AT)? & 0x3fff == 0;
-    if first >> 4 != 4 || header_octets < 20 || packet + total != len || !is_whole {
-        return None;
-    }
-    let transport = packet + header_octets;
-    let protocol = *header.get(PROTOCOL_AT)?;
-    let transport_octets = match protocol {
-        TCP => usize::from(*octets.get(transport + LENGTH_AT)? >> 4) * 4,
-        UDP => UDP_OCTETS,
-        _ => return None,
-    };
-    let payload = transport + transport_octets;
-    let is_long = protocol == UDP || transport_octets >= 20;
-    (is_long && payload <= octets.len() && payload <= len).then_some(Layout {
-        packet,
-        transport,
-        payload,
-        protocol,
-    })
-}
-
-/// The headers of an Ethernet frame with such a packet, and where that ends: padding may follow.
-fn in_frame(octets: &[u8]) -> Option<(Layout, usize)> {
-    let is_tagged = word(octets, TYPE_AT)? == VLAN;
-    let link = LINK_OCTETS + if is_tagged { TAG_OCTETS } else { 0 };
-    if word(octets, link - 2)? != IPV4 {
-        return None;
-    }
-    let end = link + usize::from(word(octets, link + TOTAL_AT)?);
-    layout(octets, link, end).map(|at| (at, end))
-}
-
-/// Where the transport checksum goes that the sender of an Ethernet frame left open: the first
-/// octet to be summed, and the field's place from there on. `None` if the frame is no whole IPv4
-/// packet of TCP or UDP.
-#[must_use]
-pub fn sum_place(frame: &[u8]) -> Option<(usize, usize)> {
-    let (at, end) = in_frame(frame)?;
-    (end <= frame.len()).then_some((at.transport, sum_at(at.protocol)))
-}
-
-/// Completes the transport checksum of an Ethernet frame whose sender has only begun it, if that is
-/// what the field looks like, as a device that takes open checksums would have. True if it did.
-pub fn finish_begun(frame: &mut [u8]) -> bool {
-    let Some((at, end)) = in_frame(frame).filter(|(at, end)| is_begun(frame, at, *end)) else {
-        return false;
-    };
-    let Some(segment) = frame.get_mut(at.transport..end) else {
-        return false;
-    };
-    let sum = match checksum(segment) {
-        // RFC 768: zero says that there is no checksum. For TCP both mean the same sum.
-        0 => 0xffff,
-        sum => sum,
-    };
-    put(segment, sum_at(at.protocol), sum);
-    true
-}
-
 /// The first octets of a message, as many as headers may have.
-fn front(message: &Message) -> ([u8; HEADERS_MAX], usize) {
+pub(super) fn front(message: &Message) -> ([u8; HEADERS_MAX], usize) {
     let mut octets = [0; HEADERS_MAX];
     let count = message.copy_to(0, &mut octets);
     (octets, count)
 }
 
-/// Marks an Ethernet frame as a run of segments of `size` octets each, with its checksum left open,
-/// as `checksum` says it is; the answer tells whether it is TCP's, without a VLAN tag.
-fn mark(frame: &mut Message, size: u16, checksum: bool) -> Option<bool> {
-    let (octets, count) = front(frame);
-    let (at, end) = in_frame(octets.get(..count)?)?;
-    if end != frame.len() || size == 0 {
-        return None;
-    }
-    let segment = u32::try_from(frame.len() - at.transport).ok()?;
-    let run = Segments { segment, header: u16::try_from(at.payload - at.transport).ok()?, size };
-    frame.set_attribute(run).ok()?;
-    if checksum {
-        let field = sum_at(at.protocol) as u16;
-        let partial = TransportChecksum::Partial { segment, field };
-        frame.set_attribute(partial).ok()?;
-    }
-    Some(at.protocol == TCP && at.packet == LINK_OCTETS)
-}
-
-fn sum_at(protocol: u8) -> usize {
-    if protocol == TCP { TCP_SUM_AT } else { UDP_SUM_AT }
-}
-
-/// Marks an Ethernet frame of which another side says that its checksum is open, the field at
-/// `field` behind `start`, and that it is a run of segments of `size` octets each if that is not 0:
-/// if its headers agree. True if they do; otherwise the frame is as it was.
-pub fn believe(frame: &mut Message, (start, field): (u16, u16), size: u16) -> bool {
-    let (octets, count) = front(frame);
-    let found = octets.get(..count).and_then(in_frame);
-    let Some((at, _)) = found.filter(|(_, end)| *end == frame.len()) else {
-        return false;
-    };
-    if (at.transport, sum_at(at.protocol)) != (start.into(), field.into()) {
-        return false;
-    }
-    if size > 0 {
-        return at.protocol == TCP && at.packet == LINK_OCTETS && mark(frame, size, true).is_some();
-    }
-    let segment = (frame.len() - at.transport) as u32;
-    frame.set_attribute(TransportChecksum::Partial { segment, field }).is_ok()
-}
-
-/// Takes in an Ethernet frame that arrived as a run of segments of `size` octets each, its checksum
-/// left open if `open` says so, else there: a run of TCP's goes on whole, anything else packet by
-/// packet.
-pub fn arrive(
-    pool: &Pool,
-    mut frame: Message,
-    (size, open): (u16, bool),
-    arrivals: &mut VecDeque<Message>,
-) -> Result<(), &'static Reason> {
-    let goes_whole = mark(&mut frame, size, open).ok_or(&reason::MALFORMED)?;
-    if goes_whole {
-        arrivals.push_back(frame);
-        return Ok(());
-    }
-    for piece in split(frame)? {
-        let mut piece = piece?;
-        offload::finish_checksum(pool, &mut piece).map_err(|_| &reason::NO_BUFFERS)?;
-        arrivals.push_back(piece);
-    }
-    Ok(())
+/// Where a transport's checksum is, TCP's or UDP's.
+pub(super) fn sum_at(is_tcp: bool) -> usize {
+    if is_tcp { TCP_SUM_AT } else { UDP_SUM_AT }
 }
 
 /// Octets of a buffer for a run: most of it lies in such ones.
@@ -371,72 +321,6 @@ pub fn join(pieces: &mut Vec<Message>) -> Option<Message> {
     Some(whole)
 }
 
-/// Whether an Ethernet frame is longer than its link's MTU of `mtu` octets allows.
-#[inline]
-#[must_use]
-pub fn is_long(frame: &Message, mtu: usize) -> bool {
-    frame.len() > LINK_OCTETS + TAG_OCTETS + mtu
-}
-
-/// Takes in an Ethernet frame that is longer than its link's MTU of `mtu` octets allows, so that it
-/// can only be a run, from a wire that does not say of what: TCP's, of segments as long as the link
-/// carries; of another's the ends are lost.
-pub fn arrive_long(
-    pool: &Pool,
-    frame: Message,
-    mtu: usize,
-    arrivals: &mut VecDeque<Message>,
-) -> Result<(), &'static Reason> {
-    if !is_long(&frame, mtu) {
-        arrivals.push_back(frame);
-        return Ok(());
-    }
-    let (octets, count) = front(&frame);
-    let octets = octets.get(..count).unwrap_or_default();
-    let found = in_frame(octets).filter(|(at, end)| at.protocol == TCP && *end == frame.len());
-    let (at, _) = found.ok_or(&reason::TOO_BIG)?;
-    let size = (at.packet + mtu).saturating_sub(at.payload);
-    let size = u16::try_from(size).unwrap_or(u16::MAX);
-    let is_open = is_begun(octets, &at, frame.len());
-    arrive(pool, frame, (size, is_open), arrivals)
-}
-
-/// Whether the checksum's field of a packet that ends with a message of `len` octets holds the sum
-/// over the pseudo-header alone.
-fn is_begun(octets: &[u8], at: &Layout, len: usize) -> bool {
-    let begun = !pseudo(octets, at, len - at.transport).finish();
-    word(octets, at.transport + sum_at(at.protocol)) == Some(begun)
-}
-
-/// Notes on an Ethernet frame that its sender has only begun the transport checksum, for the wire
-/// to go on from, if that is what the field looks like: where it is not told. One whose right
-/// checksum happens to be the same number loses nothing by it.
-///
-/// # Errors
-/// [`NoBuffers`], counted at the pool.
-pub fn note_begun(pool: &Pool, frame: &mut Message) -> Result<(), NoBuffers> {
-    let (octets, count) = front(frame);
-    let octets = octets.get(..count).unwrap_or_default();
-    let found = in_frame(octets).filter(|(at, end)| is_begun(octets, at, *end));
-    match found {
-        Some((at, end)) if end == frame.len() => {
-            offload::note_partial(pool, frame, (at.transport, sum_at(at.protocol)))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// The sum over the pseudo-header of a transport's segment of `segment` octets.
-fn pseudo(octets: &[u8], at: &Layout, segment: usize) -> Checksum {
-    let host = |offset| {
-        let octets = octets.get(at.packet + offset..);
-        let host = octets.and_then(<[u8]>::first_chunk::<4>).copied();
-        host.map_or(Ipv4::UNSPECIFIED, Ipv4::from)
-    };
-    let (from, to) = (host(SOURCE_AT), host(DESTINATION_AT));
-    Checksum::pseudo_header(from, to, at.protocol, segment as u32)
-}
-
 /// Hands on each packet that a message stands for, nothing of it left to others: for what is above
 /// or below and knows neither of runs nor of open checksums.
 ///
@@ -466,127 +350,162 @@ pub fn each_whole(
 pub struct Split {
     /// The headers of the next packet.
     headers: [u8; HEADERS_MAX],
-    at: Layout,
-    size: usize,
+    /// Where the network layer's and the transport's header and the payload begin.
+    network: usize,
+    transport: usize,
+    payload: usize,
+    run: Segments,
     /// Flags of the run's header, and its urgent pointer.
     flags: u8,
     urgent: u16,
     /// Octets of payload that went.
     gone: usize,
-    /// UDP without a checksum stays that.
-    has_sum: bool,
+    sum: Sum,
     rest: Option<Message>,
 }
 
+/// Transport checksums of the packets of a run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sum {
+    /// UDP without a checksum stays that.
+    None,
+    /// Left open.
+    Open(Pseudo),
+    /// Complete, as that of the run was: the sum of what is damaged stays wrong.
+    Complete(Pseudo),
+}
+
+/// The sum over the pseudo-header of a transport, without the length.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Pseudo(Checksum);
+
+impl Pseudo {
+    /// Of the folded sum over one with the length `segment`.
+    fn of(folded: u16, segment: usize) -> Self {
+        let mut length = Checksum::new();
+        length.add_u32(segment as u32);
+        let mut sum = Checksum::new();
+        sum.add_u16(folded);
+        // To take away is to add the complement (RFC 1624, section 3).
+        sum.add_u16(length.finish());
+        Self(sum)
+    }
+
+    fn with(self, segment: usize) -> Checksum {
+        let mut sum = self.0;
+        sum.add_u32(segment as u32);
+        sum
+    }
+}
+
 /// Cuts a message that stands for a run of segments into its packets, each a message with headers
-/// of its own: lengths, IPv4 identification, sequence numbers and flags as if they had been sent
-/// singly, transport checksums left open ([`TransportChecksum::Partial`]), payload by reference. In
-/// front of the IPv4 header may be that of Ethernet, or nothing.
+/// of its own: lengths, numbers and flags as if they had been sent singly, payload by reference. A
+/// checksum that was left open, or was found right, is left open in each
+/// ([`TransportChecksum::Partial`]); one that was complete is complete.
 ///
 /// # Errors
 /// Why it cannot be cut, for counting.
 pub fn split(mut message: Message) -> Result<Split, &'static Reason> {
-    let run = of(&message).ok_or(&reason::MALFORMED)?;
+    let run = of(&message).filter(|run| run.size > 0).ok_or(&reason::MALFORMED)?;
     let (headers, count) = front(&message);
-    let transport = message.len().wrapping_sub(run.segment as usize);
     let octets = headers.get(..count).unwrap_or_default();
-    let found = [0, LINK_OCTETS, LINK_OCTETS + TAG_OCTETS]
-        .into_iter()
-        .filter_map(|packet| layout(octets, packet, message.len()))
-        .find(|at| at.transport == transport);
-    let at = found.filter(|_| run.size > 0).ok_or(&reason::MALFORMED)?;
+    let segment = run.segment as usize;
+    let place = |transport: usize| {
+        let network = transport.checked_sub(run.network.octets.into())?;
+        // A layer below must have said what a network layer in front counts.
+        let is_told = run.network.octets > 0 || transport == 0;
+        let payload = transport + usize::from(run.header);
+        let is_long = run.is_udp() || run.header >= TCP_OCTETS;
+        let fits = is_long && payload <= octets.len() && run.network.is_sound();
+        (is_told && fits).then_some((network, transport, payload))
+    };
+    let transport = message.len().checked_sub(segment);
+    let (network, transport, payload) = transport.and_then(place).ok_or(&reason::MALFORMED)?;
     message.remove_attribute::<Segments>();
     let known = message.remove_attribute::<TransportChecksum>();
-    let has_sum = at.protocol == TCP || known.is_some() || {
-        let field = word(octets, at.transport + UDP_SUM_AT);
-        field != Some(0)
+    let field = word(octets, transport + run.sum_at()).unwrap_or(0);
+    let sum = match known {
+        Some(TransportChecksum::Partial { .. }) => Sum::Open(Pseudo::of(field, segment)),
+        None if run.is_udp() && field == 0 => Sum::None,
+        known => {
+            // With that over the pseudo-header, this is all ones.
+            let rest = offload::with_behind(Checksum::new(), &message, transport);
+            let pseudo = Pseudo::of(rest.finish(), segment);
+            if known.is_some() { Sum::Open(pseudo) } else { Sum::Complete(pseudo) }
+        }
     };
-    if known.is_none() && has_sum {
-        // New sums for each packet would hide what befell the run.
-        let mut sum = pseudo(octets, &at, run.segment as usize);
-        let mut skip = at.transport;
-        for slice in message.slices() {
-            match slice.octets.get(skip..) {
-                Some(octets) => {
-                    sum.add(octets);
-                    skip = 0;
-                }
-                None => skip -= slice.octets.len(),
-            }
-        }
-        if !sum.is_valid() {
-            return Err(&reason::BAD_CHECKSUM);
-        }
-    }
-    if !message.strip(at.payload) {
+    if !message.strip(payload) {
         return Err(&reason::TRUNCATED);
     }
-    let flag = |offset: usize| octets.get(at.transport + offset).copied().unwrap_or(0);
-    let is_tcp = at.protocol == TCP;
+    let flags = octets.get(transport + FLAGS_AT).copied().filter(|_| !run.is_udp());
+    let urgent = word(octets, transport + URGENT_AT).filter(|_| !run.is_udp());
     Ok(Split {
         headers,
-        at,
-        size: usize::from(run.size),
-        flags: if is_tcp { flag(FLAGS_AT) } else { 0 },
-        urgent: word(octets, at.transport + URGENT_AT).filter(|_| is_tcp).unwrap_or(0),
+        network,
+        transport,
+        payload,
+        run,
+        flags: flags.unwrap_or(0),
+        urgent: urgent.unwrap_or(0),
         gone: 0,
-        has_sum,
+        sum,
         rest: Some(message),
     })
 }
 
 impl Split {
     /// Writes what this packet's headers have of its own.
-    fn renew(&mut self, payload: usize, is_last: bool) {
-        let Self { headers, at, flags, urgent, gone, .. } = self;
-        let segment = at.payload - at.transport + payload;
-        let total = at.transport - at.packet + segment;
-        let transport_at = at.transport;
-        if let Some(packet) = headers.get_mut(at.packet..at.transport) {
-            put(packet, TOTAL_AT, total as u16);
-            put(packet, HEADER_SUM_AT, 0);
-            let sum = checksum(packet);
-            put(packet, HEADER_SUM_AT, sum);
+    fn renew(&mut self, piece: &Message, is_last: bool) {
+        let segment = self.payload - self.transport + piece.len();
+        if let Some(header) = self.headers.get_mut(self.network..self.transport) {
+            self.run.network.renew(header, segment);
         }
-        let begun = match self.has_sum {
-            true => !pseudo(&*headers, at, segment).finish(),
-            false => 0,
-        };
-        let Some(transport) = headers.get_mut(transport_at..) else {
+        let Some(transport) = self.headers.get_mut(self.transport..self.payload) else {
             return;
         };
-        put(transport, sum_at(at.protocol), begun);
-        if at.protocol != TCP {
+        if self.run.is_udp() {
             put(transport, UDP_LENGTH_AT, segment as u16);
-            return;
+        } else {
+            let mut now = self.flags;
+            if !is_last {
+                now &= !FIN_PSH;
+            }
+            if self.gone > 0 {
+                // The sender says once that it has reduced its window (RFC 3168, section 6.1.2).
+                now &= !CWR;
+            }
+            let behind = usize::from(self.urgent).checked_sub(self.gone);
+            match behind.filter(|behind| *behind > 0 && now & URG != 0) {
+                Some(behind) => put(transport, URGENT_AT, behind as u16),
+                None => now &= !URG,
+            }
+            if let Some(octet) = transport.get_mut(FLAGS_AT) {
+                *octet = now;
+            }
         }
-        let mut now = *flags;
-        if !is_last {
-            now &= !FIN_PSH;
-        }
-        if *gone > 0 {
-            // The sender says once that it has reduced its window (RFC 3168, section 6.1.2).
-            now &= !CWR;
-        }
-        let behind = usize::from(*urgent).checked_sub(*gone);
-        match behind.filter(|behind| *behind > 0 && now & URG != 0) {
-            Some(behind) => put(transport, URGENT_AT, behind as u16),
-            None => now &= !URG,
-        }
-        if let Some(octet) = transport.get_mut(FLAGS_AT) {
-            *octet = now;
+        let at = self.run.sum_at();
+        match self.sum {
+            Sum::None => {}
+            Sum::Open(pseudo) => put(transport, at, !pseudo.with(segment).finish()),
+            Sum::Complete(pseudo) => {
+                put(transport, at, 0);
+                let mut sum = pseudo.with(segment);
+                sum.add(transport);
+                let sum = offload::with_behind(sum, piece, 0).finish();
+                // RFC 768: zero says that there is no checksum.
+                put(transport, at, if self.run.is_udp() && sum == 0 { 0xffff } else { sum });
+            }
         }
     }
 
     /// Counts on what the next packet's headers begin with.
     fn advance(&mut self, payload: usize) {
         self.gone += payload;
-        let id = self.at.packet + ID_AT;
-        if let Some(last) = word(&self.headers, id) {
-            put(&mut self.headers, id, last.wrapping_add(1));
+        if let Some(header) = self.headers.get_mut(self.network..self.transport) {
+            self.run.network.count_on(header);
         }
-        let sequence = self.at.transport + SEQUENCE_AT;
-        if self.at.protocol == TCP
+        let sequence = self.transport + SEQUENCE_AT;
+        if !self.run.is_udp()
             && let Some(field) = self.headers.get_mut(sequence..sequence + 4)
             && let Some(octets) = field.first_chunk_mut()
         {
@@ -600,12 +519,13 @@ impl Iterator for Split {
     type Item = Result<Message, &'static Reason>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        let size = usize::from(self.run.size);
         let rest = self.rest.as_mut()?;
-        let is_last = rest.len() <= self.size;
-        let piece = if is_last {
+        let is_last = rest.len() <= size;
+        let mut piece = if is_last {
             self.rest.take()?
         } else {
-            match rest.split_front(self.size) {
+            match rest.split_front(size) {
                 Ok(piece) => piece,
                 Err(_) => {
                     self.rest = None;
@@ -613,10 +533,9 @@ impl Iterator for Split {
                 }
             }
         };
-        let mut piece = piece;
         let payload = piece.len();
-        self.renew(payload, is_last);
-        let headers = self.headers.get(..self.at.payload).unwrap_or_default();
+        self.renew(&piece, is_last);
+        let headers = self.headers.get(..self.payload).unwrap_or_default();
         match piece.push_header(headers.len()) {
             Ok(room) if room.len() == headers.len() => room.copy_from_slice(headers),
             _ => {
@@ -624,11 +543,11 @@ impl Iterator for Split {
                 return Some(Err(&reason::NO_BUFFERS));
             }
         }
-        let partial = TransportChecksum::Partial {
-            segment: (piece.len() - self.at.transport) as u32,
-            field: sum_at(self.at.protocol) as u16,
-        };
-        if self.has_sum {
+        if let Sum::Open(_) = self.sum {
+            let partial = TransportChecksum::Partial {
+                segment: (piece.len() - self.transport) as u32,
+                field: self.run.sum_at() as u16,
+            };
             // There is room: two attributes were taken off.
             let _ = piece.set_attribute(partial);
         }

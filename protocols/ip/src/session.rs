@@ -19,7 +19,7 @@ use xk_kit::net::addr::Ipv4;
 use xk_kit::net::attribute::{Ecn, Sending};
 use xk_kit::net::template::{HeaderField, Headers};
 use xk_kit::wire::offload::Offloads;
-use xk_kit::wire::segments;
+use xk_kit::wire::segments::{self, NetworkHeader};
 
 /// Octets of the largest message.
 pub(crate) const PAYLOAD_MAX: usize = DATAGRAM_LEN_MAX - HEADER_LEN;
@@ -194,6 +194,7 @@ impl IpSession {
     fn put_header(&self, message: &mut Message, options: HeaderOptions) -> Result<(), PushError> {
         let too_big = |_| PushError::TooBig;
         let total = u16::try_from(message.len() + HEADER_LEN).map_err(too_big)?;
+        segments::note_network(message, NetworkHeader::ipv4(HEADER_LEN));
         let octets = message.push_header(HEADER_LEN).map_err(|_| PushError::NoBuffers)?;
         let octets = octets.first_chunk_mut().ok_or(PushError::NoBuffers)?;
         self.template(options).emit(total, self.id(options), options.whole, octets);

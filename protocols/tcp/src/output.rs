@@ -118,8 +118,12 @@ pub(crate) fn seal_out(cx: &Kernel, how: Seal, out: Out) -> Result<Message, NoBu
     let mut message = seal(cx, how, &out.header, out.payload)?;
     if out.run > 0 {
         let segment = message.len();
-        let run =
-            Segments { segment: segment as u32, header: (segment - data) as u16, size: out.run };
+        let run = Segments {
+            segment: segment as u32,
+            header: (segment - data) as u16,
+            size: out.run,
+            ..Segments::default()
+        };
         // Without it nothing this long could go: it is lost, and sent again in single segments.
         message.set_attribute(run).map_err(|_| NoBuffers)?;
     }

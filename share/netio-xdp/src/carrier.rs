@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 
 use xk_core::wire::Sleeper;
 use xk_core::{Kernel, Message, Time};
-use xk_kit::wire::segments;
+use xk_kit::wire::frames;
 use xk_share::{Arrival, Carrier, HEADROOM, SendError};
 use xk_share_ring::Ring;
 use xk_xdp::{Fate, XdpSocket};
@@ -51,7 +51,7 @@ impl XdpCarrier {
             None => {
                 self.socket.borrow_mut().receive(1, |frame| {
                     if self.finishes {
-                        segments::finish_begun(frame);
+                        frames::finish_begun(frame);
                     }
                     let copied = cx.pool().copy_from(HEADROOM, frame);
                     message = Some(copied.map_err(|_| frame.to_vec()));

@@ -3,6 +3,7 @@
 
 use xk_core::wire::Sleeper;
 use xk_core::{Kernel, Message, Time};
+use xk_kit::wire::frames;
 use xk_kit::wire::segments::{self, RUN_PACKETS_MAX};
 use xk_kit::wire::virtio::{NOTE_OCTETS, Note};
 use xk_share::{Arrival, Carrier, SendError};
@@ -29,7 +30,7 @@ fn take_note(frame: &mut Message) -> bool {
         Some(Note::Run { start, field, segment_octets, .. }) => (start, field, segment_octets),
         _ => return true,
     };
-    let _ = segments::believe(frame, (start, field), size);
+    let _ = frames::believe(frame, (start, field), size);
     true
 }
 

@@ -7,7 +7,7 @@ use xk_core::{Kernel, Message, Participants, ProtocolRef, SessionRef, reason};
 use xk_kit::net::checksum::checksum;
 use xk_kit::net::template::{Check, HeaderField, Headers, OCTETS_MAX};
 use xk_kit::wire::offload::{self, TransportChecksum};
-use xk_kit::wire::segments::{self, RUN_PACKETS_MAX, Segments};
+use xk_kit::wire::segments::{self, NetworkHeader, RUN_PACKETS_MAX, Segments};
 use xk_kit::wire::virtio::Note;
 use xk_netio::{GrantChannel, GrantRight, ListRights, Module, Noted, Rate};
 use xk_share::{Arrival, Carrier, Queue};
@@ -189,7 +189,8 @@ fn left_open(cx: &TestKernel, payload: usize) -> Message {
     let segment = 20 + payload as u32;
     run.set_attribute(TransportChecksum::Partial { segment, field: 16 }).expect("room");
     if payload > SIZE {
-        let segments = Segments { segment, header: 20, size: SIZE as u16 };
+        let segments =
+            Segments { segment, header: 20, size: SIZE as u16, network: NetworkHeader::ipv4(20) };
         run.set_attribute(segments).expect("room");
     }
     run
@@ -291,7 +292,8 @@ fn what_a_device_has_left_open_is_finished_for_a_program() {
     let mut other = segment(9000);
     other[35] = 8;
     let mut run = host.cx.message(&other);
-    let of_run = Segments { segment: 9020, header: 20, size: SIZE as u16 };
+    let of_run =
+        Segments { segment: 9020, header: 20, size: SIZE as u16, network: NetworkHeader::ipv4(20) };
     run.set_attribute(of_run).expect("room");
     run.set_attribute(TransportChecksum::Partial { segment: 9020, field: 16 }).expect("room");
     host.arrives(run);

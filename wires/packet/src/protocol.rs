@@ -15,8 +15,8 @@ use xk_kit::wire::device_wire::{DEVICE_DOWN, DEVICE_ERROR, DeviceWire, FrameDevi
 use xk_kit::wire::entry::{Address, HEADER_OCTETS, HEADROOM, environment, interface_name};
 use xk_kit::wire::handed::HandedDevices;
 use xk_kit::wire::offload::{self, TransportChecksum};
-use xk_kit::wire::segments;
 use xk_kit::wire::virtio::{Note, RUN_OCTETS_MAX};
+use xk_kit::wire::{frames, segments};
 
 use crate::device::{Options, PacketDevice, Transmitted};
 use crate::frame::{Frame, FrameInfo};
@@ -99,7 +99,7 @@ fn take_note(
 ) -> Result<(), NoBuffers> {
     if info.checksum_not_ready {
         // What has no known place stays as it is: the layer that checks drops it, counted.
-        if let Some(place) = segments::sum_place(frame.front_slice()) {
+        if let Some(place) = frames::sum_place(frame.front_slice()) {
             offload::note_partial(pool, frame, place)?;
         }
         if !offload {
@@ -151,7 +151,7 @@ fn arrive(
     }
     let run = (info.segment_octets, info.checksum_not_ready);
     let before = arrivals.len();
-    segments::arrive(pool, message, run, arrivals)?;
+    frames::arrive(pool, message, run, arrivals)?;
     if offload {
         return Ok(());
     }

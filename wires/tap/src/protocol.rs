@@ -17,8 +17,8 @@ use xk_kit::wire::device_wire::{DEVICE_ERROR, DeviceWire, FrameDevice, Untaken};
 use xk_kit::wire::entry::{HEADER_OCTETS, HEADROOM, environment, interface_name, station};
 use xk_kit::wire::handed::HandedDevices;
 use xk_kit::wire::offload::{self, TransportChecksum};
-use xk_kit::wire::segments;
 use xk_kit::wire::virtio::{NOTE_OCTETS, Note, RUN_OCTETS_MAX};
+use xk_kit::wire::{frames, segments};
 use xk_kit::{Cidr, EthAddr};
 
 use crate::device::{MTU_MAX, MTU_MIN, Options, TapDevice, Transmitted};
@@ -184,7 +184,7 @@ impl TapWire {
         };
         let mut message = self.take(pool, octets).ok_or(&reason::NO_BUFFERS)?;
         if let Note::Run { segment_octets, .. } = note {
-            segments::arrive(pool, message, (segment_octets, true), arrivals)?;
+            frames::arrive(pool, message, (segment_octets, true), arrivals)?;
             return Ok(true);
         }
         take_note(pool, &mut message, note).map_err(|_| &reason::NO_BUFFERS)?;

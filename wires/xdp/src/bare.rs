@@ -142,7 +142,7 @@ pub struct Granted {
     /// The interface's hardware address.
     pub hardware_address: [u8; 6],
     /// A sender on this machine may leave transport checksums of arrivals open
-    /// (`xk_kit::wire::segments::finish_begun`).
+    /// (`xk_kit::wire::frames::finish_begun`).
     pub finishes: bool,
 }
 

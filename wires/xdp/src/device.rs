@@ -16,7 +16,7 @@ use rustix::net::xdp::{XdpDesc, XdpDescOptions};
 use xk_core::reason::Class;
 use xk_core::{Message, Pool, Reason};
 use xk_kit::wire::device_wire::{DEVICE_DOWN, DEVICE_ERROR, FrameDevice, Untaken};
-use xk_kit::wire::segments;
+use xk_kit::wire::frames;
 use xk_linux::Interface;
 
 use crate::bare::{Mode, effective, working};
@@ -218,20 +218,20 @@ impl Lane {
             let goes_on = arrived.options.contains(XdpDescOptions::XDP_PKT_CONTD);
             if goes_on || self.partial.is_some() {
                 if let Some(long) = self.add(message, goes_on) {
-                    let taken = segments::arrive_long(pool, long, mtu, arrivals);
+                    let taken = frames::arrive_long(pool, long, mtu, arrivals);
                     outcome = outcome.and(taken);
                 }
                 continue;
             }
             let Some(mut message) = message else { continue };
-            if segments::is_long(&message, mtu) {
+            if frames::is_long(&message, mtu) {
                 // A short run fits one chunk.
-                let taken = segments::arrive_long(pool, message, mtu, arrivals);
+                let taken = frames::arrive_long(pool, message, mtu, arrivals);
                 outcome = outcome.and(taken);
                 continue;
             }
             if finishes && let Some(frame) = message.front_mut() {
-                segments::finish_begun(frame);
+                frames::finish_begun(frame);
             }
             arrivals.push_back(message);
         }
@@ -410,7 +410,7 @@ impl XdpDevice {
                 Ok(Some(octets)) if octets > octets_max => self.missed += 1,
                 Ok(Some(octets)) => {
                     if self.finishes {
-                        segments::finish_begun(&mut room[..octets]);
+                        frames::finish_begun(&mut room[..octets]);
                     }
                     message.truncate(octets);
                     arrivals.push_back(message);

@@ -10,7 +10,7 @@ use xk_core::random::Random;
 use xk_core::{Participants, SessionRef};
 use xk_kit::net::stream::{StreamSet, StreamSetNext, StreamSetting};
 use xk_kit::wire::offload::{self, TransportChecksum};
-use xk_kit::wire::segments::{self, Segments};
+use xk_kit::wire::segments::{self, NetworkHeader, Segments};
 use xk_kit::{attributes, questions};
 use xk_share::{Carrier, NOT_ALLOWED};
 use xk_testkit::kernel::Bottom;
@@ -108,7 +108,7 @@ fn no_attribute_of_a_program_reaches_beyond_its_payload() {
             see(&[(TransportChecksum::KEY, partial.encode())]);
         }
         for (header, size) in [(0, 1), (8, 10), (20, 0), (20, 1), (20, 40), (u16::MAX, u16::MAX)] {
-            let run = Segments { segment, header, size };
+            let run = Segments { segment, header, size, network: NetworkHeader::ipv4(20) };
             see(&[(Segments::KEY, run.encode())]);
         }
     }

@@ -11,7 +11,7 @@ use xk_core::{Answer, Ask, Entry, Kernel, Message, ProtocolRef};
 use xk_kit::net::checksum::checksum;
 use xk_kit::passthrough::{Filter, Hop, PassThrough};
 use xk_kit::wire::offload::TransportChecksum;
-use xk_kit::wire::segments::Segments;
+use xk_kit::wire::segments::{NetworkHeader, Segments};
 
 /// A layer for any edge that opens what is closed.
 static OPENER: Entry = Entry::filter("opener", "//! # Synopsis\n//! `opener LOWER`", build)
@@ -70,7 +70,12 @@ impl Opener {
         open.set_attribute(partial).expect("room");
         self.opened.set(self.opened.get() + 1);
         if number == 6 && segment as usize - header > usize::from(RUN_OCTETS) {
-            let run = Segments { segment, header: header as u16, size: RUN_OCTETS };
+            let run = Segments {
+                segment,
+                header: header as u16,
+                size: RUN_OCTETS,
+                network: NetworkHeader::ipv4(20),
+            };
             open.set_attribute(run).expect("room");
             packets.set(packets.get() + u64::from(run.packets()));
         }

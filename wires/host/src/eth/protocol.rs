@@ -15,7 +15,7 @@ use xk_kit::net::ports::NO_PEER;
 use xk_kit::wire::anchor::{Anchor, Anchored, Capabilities, WireEnd, room_if};
 use xk_kit::wire::device_wire::DEVICE_FULL;
 use xk_kit::wire::entry::HEADER_OCTETS;
-use xk_kit::wire::segments;
+use xk_kit::wire::frames;
 
 use super::config::Config;
 use super::peers::{Destination, Peers};
@@ -127,12 +127,12 @@ impl HostEth {
         self.peers.heard(cx.now(), station, peer);
         // A sender on this machine leaves sums, and cutting into segments, to the interface below,
         // which is memory.
-        if self.vni.is_some() && segments::note_begun(cx.pool(), &mut frame).is_err() {
+        if self.vni.is_some() && frames::note_begun(cx.pool(), &mut frame).is_err() {
             return this.discard(frame, &reason::NO_BUFFERS);
         }
         let mtu = self.frame_octets_max - HEADER_OCTETS;
         let taken =
-            segments::arrive_long(cx.pool(), frame, mtu, &mut self.end.arrivals().queue_mut());
+            frames::arrive_long(cx.pool(), frame, mtu, &mut self.end.arrivals().queue_mut());
         if let Err(why) = taken {
             this.head().drops().count(why);
         }
