@@ -308,7 +308,7 @@ pub trait Layer<const N: usize>: Sized + 'static {
         }
     }
 
-    /// As [`Protocol::open`].
+    /// As [`Protocol::open`]; the default takes one peer.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -319,6 +319,7 @@ pub trait Layer<const N: usize>: Sized + 'static {
         upper: Upper<'_>,
         mut ends: Participants,
     ) -> Result<SessionRef, OpenError> {
+        ends.check_one_peer()?;
         let key = all.layer.key(cx, this, upper, &mut ends)?;
         let lower = all.lower.open(cx, Upper::new(this), ends)?;
         all.open_on(cx, this, upper.receiver, &lower, key).inspect_err(|_| lower.close(cx))

@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | sessions are opened, counted, closed, opened again | [`sessions::opens_and_closes`] |
 //! | one conversation, one session; another upper gets none of it | [`sessions::is_found_again`] |
+//! | several peers are taken whole or refused | [`peers::takes_all_or_none`] |
 //! | an enable makes a session at the first message | [`sessions::enables`] |
 //! | a refusal comes back, and leaves nothing | [`sessions::refuses`] |
 //! | one that comes late is as one that comes at once | [`sessions::refuses_late`] |
@@ -74,6 +75,7 @@ pub mod hosts;
 pub mod lost;
 pub mod messages;
 pub mod openings;
+pub mod peers;
 pub mod rpc;
 pub mod sessions;
 pub mod through;
@@ -387,6 +389,7 @@ impl fmt::Display for Findings {
 pub const LAWS: &[Law] = &[
     ("sessions open, count and close", sessions::opens_and_closes),
     ("one conversation, one session", sessions::is_found_again),
+    ("several peers are taken whole or refused", peers::takes_all_or_none),
     ("an enable makes sessions", sessions::enables),
     ("a refusal comes back", sessions::refuses),
     ("one that comes late is as one at once", sessions::refuses_late),

@@ -569,6 +569,7 @@ impl<L: CallLayer> Protocol for CallLayered<L> {
         upper: Upper<'_>,
         mut ends: Participants,
     ) -> Result<SessionRef, OpenError> {
+        ends.check_one_peer()?;
         let name = self.layer.pop_name(cx, this, upper, &mut ends)?;
         let below = L::upper(this, upper);
         let mut body = Calling {

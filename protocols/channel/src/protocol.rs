@@ -297,6 +297,7 @@ impl Protocol for Channel {
         upper: Upper<'_>,
         mut participants: Participants,
     ) -> Result<SessionRef, OpenError> {
+        participants.check_one_peer()?;
         let number = upper.number_on(cx, this)?;
         let (mut channel, mut host) = (None, None);
         if let Ok(local) = participants.local_mut() {

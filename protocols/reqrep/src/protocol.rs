@@ -124,6 +124,7 @@ impl Protocol for ReqRep {
         upper: Upper<'_>,
         mut participants: Participants,
     ) -> Result<SessionRef, OpenError> {
+        participants.check_one_peer()?;
         let local = participants.local_mut()?;
         if local.is_empty() {
             local.push(Part::Any);

@@ -341,8 +341,9 @@ impl Protocol for Registry {
         cx: &Kernel,
         this: &ProtocolRef,
         upper: Upper<'_>,
-        _: Participants,
+        ends: Participants,
     ) -> Result<SessionRef, OpenError> {
+        ends.check_one_peer()?;
         let shared = &self.0;
         let is_in = |program: &SessionRef| program.head().upper() == upper.receiver.id();
         if shared.programs.borrow().iter().any(is_in) {

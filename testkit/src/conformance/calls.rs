@@ -11,6 +11,7 @@
 //! | request and reply may lie in slices | [`takes_slices`] |
 //! | the largest request that a refusal tells of is taken | [`tells_what_it_takes`] |
 //! | a reply too big is told of | [`tells_of_long_replies`] |
+//! | several peers are refused | [`peers::takes_one`] |
 //! | both ends know the procedure | [`names_procedures`] |
 //! | a refusal comes back with its reason | [`refuses`] |
 //! | where no protocol serves, a call ends | [`ends_where_nobody_serves`] |
@@ -71,7 +72,7 @@ pub use sharing::shares_its_peer;
 pub use sizes::{tells_of_long_replies, tells_what_it_takes};
 pub use world::CallWorld;
 
-use super::{Findings, Side, Verdict, cut, lost};
+use super::{Findings, Side, Verdict, cut, lost, peers};
 use crate::kernel::Lower;
 use core::time::Duration;
 use xk_core::graph::{Params, Realm};
@@ -188,6 +189,7 @@ pub const LAWS: &[Law] = &[
     ("request and reply may lie in slices", takes_slices),
     ("what is too big is told what is not", tells_what_it_takes),
     ("a reply too big is told of", tells_of_long_replies),
+    ("several peers are refused", peers::takes_one),
     ("both ends know the procedure", names_procedures),
     ("a refusal comes back with its reason", refuses),
     ("where nobody serves, a call ends", ends_where_nobody_serves),

@@ -49,6 +49,7 @@ enum Fault {
     TellsAnotherHeader,
     TakesOtherHeaders,
     OutlivesBelow,
+    CutsPeers,
 }
 
 /// Every fault, and the law that it breaks. None is of law 6: a shared buffer cannot be written to
@@ -83,6 +84,7 @@ const FAULTS: &[(Fault, &str)] = &[
     (Fault::TellsAnotherHeader, "was sent, of 0:0700"),
     (Fault::TakesOtherHeaders, "arrives, not of 0:0700"),
     (Fault::OutlivesBelow, "law 5: a session that has not ended"),
+    (Fault::CutsPeers, "law 2: what goes to"),
 ];
 
 /// A layer whose header is the type number, one octet.
@@ -186,8 +188,12 @@ impl Protocol for Layer {
         cx: &Kernel,
         this: &ProtocolRef,
         upper: Upper<'_>,
-        participants: Participants,
+        mut participants: Participants,
     ) -> Result<SessionRef, OpenError> {
+        if self.fault == Fault::CutsPeers && participants.len() > 2 {
+            let first = participants.peers()[0].clone();
+            participants = Participants::pair(Part::Any, first);
+        }
         let number = self.number(cx, this, upper)?;
         let lower = self.lower.open(cx, Upper::new(this), participants)?;
         let key = (lower.id().0, number);

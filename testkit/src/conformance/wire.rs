@@ -7,6 +7,7 @@ use super::messages::pattern;
 use crate::kernel::{Event, HEADROOM, Top};
 use xk_core::control::Describe;
 use xk_core::object::{CallCause, OpenError, PushError};
+use xk_core::participant::AddressError;
 use xk_core::{Kernel, Message, Part, Participants, ProtocolRef, SessionRef, reason};
 use xk_kit::control::{MaxPacket, OptPacket, WireRoom};
 
@@ -73,6 +74,12 @@ fn has_one_upper(fixture: &impl WireFixture) {
     let through = top.open_through(cx, fixture.wire(), other.protocol(), Participants::default());
     let session = through.expect("law 3: a wire opens for a receiver");
     assert_eq!(session.head().upper(), top.id(), "law 3: the receiver receives, not the selector");
+    let several = "*, *, *".parse().expect("participants");
+    assert_eq!(
+        top.open(cx, fixture.wire(), several).err(),
+        Some(OpenError::Address(AddressError::Count)),
+        "law 2: a wire has one other end"
+    );
     let again = opened(fixture, &top);
     assert_eq!(again, session, "law 2: a wire has one session");
     assert_eq!(session.head().opens(), 2, "law 5: it has two holders then");
