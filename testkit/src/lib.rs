@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | [`kernel`] | a kernel under virtual time, with a protocol below that captures and injects and one above that records |
 //! | [`conformance`] | the laws that every protocol keeps, as one suite, and an allocator that counts |
+//! | [`dummy`] | a network layer of 16-octet hosts, which no transport knows of |
 //! | [`everything`] | the graph of a host of every protocol, and of one that asks all its servers |
 //! | [`netns`] | network namespaces, veth pairs, addresses and programs that vanish with the value that made them |
 //! | [`needs`] | `needs_root!()` and `needs_program!("tshark")`: a test that lacks something says so by name and is counted as skipped |
@@ -41,6 +42,7 @@
 //! ```
 
 pub mod conformance;
+pub mod dummy;
 pub mod everything;
 pub mod kernel;
 pub mod needs;

@@ -7,6 +7,7 @@ mod call_laws;
 mod cut_frames;
 mod cut_lists;
 mod cut_lowers;
+mod dummy;
 mod executions;
 mod flood;
 mod layer_laws;
