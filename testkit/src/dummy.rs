@@ -5,10 +5,10 @@
 //! A host: `[fd00::2]`.
 //!
 //! # Behaviour
-//! No transport knows of it: it lists their numbers itself, and says of its header what cutting a
-//! run of segments writes anew. So it shows what a further network layer needs outside of its own
-//! folder: nothing. It stands on a wire that carries every message to all its hosts, has neither
-//! routes nor fragments, and drops what is for another host.
+//! No transport knows of it: it lists their numbers itself, and tells which fields of its header
+//! differ between the packets of a run of segments. So it shows that a further network layer needs
+//! nothing outside of its own folder. It stands on a wire that carries every message to all its
+//! hosts, has neither routes nor fragments, and drops each message for another host.
 //!
 //! # Example
 //! ```kdl
@@ -42,7 +42,7 @@ use xk_kit::wire::segments::{self, Length, NetworkHeader};
 const OCTETS: usize = 36;
 const NUMBER_AT: usize = 32;
 const LENGTH_AT: usize = 34;
-/// The parts of the header that a run's packets have of their own.
+/// The fields that differ between the packets of a run.
 const COUNTS: NetworkHeader = NetworkHeader {
     octets: OCTETS as u8,
     length: Some(Length { at: LENGTH_AT as u8, with_header: false }),
@@ -232,7 +232,7 @@ impl Layer<OCTETS> for Dummy {
         Participants::pair(Part::Host(self.own), Part::Host(peer))
     }
 
-    /// What is for another host makes no session.
+    /// Refuses a message for another host, which makes no session.
     fn first(
         all: &Host,
         at: Arrival<'_>,

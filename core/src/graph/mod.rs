@@ -345,7 +345,8 @@ pub struct Entry {
     /// Type numbers of its standards: the lower kind, and the number in that one's header for this
     /// protocol.
     pub numbers: &'static [(&'static str, u32)],
-    /// Numbers in its own header for protocols that do not list it: each upper kind, and its number.
+    /// Numbers in its own header for protocols that do not list it: each upper kind, and the
+    /// number.
     pub numbers_above: &'static [(&'static str, u32)],
     /// The lower kind whose header is its own: a number there is one here.
     pub numbers_as: Option<&'static str>,

@@ -7,7 +7,7 @@ use crate::net::addr::Ipv4;
 use crate::net::checksum::{Checksum, checksum};
 use crate::wire::offload::{self, TransportChecksum};
 use crate::wire::segments::{
-    LENGTH_AT, NetworkHeader, Segments, UDP_OCTETS, front, put, split, sum_at, word,
+    LENGTH_AT, Length, NetworkHeader, Segments, UDP_OCTETS, front, put, split, sum_at, word,
 };
 use alloc::collections::VecDeque;
 use xk_core::message::NoBuffers;
@@ -28,6 +28,19 @@ const SOURCE_AT: usize = 12;
 const DESTINATION_AT: usize = 16;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
+
+impl NetworkHeader {
+    /// Returns the fields of an IPv4 header of so many octets (RFC 791, section 3.1).
+    #[must_use]
+    pub const fn ipv4(octets: usize) -> Self {
+        Self {
+            octets: octets as u8,
+            length: Some(Length { at: TOTAL_AT as u8, with_header: true }),
+            number: Some(4),
+            sum: Some(10),
+        }
+    }
+}
 
 /// Where the headers of a packet are.
 #[derive(Clone, Copy, Debug)]

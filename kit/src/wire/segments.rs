@@ -90,8 +90,8 @@ impl Attribute for Segments {
     }
 }
 
-/// What cutting a run writes anew in the header right in front of the transport's. The network layer
-/// says so of its own ([`note_network`]); places are from the header's first octet on.
+/// Fields of the header right in front of the transport's that differ from packet to packet of a
+/// run. The network layer tells them ([`note_network`]); a place is an offset in that header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NetworkHeader {
     /// Octets of the header; 0 if no layer has said anything.
@@ -114,17 +114,6 @@ pub struct Length {
 }
 
 impl NetworkHeader {
-    /// That of an IPv4 header of so many octets (RFC 791, section 3.1).
-    #[must_use]
-    pub const fn ipv4(octets: usize) -> Self {
-        Self {
-            octets: octets as u8,
-            length: Some(Length { at: 2, with_header: true }),
-            number: Some(4),
-            sum: Some(10),
-        }
-    }
-
     /// Whether all fields are in the header.
     fn is_sound(self) -> bool {
         let length = self.length.map(|length| length.at);
@@ -380,7 +369,7 @@ enum Sum {
 struct Pseudo(Checksum);
 
 impl Pseudo {
-    /// Of the folded sum over one with the length `segment`.
+    /// Takes the length `segment` out of the folded sum over a pseudo-header with it.
     fn of(folded: u16, segment: usize) -> Self {
         let mut length = Checksum::new();
         length.add_u32(segment as u32);
