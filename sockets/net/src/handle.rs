@@ -141,22 +141,22 @@ impl<D: Driver> Handle<D> {
 macro_rules! any_socket {
     ($name:ident) => {
         impl<D: Driver> $name<D> {
-            /// The local address, with the port that was found.
+            /// The local address, with the actual port.
             pub fn local_addr(&self) -> io::Result<SocketAddr> {
                 Ok(self.0.local())
             }
 
-            /// Another handle of this socket.
+            /// Makes another handle of this socket.
             pub fn try_clone(&self) -> io::Result<Self> {
                 Ok(Self(Arc::clone(&self.0)))
             }
 
-            /// The error that waits, told once (`SO_ERROR`).
+            /// Takes the pending error (`SO_ERROR`), which is reported once.
             pub fn take_error(&self) -> io::Result<Option<io::Error>> {
                 Ok(self.0.take_error())
             }
 
-            /// Whether calls answer `WouldBlock` instead of waiting.
+            /// Sets whether calls fail with `WouldBlock` instead of waiting.
             pub fn set_nonblocking(&self, on: bool) -> io::Result<()> {
                 self.0.set_nonblocking(on);
                 Ok(())
@@ -194,8 +194,8 @@ macro_rules! two_way_socket {
                 self.0.peer()
             }
 
-            /// Ends one direction or both. Behind the last octet written the peer of a stream finds
-            /// its end.
+            /// Ends one direction or both. The peer of a stream reads its end after the last octet
+            /// written.
             ///
             /// # Errors
             /// `ENOTCONN` without a peer.
@@ -203,8 +203,7 @@ macro_rules! two_way_socket {
                 Ok(self.0.driver.shutdown(&self.0.socket, how)?)
             }
 
-            /// Sets the longest time that a call waits for arrivals; then it fails with
-            /// `WouldBlock`.
+            /// Sets the longest time that a call waits to read; then it fails with `WouldBlock`.
             ///
             /// # Errors
             /// `InvalidInput` for no time.
@@ -212,7 +211,7 @@ macro_rules! two_way_socket {
                 self.0.read_timeout.set_timeout(timeout)
             }
 
-            /// Sets the longest time that a call waits for room; then it fails with `WouldBlock`.
+            /// Sets the longest time that a call waits to write; then it fails with `WouldBlock`.
             ///
             /// # Errors
             /// `InvalidInput` for no time.
@@ -230,7 +229,7 @@ macro_rules! two_way_socket {
                 Ok(self.0.write_timeout.get())
             }
 
-            /// Octets that can be read at once: of datagrams, those of the first (`FIONREAD`).
+            /// Octets that can be read at once; for datagrams, those of the first one (`FIONREAD`).
             pub fn unread(&self) -> usize {
                 self.0.driver.unread(&self.0.socket)
             }

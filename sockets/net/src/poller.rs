@@ -11,15 +11,15 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
-/// When a socket that is ready is reported.
+/// Rule by which a ready socket is reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// By each wait, as long as it is ready.
+    /// At each wait, as long as it is ready.
     #[default]
     Level,
-    /// Once each time that it has become ready, or that more has come.
+    /// Once whenever it has become ready, or more has arrived.
     Edge,
-    /// Once, and then no more until [`Poller::modify`].
+    /// Once, and then not until [`Poller::modify`].
     Once,
 }
 
@@ -28,13 +28,13 @@ pub enum Mode {
 pub struct Event {
     /// The key that the socket was registered with.
     pub key: usize,
-    /// Operations for which it is ready, of those asked for; closed ends and errors are always
-    /// told.
+    /// Operations for which it is ready, of the requested ones; closed ends and errors are always
+    /// reported.
     pub ready: Ready,
 }
 
-/// Waits for many sockets of one stack at once. A socket is registered under a key of the program's
-/// choice; one that is dropped must be taken out before.
+/// Waits for many sockets of one stack at once. A socket is registered under a key that the program
+/// chooses; deregister a socket before you drop it.
 pub struct Poller<D: Driver = Here> {
     driver: D,
     set: Arc<Set>,
@@ -98,12 +98,12 @@ impl Watch for Teller {
 }
 
 impl<D: Driver> Poller<D> {
-    /// A poller for sockets of `stack`.
+    /// Makes a poller for sockets of `stack`.
     pub fn new(stack: &Stack<D>) -> Self {
         Self { driver: stack.driver.clone(), set: Arc::default() }
     }
 
-    /// Watches a socket from now on; if it is ready already, the next wait says so.
+    /// Watches a socket from now on; if it is ready already, the next wait reports it.
     ///
     /// # Errors
     /// `InvalidInput` if the key is taken.
@@ -131,7 +131,7 @@ impl<D: Driver> Poller<D> {
         Ok(())
     }
 
-    /// Asks for something else.
+    /// Changes the operations to watch for.
     ///
     /// # Errors
     /// `NotFound` if the key is not registered.
@@ -152,7 +152,7 @@ impl<D: Driver> Poller<D> {
         Ok(())
     }
 
-    /// Watches no longer.
+    /// Stops watching a socket.
     ///
     /// # Errors
     /// `NotFound` if the key is not registered.
@@ -168,8 +168,8 @@ impl<D: Driver> Poller<D> {
         Ok(())
     }
 
-    /// Waits until a socket is ready, or until `timeout` is over, and puts what it finds into
-    /// `events` in place of what was there; answers how many. No time only looks.
+    /// Waits until a socket is ready, or until `timeout` is over; replaces the contents of `events`
+    /// and returns their number. A timeout of zero does not wait.
     ///
     /// # Errors
     /// If the stack cannot run.
@@ -192,9 +192,9 @@ impl<D: Driver> Poller<D> {
 }
 
 impl Poller<Thread> {
-    /// A descriptor for poll(2), select(2), epoll(7) and loops made of them: readable once a socket
-    /// may be ready, until a [`wait`](Self::wait) finds none that is. That without time says which
-    /// it are. It is the poller's, and of no other use.
+    /// A descriptor for poll(2), select(2), epoll(7) and loops made of them. It is readable when a
+    /// socket may be ready, until a [`wait`](Self::wait) finds none. Then call `wait` with a
+    /// timeout of zero. The descriptor belongs to the poller and has no other use.
     ///
     /// # Errors
     /// If the process may have no more descriptors.

@@ -12,17 +12,17 @@ pub(crate) use xk_run::lock;
 pub struct Ready(u32);
 
 impl Ready {
-    /// Nothing.
+    /// No operation.
     pub const NONE: Self = Self(0);
-    /// There is something to read or to accept, or the end of the stream, or an error.
+    /// There are octets to read, a peer to accept, the end of the stream, or an error.
     pub const READABLE: Self = Self(1);
-    /// There is room to write, or the connection stands, or an error.
+    /// There is room to write, the stream has connected, or there is an error.
     pub const WRITABLE: Self = Self(2);
     /// The peer sends no more.
     pub const READ_CLOSED: Self = Self(4);
     /// Nothing more can be written.
     pub const WRITE_CLOSED: Self = Self(8);
-    /// An error waits.
+    /// There is a pending error.
     pub const ERROR: Self = Self(16);
     /// A connection that was being made stands, or has failed.
     pub(crate) const SETTLED: Self = Self(32);
@@ -83,9 +83,9 @@ impl Not for Ready {
     }
 }
 
-/// Is notified when a socket becomes ready. A notice comes again whenever more of the same comes,
-/// so an edge is not missed; a notice may be spurious. It is called from within the stack and must
-/// not use a socket itself.
+/// Receives notice when a socket becomes ready. A notice is repeated whenever more arrives, so no
+/// edge is missed; it may be spurious. It comes from within the stack, so the receiver must not use
+/// a socket itself.
 pub trait Watch: Send + Sync {
     /// Tells the operations for which the socket is ready now.
     fn notify(&self, now: Ready);
@@ -107,14 +107,13 @@ thread_local! {
     static STIRRED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread has told anything that waits for a socket or watches one since this was last
-/// asked: a simulation's, whether the host that had a turn has stirred its programs.
+/// True if this thread has notified anything that waits for a socket or watches one since the last
+/// call. A simulation asks whether a host that had a turn has woken its programs.
 pub fn take_stirred() -> bool {
     STIRRED.take()
 }
 
-/// Notes that this thread has told a program something by another way than a socket, as
-/// [`take_stirred`] tells.
+/// Notes that this thread has woken a program other than by a socket, for [`take_stirred`].
 pub fn stir() {
     // A thread that ends has no simulation any more.
     let _ = STIRRED.try_with(|stirred| stirred.set(true));

@@ -38,8 +38,8 @@ fn refused(text: String) -> io::Error {
 }
 
 impl Setup {
-    /// The graph in a file, of protocols of these entries: those that the program links, or the
-    /// whole list, `xk_catalog::PROTOCOLS`.
+    /// Takes the graph from a file. `entries` are the protocols that it may name: those that the
+    /// program links, or the whole list, `xk_catalog::PROTOCOLS`.
     ///
     /// # Errors
     /// If it cannot be read or is no UTF-8 text.
@@ -47,32 +47,31 @@ impl Setup {
         HostSetup::from_file(path, entries).map(Self::new)
     }
 
-    /// The graph in a text, of protocols of these entries.
+    /// Takes the graph from a text. `entries` are the protocols that it may name.
     pub fn from_text(text: impl Into<String>, entries: &[&'static Entry]) -> Self {
         Self::new(HostSetup::from_text(text, entries))
     }
 
-    /// Sockets on a graph that another process runs, whose domain is open at `path`: they stand on
-    /// the `tcp` and `udp` that it grants to this user. The program knows the questions and reasons
-    /// of protocols of these entries. The graph has no say here: [`host`](Self::host) and
-    /// [`once_open`](Self::once_open) are not used.
+    /// Makes sockets on a graph that another process runs, whose domain is open at `path`: on the
+    /// `tcp` and `udp` that it grants to this user. The program knows the questions and reasons of
+    /// the protocols in `entries`. [`host`](Self::host) and [`once_open`](Self::once_open) have no
+    /// effect.
     #[cfg(feature = "attach")]
     pub fn attached(path: impl AsRef<Path>, entries: &[&'static Entry]) -> Self {
         Self::at((path.as_ref().to_owned(), false), entries)
     }
 
-    /// Sockets on a protocol library: the registry whose domain is open at `path` begins the
-    /// connections of its transports that it grants to this user, and a stack of the program's
-    /// own, of protocols of these entries, carries them on. Their frames go by a channel of the
-    /// network I/O module and through no other process. A connection for which the registry has no
-    /// right to give goes on through it.
+    /// Makes sockets on a protocol library. The registry whose domain is open at `path` sets up
+    /// connections of the transports that it grants to this user; a stack of the program's own, of
+    /// the protocols in `entries`, carries them on. Their frames use a channel of the network I/O
+    /// module and pass no other process. A connection for which the registry has no right to give
+    /// goes on through the registry.
     ///
-    /// Datagrams go by the channel, too, if the domain grants a `udp` and the program links one:
-    /// those between this host and another that fit a frame. What is larger, or for many hosts,
-    /// goes through the registry.
+    /// Datagrams use the channel too, if the domain grants a `udp` and the program links one: those
+    /// between this host and another that fit a frame. Longer ones, and those for many hosts, go
+    /// through the registry.
     ///
-    /// The graph has no say here: [`host`](Self::host) and [`once_open`](Self::once_open) are not
-    /// used.
+    /// [`host`](Self::host) and [`once_open`](Self::once_open) have no effect.
     #[cfg(feature = "attach")]
     pub fn library(path: impl AsRef<Path>, entries: &[&'static Entry]) -> Self {
         Self::at((path.as_ref().to_owned(), true), entries)
@@ -95,35 +94,35 @@ impl Setup {
         }
     }
 
-    /// Which host of the graph; not needed if it has only one.
+    /// Selects a host of the graph; not needed if it has only one.
     #[must_use]
     pub fn host(mut self, name: impl Into<String>) -> Self {
         self.host.host = Some(name.into());
         self
     }
 
-    /// On which node streams stand; not needed if the host has one `tcp`.
+    /// Selects the node for streams; not needed if the host has one `tcp`.
     #[must_use]
     pub fn tcp(mut self, node: impl Into<String>) -> Self {
         self.tcp = Some(node.into());
         self
     }
 
-    /// On which node datagrams stand; not needed if the host has one `udp`.
+    /// Selects the node for datagrams; not needed if the host has one `udp`.
     #[must_use]
     pub fn udp(mut self, node: impl Into<String>) -> Self {
         self.udp = Some(node.into());
         self
     }
 
-    /// Sets the behaviour of the stack when nothing comes.
+    /// Sets the behaviour of the loop when there is nothing to do.
     #[must_use]
     pub fn idle(mut self, idle: Idle) -> Self {
         self.host.idle = idle;
         self
     }
 
-    /// The bound of all messages together, in octets.
+    /// Sets the bound of all messages together, in octets.
     #[must_use]
     pub fn pool_octets_max(mut self, octets: usize) -> Self {
         self.host.pool_octets_max = octets;
@@ -137,9 +136,9 @@ impl Setup {
         self
     }
 
-    /// Sets work for the stack's thread once its devices are open and before its loop turns, such
-    /// as giving up the rights that it took to open them, or watching the loop of this host. If the
-    /// work fails, there is no stack.
+    /// Sets a function that the stack's thread runs once its devices are open, before its loop
+    /// starts: for example to give up the privileges that opening them needed, or to watch the loop
+    /// of this host. If it fails, there is no stack.
     #[must_use]
     pub fn once_open<F>(mut self, work: F) -> Self
     where
@@ -149,7 +148,7 @@ impl Setup {
         self
     }
 
-    /// A stack that the calling thread drives: no other takes part.
+    /// Makes a stack that the calling thread drives; no other thread takes part.
     ///
     /// # Errors
     /// The mistakes of the graph, or what this machine lacks for it.
@@ -158,7 +157,7 @@ impl Setup {
         Ok(Stack::new(Here::new(made)))
     }
 
-    /// A stack with a thread of its own.
+    /// Makes a stack with a thread of its own.
     ///
     /// # Errors
     /// As for [`Setup::here`], or if there can be no thread.

@@ -9,16 +9,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use xk_core::Entry;
 
-/// One host of a graph, running; clones are the same one. It ends with its last handle and its last
-/// socket.
+/// A running host of a graph; clones are handles of the same one. It ends with its last handle and
+/// its last socket.
 #[derive(Clone)]
 pub struct Stack<D: Driver = Here> {
     pub(crate) driver: D,
 }
 
 impl Stack<Here> {
-    /// The only host of the graph in a file, of protocols of these entries, driven by the calling
-    /// thread; [`Setup`] has more to choose from.
+    /// Runs the only host of the graph in a file, driven by the calling thread. `entries` are the
+    /// protocols that the graph may name; [`Setup`] has more options.
     ///
     /// # Errors
     /// If the file cannot be read, the mistakes of the graph, or what this machine lacks for it.
@@ -26,13 +26,13 @@ impl Stack<Here> {
         Setup::from_file(path, entries)?.here()
     }
 
-    /// The only host of the graph in a text.
+    /// Runs the only host of the graph in a text.
     pub fn from_text(text: impl Into<String>, entries: &[&'static Entry]) -> io::Result<Self> {
         Setup::from_text(text, entries).here()
     }
 
-    /// Turns the loop for a while, with nothing to wait for: what arrives is taken and answered.
-    /// One turn if it is no time.
+    /// Runs the loop for a while, so that arrivals are received and answered; a time of zero runs
+    /// it once.
     ///
     /// # Errors
     /// If the loop cannot run.
@@ -42,10 +42,10 @@ impl Stack<Here> {
 }
 
 impl Stack<Thread> {
-    /// Ends the stack with this handle, if it is the last and no socket is left, and waits until
-    /// its thread has taken the graph down, at most `limit` long; true if it has. A program that
-    /// ends without waiting takes the thread along: what wires keep back to the end, as captures
-    /// do, is lost then.
+    /// Ends the stack with this handle, if it is the last and no socket is left. Waits until the
+    /// stack's thread has taken the graph down, at most `limit` long; true if it has. If a program
+    /// ends without waiting, that thread ends with it, and octets that wires write at the end, such
+    /// as those of captures, are lost.
     pub fn end(self, limit: Duration) -> bool {
         self.driver.end(limit)
     }
@@ -56,10 +56,10 @@ impl<D: Driver> Stack<D> {
         Self { driver }
     }
 
-    /// Waits until what was written into sockets that are closed by now has arrived and their peers
-    /// have ended, too, at most `limit` long; true if all have. Beside a stack with a thread of its
-    /// own peers that have all of it have a second to end. Without it the last handle waits for a
-    /// second.
+    /// Waits until the octets written into closed sockets have arrived and their peers have ended
+    /// too, at most `limit` long; true if all have. If the stack has a thread of its own, peers
+    /// that have all octets get a second to end. Without this call, dropping the last handle waits
+    /// for a second.
     ///
     /// # Errors
     /// If the loop cannot run.
@@ -89,6 +89,6 @@ pub trait Source {
     }
 }
 
-/// The readiness of a socket, for this crate's eyes.
+/// The readiness of a socket, for this crate only.
 #[doc(hidden)]
 pub struct Shown(pub(crate) Arc<Status>);

@@ -19,11 +19,11 @@ use xk_kit::net::stream::{StreamInfo, StreamSetting};
 /// Number of peers that may wait to be accepted, as the standard library has it.
 const BACKLOG: usize = 128;
 
-/// One end of a stream: as `std::net::TcpStream`.
+/// One end of a stream, like `std::net::TcpStream`.
 ///
-/// When the last handle of it is dropped, what was written is sent in the background and the stream
-/// ends; if something that arrived was not read, or [`set_linger`](Self::set_linger) says so, it is
-/// broken off.
+/// When its last handle is dropped, written octets are sent in the background and the stream ends.
+/// If octets that arrived were not read, or [`set_linger`](Self::set_linger) says so, it is reset
+/// instead.
 pub struct TcpStream<D: Driver = Here>(Arc<Handle<D>>);
 
 any_socket!(TcpStream);
@@ -38,7 +38,7 @@ impl<D: Driver> TcpStream<D> {
         each(peer, |peer| Self::connect_until(stack, peer.into(), None))
     }
 
-    /// Connects to one address within a time.
+    /// Connects to one address, within a time.
     ///
     /// # Errors
     /// As for [`connect`](Self::connect); `TimedOut` when the time is over.
@@ -54,9 +54,9 @@ impl<D: Driver> TcpStream<D> {
         Self::connect_until(stack, *peer, deadline)
     }
 
-    /// Begins to connect, and answers at once. The stream is [`Ready::WRITABLE`] once it stands or
-    /// has failed; [`take_error`](Self::take_error) says which. The settings `before` hold from the
-    /// first segment on, which announces some of them.
+    /// Begins to connect, and returns at once. The stream is [`Ready::WRITABLE`] once it has
+    /// connected or failed; [`take_error`](Self::take_error) tells which. The settings `before`
+    /// take effect before the first segment, which announces some of them.
     ///
     /// # Errors
     /// What is known at once, such as that there is no way.
@@ -86,12 +86,12 @@ impl<D: Driver> TcpStream<D> {
         }
     }
 
-    /// Reads without taking away.
+    /// Reads octets without removing them.
     pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.fetch(&mut [IoSliceMut::new(buffer)], true)
     }
 
-    /// Whether small segments go at once (Nagle's algorithm off).
+    /// Sets whether small segments are sent at once (Nagle's algorithm off).
     ///
     /// # Errors
     /// If the layer below does not know of it.
@@ -106,8 +106,8 @@ impl<D: Driver> TcpStream<D> {
         Ok(self.0.nodelay.load(Ordering::Relaxed))
     }
 
-    /// Sets the fate of octets not yet sent when the last handle is dropped. A time of zero throws
-    /// them away and resets the connection; anything else sends them in the background, as by
+    /// Sets what happens to unsent octets when the last handle is dropped. With a time of zero they
+    /// are discarded and the connection is reset; otherwise they are sent in the background, as by
     /// default.
     pub fn set_linger(&self, time: Option<Duration>) -> io::Result<()> {
         self.0.set(Setting::Linger(time))?;
@@ -120,8 +120,8 @@ impl<D: Driver> TcpStream<D> {
         Ok(self.0.linger.get())
     }
 
-    /// Ends a record behind what was written so far (`MSG_EOR`): no segment carries octets of
-    /// before and behind, and the peer is pushed to take what it has.
+    /// Ends a record after the octets written so far (`MSG_EOR`): no segment has octets of both
+    /// records, and the peer is asked to deliver at once.
     ///
     /// # Errors
     /// If the stack has ended.
@@ -129,7 +129,7 @@ impl<D: Driver> TcpStream<D> {
         self.0.set(Setting::EndRecord)
     }
 
-    /// Sets what has no name of its own in the standard library: congestion control, buffers, the
+    /// Sets an option that the standard library has no method for: congestion control, buffers, the
     /// user timeout.
     ///
     /// # Errors
@@ -143,7 +143,7 @@ impl<D: Driver> TcpStream<D> {
         }
     }
 
-    /// State of the stream, as `TCP_INFO` tells it.
+    /// State of the stream, as in `TCP_INFO`.
     ///
     /// # Errors
     /// `ENOPROTOOPT` if the layer below does not know.
@@ -169,13 +169,12 @@ impl<D: Driver> TcpStream<D> {
 }
 
 impl TcpStream<Here> {
-    /// Hands the stream over as octets, with all that was written and not sent, and all that
-    /// arrived and was not read: [`from_state`](Self::from_state) lets it go on, in another stack
-    /// of the same address, of this process or another. Here it is over, for all handles; its peer
-    /// hears nothing of it. What comes for it is answered by nothing for ten seconds, as long as
-    /// this stack is there. On a library it is the registry that answers nothing: the octets have a
-    /// ticket in them, which gives the stream, once and within ten seconds, to any member that may
-    /// have its port.
+    /// Hands the stream over as octets, with all data not yet sent and not yet read.
+    /// [`from_state`](Self::from_state) continues it in another stack with the same address, in
+    /// this process or another. Here the stream ends for all handles, and its peer is not told.
+    /// Packets for it are ignored for ten seconds, as long as this stack is there. On a library the
+    /// registry ignores them; the octets have a ticket, which gives the stream to any program that
+    /// may have its port, once and within ten seconds.
     ///
     /// # Errors
     /// `ENOTCONN` if it does not stand; `EOPNOTSUPP` if its protocol lies in another process or, on
@@ -184,8 +183,8 @@ impl TcpStream<Here> {
         Ok(self.0.driver.give(&self.0.socket)?)
     }
 
-    /// Goes on with a stream that was handed over. Timeouts, non-blocking mode and what a close
-    /// does are those of a new one.
+    /// Continues a stream that was handed over. Timeouts, non-blocking mode and the behaviour at a
+    /// close are those of a new one.
     ///
     /// # Errors
     /// `EINVAL` if the octets are no stream's; `EADDRINUSE` if one between the same ends is here.
@@ -247,14 +246,14 @@ impl<D: Driver> Write for TcpStream<D> {
     }
 }
 
-/// A socket that listens: as `std::net::TcpListener`.
+/// A listening socket, like `std::net::TcpListener`.
 pub struct TcpListener<D: Driver = Here>(Arc<Handle<D>>);
 
 any_socket!(TcpListener);
 
 impl<D: Driver> TcpListener<D> {
-    /// Listens at the first of these addresses that can be had; port 0 is any free one. Connections
-    /// of an earlier listener that are still about to end are not in the way.
+    /// Listens at the first of these addresses that is available; port 0 is any free one.
+    /// Connections of an earlier listener that have not quite ended do not prevent it.
     ///
     /// # Errors
     /// `EADDRINUSE`, `EADDRNOTAVAIL`.
@@ -262,23 +261,23 @@ impl<D: Driver> TcpListener<D> {
         each(local, |local| Self::listen(stack, local.into(), BACKLOG))
     }
 
-    /// Listens at this address, for so many peers that wait to be accepted, one at least. Others
-    /// are not answered, and try again.
+    /// Listens at this address. At most `backlog` peers, at least one, may wait to be accepted;
+    /// others get no answer, and try again.
     pub fn listen(stack: &Stack<D>, local: SocketAddr, backlog: usize) -> io::Result<Self> {
         let listener = Self::reserve(stack, local, Sharing::default())?;
         listener.set_backlog(Some(backlog))?;
         Ok(listener)
     }
 
-    /// Keeps an address without listening there yet: connections are refused until
-    /// [`set_backlog`](Self::set_backlog). Others may share it.
+    /// Reserves an address without listening yet: connections are refused until
+    /// [`set_backlog`](Self::set_backlog). Others may share the address.
     pub fn reserve(stack: &Stack<D>, local: SocketAddr, sharing: Sharing) -> io::Result<Self> {
         let socket = stack.driver.reserve(local.into(), sharing)?;
         Ok(Self(Handle::new(&stack.driver, socket)))
     }
 
-    /// From now on so many peers may wait to be accepted. `None` listens no longer: those that
-    /// wait are turned away, and the address is kept.
+    /// Sets the number of peers that may wait to be accepted. `None` stops listening: waiting peers
+    /// are refused, and the address stays reserved.
     ///
     /// # Errors
     /// `EADDRINUSE` if others of the graph listen there.
@@ -288,7 +287,8 @@ impl<D: Driver> TcpListener<D> {
         Ok(())
     }
 
-    /// With which others it has its address from now on; those that have it already keep it.
+    /// Sets the other sockets that it shares its address with from now on; those that have it
+    /// already keep it.
     ///
     /// # Errors
     /// If the stack has ended.
@@ -296,8 +296,8 @@ impl<D: Driver> TcpListener<D> {
         Ok(self.0.driver.set(&self.0.socket, Setting::Share(sharing))?)
     }
 
-    /// Peers that connect from now on are told of no larger segments, in octets of data, and sent
-    /// none.
+    /// Sets the largest segment, in octets of data, to announce and to send to peers that connect
+    /// from now on.
     ///
     /// # Errors
     /// If the stack has ended.
@@ -306,8 +306,8 @@ impl<D: Driver> TcpListener<D> {
         Ok(self.0.driver.set(&self.0.socket, setting)?)
     }
 
-    /// Bounds the octets that are kept of what peers send that connect from now on
-    /// (`SO_RCVBUF`), from the first window on.
+    /// Sets the receive buffer of peers that connect from now on (`SO_RCVBUF`), in octets; it takes
+    /// effect with the first window.
     ///
     /// # Errors
     /// If the stack has ended.
@@ -316,8 +316,9 @@ impl<D: Driver> TcpListener<D> {
         Ok(self.0.driver.set(&self.0.socket, setting)?)
     }
 
-    /// So many peers may have octets here before their handshake is done (`TCP_FASTOPEN`, RFC
-    /// 7413), from now on; with 0 none. What they ask for must bear to be asked for twice.
+    /// Sets the number of peers that may have octets here before their handshake is done
+    /// (`TCP_FASTOPEN`, RFC 7413); 0 allows none. Their requests must tolerate being executed
+    /// twice.
     ///
     /// # Errors
     /// If the stack has ended.
@@ -338,13 +339,13 @@ impl<D: Driver> TcpListener<D> {
         Ok((TcpStream(Handle::new(&handle.driver, socket)), peer.into()))
     }
 
-    /// All peers that come, one after the other, without an end.
+    /// Iterates over all peers that connect, without an end.
     pub fn incoming(&self) -> Incoming<'_, D> {
         Incoming { listener: self }
     }
 }
 
-/// All peers that connect; made by [`TcpListener::incoming`].
+/// Iterator over all peers that connect; made by [`TcpListener::incoming`].
 #[derive(Debug)]
 pub struct Incoming<'l, D: Driver = Here> {
     listener: &'l TcpListener<D>,

@@ -14,17 +14,17 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use xk_kit::net::attribute::{Arrived, Sending};
 
-/// A socket for datagrams: as `std::net::UdpSocket`.
+/// A socket for datagrams, like `std::net::UdpSocket`.
 ///
-/// What a program does not read in time is dropped, and counted at the node `sockets`, once 208 KiB
-/// wait.
+/// Datagrams that a program does not read in time are dropped once 208 KiB wait, and counted at the
+/// node `sockets`.
 pub struct UdpSocket<D: Driver = Here>(Arc<Handle<D>>);
 
 any_socket!(UdpSocket);
 two_way_socket!(UdpSocket);
 
 impl<D: Driver> UdpSocket<D> {
-    /// A socket at the first of these addresses that can be had; port 0 is any free one.
+    /// Binds the first of these addresses that is available; port 0 is any free one.
     ///
     /// # Errors
     /// `EADDRINUSE`, `EADDRNOTAVAIL`.
@@ -35,8 +35,8 @@ impl<D: Driver> UdpSocket<D> {
         })
     }
 
-    /// A socket at a port that others may have, too. Sockets that are connected hear their peers,
-    /// and of the others all hear what was sent to several hosts.
+    /// Binds a port that others may have as well. Connected sockets receive from their peers; a
+    /// datagram to several hosts goes to all other sockets.
     pub fn bind_shared(
         stack: &Stack<D>,
         local: impl ToSocketAddrs,
@@ -48,8 +48,8 @@ impl<D: Driver> UdpSocket<D> {
         })
     }
 
-    /// From now on hears one peer only, and sends to it by [`send`](Self::send). What that peer's
-    /// host reports is told by the next call.
+    /// Receives from one peer only from now on, and sends to it by [`send`](Self::send). The next
+    /// call reports errors from that peer's host.
     ///
     /// # Errors
     /// `ENETUNREACH` if there is no way.
@@ -58,7 +58,7 @@ impl<D: Driver> UdpSocket<D> {
         each(peer, |peer| Ok(handle.driver.connect_datagrams(&handle.socket, Some(peer))?))
     }
 
-    /// Hears everybody again.
+    /// Receives from every peer again.
     ///
     /// # Errors
     /// If the stack has ended.
@@ -66,7 +66,7 @@ impl<D: Driver> UdpSocket<D> {
         Ok(self.0.driver.connect_datagrams(&self.0.socket, None)?)
     }
 
-    /// Receives a datagram; what does not fit into the buffer is lost.
+    /// Receives a datagram; octets that do not fit into the buffer are lost.
     ///
     /// # Errors
     /// `WouldBlock` if it is not to wait or the time is over; what the network has reported.
@@ -75,7 +75,7 @@ impl<D: Driver> UdpSocket<D> {
         Ok((received.octets, received.from.into()))
     }
 
-    /// Looks at the next datagram without taking it away.
+    /// Reads the next datagram without removing it.
     pub fn peek_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let received = self.fetch(&mut [IoSliceMut::new(buffer)], true)?;
         Ok((received.octets, received.from.into()))
@@ -86,13 +86,13 @@ impl<D: Driver> UdpSocket<D> {
         Ok(self.fetch(&mut [IoSliceMut::new(buffer)], false)?.octets)
     }
 
-    /// Looks at the next datagram of the connected peer, or of any, without taking it away.
+    /// Reads the next datagram of the connected peer, or of any, without removing it.
     pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         Ok(self.fetch(&mut [IoSliceMut::new(buffer)], true)?.octets)
     }
 
-    /// Receives a datagram into several buffers: how many octets were stored, how many it had, and
-    /// its sender (recvmsg(2)).
+    /// Receives a datagram into several buffers; returns the octets stored, its length, and its
+    /// sender (recvmsg(2)).
     pub fn recv_vectored(
         &self,
         buffers: &mut [IoSliceMut<'_>],
@@ -131,7 +131,7 @@ impl<D: Driver> UdpSocket<D> {
         self.put(octets, To { peer: peer.map(Endpoint::from), ..To::default() })
     }
 
-    /// Sends a datagram, to the connected peer or to another, with a header as it is asked for.
+    /// Sends a datagram, to the connected peer or to another, with these options of the header.
     ///
     /// # Errors
     /// As for [`send_to`](Self::send_to); `ENETUNREACH` from a host that is not ours.
@@ -144,7 +144,7 @@ impl<D: Driver> UdpSocket<D> {
         self.put(&[IoSlice::new(octets)], To { peer: peer.map(Endpoint::from), sending })
     }
 
-    /// From now on what arrives tells what its header said ([`recv_told`](Self::recv_told)).
+    /// Reports header fields of arriving datagrams from now on ([`recv_told`](Self::recv_told)).
     ///
     /// # Errors
     /// If the stack has ended.
@@ -152,7 +152,7 @@ impl<D: Driver> UdpSocket<D> {
         self.0.set(Setting::TellArrivals)
     }
 
-    /// Receives a datagram, and what its header said, if that is told.
+    /// Receives a datagram, and its header fields if these are reported.
     ///
     /// # Errors
     /// As for [`recv_from`](Self::recv_from).
@@ -161,7 +161,7 @@ impl<D: Driver> UdpSocket<D> {
         Ok((received.octets, received.from.into(), received.arrived))
     }
 
-    /// Whether datagrams may go to everybody on the link.
+    /// Sets whether datagrams may go to broadcast addresses.
     pub fn set_broadcast(&self, on: bool) -> io::Result<()> {
         self.0.set(Setting::Broadcast(on))?;
         self.0.broadcast.store(on, Ordering::Relaxed);
@@ -174,12 +174,13 @@ impl<D: Driver> UdpSocket<D> {
     }
 
     /// Sets the octets of datagrams that may wait to be read (`SO_RCVBUF`); each datagram counts
-    /// 256 more than it has.
+    /// 256 more than its length.
     pub fn set_receive_buffer(&self, octets: u32) -> io::Result<()> {
         self.0.set(Setting::ReceiveBuffer(octets))
     }
 
-    /// With which others it has its port from now on; those that have it already keep it.
+    /// Sets the other sockets that it shares its port with from now on; those that have it already
+    /// keep it.
     ///
     /// # Errors
     /// If the stack has ended.

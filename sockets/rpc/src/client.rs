@@ -43,7 +43,7 @@ impl Drop for Target {
     }
 }
 
-/// Calls the procedures of one peer. Clones call the same one; many threads may call at once.
+/// Calls the procedures of one peer. Clones call the same peer; many threads may call at once.
 #[derive(Clone)]
 pub struct Client {
     target: Arc<Target>,
@@ -64,7 +64,7 @@ impl fmt::Debug for Client {
 const GRACE: Duration = Duration::from_millis(500);
 
 impl Client {
-    /// Longest time of a call, unless set otherwise.
+    /// Default for the longest time of a call.
     pub const DEADLINE: Duration = Duration::from_secs(10);
 
     pub(crate) fn new(stack: &Stack, peer: Participant) -> Self {
@@ -86,8 +86,8 @@ impl Client {
         Self { target: Arc::new(target), deadline }
     }
 
-    /// One that calls this version of this program of the same peer. A stack that names procedures
-    /// by number alone leaves program and version out.
+    /// Returns a client of another program and version of the same peer. A stack that names
+    /// procedures by number alone ignores program and version.
     #[must_use]
     pub fn program(&self, program: u32, version: u32) -> Self {
         let target = &self.target;
@@ -95,23 +95,22 @@ impl Client {
         Self::of(&target.stack, target.peer.clone(), program, self.deadline)
     }
 
-    /// One whose calls take at most this long each, instead of [`Client::DEADLINE`]. As long a call
-    /// also waits for a peer that is not there yet: a server that is about to start, or a link that
-    /// is about to come up.
+    /// Returns a client whose calls take at most this long, instead of [`Client::DEADLINE`]. A call
+    /// waits this long also for a peer that is not there yet: a server that is starting, or a link
+    /// that is coming up.
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Self {
         Self { target: Arc::clone(&self.target), deadline: Some(deadline) }
     }
 
-    /// One whose calls take as long as they take: the timers of the layers decide whether there is
-    /// a server, and nothing how long it may work, nor how long a peer is waited for that is not
-    /// there.
+    /// Returns a client without a deadline. The timers of the layers decide whether there is a
+    /// server; nothing limits its work, or the wait for a peer that is not there.
     #[must_use]
     pub fn without_deadline(&self) -> Self {
         Self { target: Arc::clone(&self.target), deadline: None }
     }
 
-    /// Calls a procedure with these octets, and waits for its reply's.
+    /// Calls a procedure with these octets, waits for the reply and returns its octets.
     ///
     /// # Errors
     /// What went wrong, and which layer says so.
@@ -119,7 +118,7 @@ impl Client {
         self.start(procedure, arguments)?.wait()
     }
 
-    /// Calls a procedure with this value, and waits for its reply: what generated clients do.
+    /// Calls a procedure with this value, and waits for the reply, as generated clients do.
     ///
     /// # Errors
     /// As for [`Client::call`], or if the value has no representation, or the reply is none of its
@@ -130,10 +129,10 @@ impl Client {
         Ok(xk_xdr::from_slice(&reply).map_err(ErrorKind::Reply)?)
     }
 
-    /// Calls a procedure of all hosts of a network, or of a group: of a client whose peer is a
-    /// broadcast, `port2049@10.0.0.255`, or `port0@10.0.0.255` on `portmap`, which has the hosts'
+    /// Calls a procedure of all hosts of a network or group. The client's peer is a broadcast
+    /// address, `port2049@10.0.0.255`, or `port0@10.0.0.255` on `portmap`, which has the hosts'
     /// port mappers find the program. The replies come one by one until the deadline; servers do
-    /// not tell a broadcast what they refuse (RFC 5531, section 8.4.2).
+    /// not answer a broadcast that they refuse (RFC 5531, section 8.4.2).
     ///
     /// ```no_run
     /// # fn main() -> Result<(), xk_rpc::Error> {
@@ -151,8 +150,8 @@ impl Client {
         Replies::new(self.clone(), call, self.begun())
     }
 
-    /// Begins a call and does not wait for its reply; only for room, where thousands of other calls
-    /// wait to be made.
+    /// Begins a call without waiting for its reply. It waits only if thousands of other calls are
+    /// already waiting.
     ///
     /// # Errors
     /// The stack has ended, or no room came before the deadline.
@@ -296,7 +295,7 @@ impl Drop for End {
     }
 }
 
-/// A call under way. Dropping it takes the call back.
+/// A call under way. Dropping it cancels the call.
 #[must_use]
 pub struct Pending {
     canceller: Canceller,
@@ -319,12 +318,12 @@ impl Pending {
         state.take()
     }
 
-    /// Whether there is a reply, or an error, by now.
+    /// True if there is a reply or an error.
     pub fn is_done(&self) -> bool {
         self.canceller.state.is_done()
     }
 
-    /// Handle by which another thread takes the call back.
+    /// Handle by which another thread can cancel the call.
     pub fn canceller(&self) -> Canceller {
         self.canceller.clone()
     }
@@ -336,7 +335,7 @@ impl Drop for Pending {
     }
 }
 
-/// Takes a call back: the thread that waits for it gets
+/// Cancels a call: the thread that waits for it gets
 /// [`CallCause::Cancelled`](crate::CallCause::Cancelled).
 #[derive(Clone)]
 pub struct Canceller {
@@ -346,7 +345,7 @@ pub struct Canceller {
 }
 
 impl Canceller {
-    /// Takes the call back, unless it is over. The server may execute it all the same.
+    /// Cancels the call, unless it has ended. The server may execute it all the same.
     pub fn cancel(&self) {
         if self.state.is_done() || self.state.cancelled.swap(true, Ordering::SeqCst) {
             return;

@@ -4,8 +4,8 @@ use xk_core::object::{CallCause, OpenError, PushError};
 use xk_run::CALLS_QUEUED_MAX;
 use xk_xdr::{DecodeError, EncodeError};
 
-/// An error, and the layer that reports it: as text, the layer's name in front, `channel: timed out
-/// after 8 tries`.
+/// An error, and the layer that reports it. Its text begins with the layer's name: `channel: timed
+/// out after 8 tries`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{kind}", .layer.as_ref().map(|layer| format!("{layer}: ")).unwrap_or_default())]
 pub struct Error {
@@ -21,19 +21,19 @@ pub enum ErrorKind {
     /// The call brought no reply.
     #[error("{}{}", .0, hint(.0))]
     Call(CallCause),
-    /// A session or a service was not taken by the layer below.
+    /// The layer below refused a session or a service.
     #[error("{0}")]
     Open(OpenError),
-    /// The arguments have no representation.
+    /// The arguments cannot be encoded.
     #[error("the arguments: {0}")]
     Arguments(EncodeError),
-    /// The reply is not what the procedure answers.
+    /// The reply is not of the procedure's type.
     #[error("the reply: {0}")]
     Reply(DecodeError),
     /// The stack has ended, or its process was interrupted.
     #[error("the stack has ended")]
     Ended,
-    /// As many calls wait to be made as may.
+    /// Too many calls are waiting.
     #[error("{} calls wait to be made: wait for some of their replies first", CALLS_QUEUED_MAX)]
     Full,
     /// The deadline is over, and the stack's thread does not say so itself: something keeps it.
@@ -41,8 +41,8 @@ pub enum ErrorKind {
         "timed out while the stack's thread was kept: does a service of this stack block? `Call::elsewhere` is for that"
     )]
     Stuck,
-    /// The graph has mistakes, the machine lacks what it needs, or what is asked does not fit the
-    /// graph.
+    /// The graph has mistakes, the machine lacks something that it needs, or the request does not
+    /// fit the graph.
     #[error("{0}")]
     Graph(String),
 }
@@ -57,7 +57,7 @@ fn hint(cause: &CallCause) -> &'static str {
 }
 
 impl Error {
-    /// Why the call brought no reply, if it was a call.
+    /// The reason why a call brought no reply, if this is the error of a call.
     pub fn cause(&self) -> Option<CallCause> {
         match self.kind {
             ErrorKind::Call(cause) => Some(cause),

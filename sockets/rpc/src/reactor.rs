@@ -46,9 +46,9 @@ type Idle = HashMap<(u64, u32), Vec<SessionRef>>;
 
 /// A call that waits.
 enum Running {
-    /// For its reply, on this session.
+    /// Waits for its reply, on this session.
     Called(SessionRef),
-    /// For the peer to be there.
+    /// Waits for the peer to come.
     Pausing(Rc<Semaphore>),
 }
 

@@ -30,9 +30,9 @@ impl HostReply {
     }
 }
 
-/// The replies to [`Client::broadcast`], one of each host, in the order in which they come. It ends
-/// at the client's deadline, or with an error if the call could not be made or goes on no more;
-/// dropping it ends the call. The request goes out when the first is asked for.
+/// The replies to [`Client::broadcast`], one from each host, in the order in which they come. The
+/// iterator ends at the client's deadline, or with an error if the call could not be made or
+/// continued; dropping it ends the call. The request is sent when the first reply is asked for.
 #[must_use]
 pub struct Replies {
     client: Client,
@@ -53,7 +53,7 @@ impl Replies {
         Self { client, procedure, arguments, begun, next: Gather::First, refused: 0, over: false }
     }
 
-    /// Number of hosts that refused the call, or answered with something that is no reply.
+    /// Number of hosts that refused the call, or answered with an invalid reply.
     pub fn refused(&self) -> u64 {
         self.refused
     }

@@ -22,10 +22,10 @@ use xk_xdr::{DecodeError, Decoder, EncodeError, Xdr};
 
 /// Executes calls: a generated server, a closure, or one of your own.
 ///
-/// All is executed on the stack's thread, on the shepherd that brought the request. It may call
-/// others through a [`Client`](crate::Client) of any stack of this thread: then only its shepherd
-/// waits. Anything else that takes long keeps the stack from all other work: hand it over by
-/// [`Call::elsewhere`]. A shepherd's stack has 64 KiB.
+/// Calls are executed on the stack's thread, on the shepherd that brought the request. A service
+/// may call others through a [`Client`](crate::Client) of any stack of this thread; then only its
+/// shepherd waits. Other long work stops the stack: hand it over by [`Call::elsewhere`]. A
+/// shepherd's stack has 64 KiB.
 pub trait Service: Send + 'static {
     /// Program and version, for stacks that name them.
     fn program(&self) -> Option<(u32, u32)> {
@@ -65,7 +65,7 @@ impl<F: Fn(&Call<'_>) -> Result<Reply, Refusal> + Send + 'static> Service for Pr
     }
 }
 
-/// Why a call is not executed, or not to its end.
+/// Reason why a call is not executed, or not completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.reason())]
 pub enum Refusal {
@@ -73,11 +73,11 @@ pub enum Refusal {
     NoProcedure,
     /// The arguments are not those of the procedure.
     BadArguments,
-    /// The call failed for reasons of the server's own.
+    /// The call failed for a reason of the server.
     SystemError,
-    /// As many calls are executed as may be.
+    /// The server is executing as many calls as it may.
     Busy,
-    /// The caller may not.
+    /// The caller has no permission.
     BadCredentials,
 }
 
@@ -112,17 +112,17 @@ impl From<Error> for Refusal {
     }
 }
 
-/// The octets that a call answers.
+/// The octets of a reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reply(Vec<u8>);
 
 impl Reply {
-    /// Nothing.
+    /// A reply without octets.
     pub fn empty() -> Self {
         Self::default()
     }
 
-    /// This value's.
+    /// A reply with this value.
     ///
     /// # Errors
     /// It has no representation.
@@ -158,7 +158,7 @@ impl Call<'_> {
         self.caller
     }
 
-    /// Time that the caller still waits, where a layer such as `deadline` tells it. Pass it to the
+    /// Time that the caller still waits, if a layer such as `deadline` tells it. Pass it on to
     /// calls that this one makes.
     pub fn left(&self) -> Option<Duration> {
         let deadline = self.request.attribute::<CallOptions>()?.deadline;
@@ -173,7 +173,7 @@ impl Call<'_> {
         }
     }
 
-    /// The arguments. Octets that follow them are not looked at.
+    /// Decodes the arguments. Octets that follow them are ignored.
     ///
     /// # Errors
     /// They are not of this type.
@@ -181,7 +181,7 @@ impl Call<'_> {
         Ok(T::decode(&mut Decoder::of_message(self.request))?)
     }
 
-    /// Has long work done by a thread of its own. Only this call waits for it; the stack goes on
+    /// Runs long work on a thread of its own. Only this call waits for it; the stack goes on
     /// meanwhile.
     ///
     /// # Errors
@@ -198,8 +198,8 @@ impl Call<'_> {
         later.wait()
     }
 
-    /// A value that another thread will bring: give it the [`Promise`], and [`Later::wait`] for it.
-    /// For work that threads of the program's own do.
+    /// Makes a value that another thread will supply: give that thread the [`Promise`], and call
+    /// [`Later::wait`]. For work on threads of the program's own.
     pub fn later<T: Send + 'static>(&self) -> (Promise<T>, Later<'_, T>) {
         let value = Arc::new(Mutex::new(None));
         let waiter = self.reactor.new_waiter();
@@ -210,7 +210,7 @@ impl Call<'_> {
     }
 }
 
-/// The end of a value that another thread has to bring. Dropped without it, the waiting caller gets
+/// The supplier's end of a value. If it is dropped without a value, the waiting caller gets
 /// [`Refusal::SystemError`].
 pub struct Promise<T> {
     value: Arc<Mutex<Option<T>>>,
@@ -219,7 +219,7 @@ pub struct Promise<T> {
 }
 
 impl<T> Promise<T> {
-    /// Brings the value.
+    /// Supplies the value.
     pub fn keep(self, value: T) {
         *lock(&self.value) = Some(value);
     }
@@ -234,7 +234,7 @@ impl<T> Drop for Promise<T> {
     }
 }
 
-/// The end of a value that another thread brings.
+/// The receiver's end of a value that another thread supplies.
 #[must_use]
 pub struct Later<'a, T> {
     value: Arc<Mutex<Option<T>>>,
@@ -366,8 +366,8 @@ impl Protocol for Offer {
     }
 }
 
-/// A service that is offered; it ends when this is dropped. Calls that are being executed go on to
-/// their end.
+/// An offered service, which ends when this is dropped. Calls that are being executed are
+/// completed.
 #[must_use]
 pub struct Server {
     stack: Stack,

@@ -27,8 +27,8 @@ fn refused(error: impl Display) -> Error {
 }
 
 impl Setup {
-    /// The graph in a file, of protocols of these entries: those that the program links, or the
-    /// whole list, `xk_catalog::PROTOCOLS`.
+    /// Takes the graph from a file. `entries` are the protocols that it may name: those that the
+    /// program links, or the whole list, `xk_catalog::PROTOCOLS`.
     ///
     /// # Errors
     /// If it cannot be read or is no UTF-8 text.
@@ -39,19 +39,19 @@ impl Setup {
         Ok(Self { host, node: None })
     }
 
-    /// The graph in a text, of protocols of these entries.
+    /// Takes the graph from a text. `entries` are the protocols that it may name.
     pub fn from_text(text: impl Into<String>, entries: &[&'static Entry]) -> Self {
         Self { host: HostSetup::from_text(text, entries), node: None }
     }
 
-    /// Which host of the graph; not needed if it has only one.
+    /// Selects a host of the graph; not needed if it has only one.
     #[must_use]
     pub fn host(mut self, name: impl Into<String>) -> Self {
         self.host.host = Some(name.into());
         self
     }
 
-    /// Which node is called and serves; not needed if the host has one at the top of its RPC
+    /// Selects the node that calls and serves; not needed if the host has one at the top of its RPC
     /// layers.
     #[must_use]
     pub fn node(mut self, name: impl Into<String>) -> Self {
@@ -59,21 +59,21 @@ impl Setup {
         self
     }
 
-    /// Sets the behaviour of the stack when nothing comes.
+    /// Sets the behaviour of the loop when there is nothing to do.
     #[must_use]
     pub fn idle(mut self, idle: Idle) -> Self {
         self.host.idle = idle;
         self
     }
 
-    /// The bound of all messages together, in octets.
+    /// Sets the bound of all messages together, in octets.
     #[must_use]
     pub fn pool_octets_max(mut self, octets: usize) -> Self {
         self.host.pool_octets_max = octets;
         self
     }
 
-    /// A stack that the calling thread drives: no other takes part.
+    /// Makes a stack that the calling thread drives; no other thread takes part.
     ///
     /// # Errors
     /// The mistakes of the graph, or what this machine lacks for it.
@@ -83,7 +83,7 @@ impl Setup {
         Ok(Here::new(commands, made))
     }
 
-    /// A stack with a thread of its own.
+    /// Makes a stack with a thread of its own.
     ///
     /// # Errors
     /// As for [`Setup::here`], or if there can be no thread.

@@ -110,17 +110,17 @@ impl Local {
     }
 }
 
-/// A handle of a running stack; clones are of the same one. It may go to other threads. A stack
-/// with a thread of its own ends with its last handle, client and server; one that is driven
-/// [`Here`] with that.
+/// A handle of a running stack; clones are handles of the same one, and may go to other threads. A
+/// stack with a thread of its own ends with its last handle, client and server; one that is driven
+/// by [`Here`] ends with that.
 #[derive(Clone)]
 pub struct Stack {
     pub(crate) shared: Arc<Shared>,
 }
 
 impl Stack {
-    /// A client of this peer: what the stack's participants need below the procedure, `10.0.0.2`,
-    /// or `port2049@10.0.0.2` for programs over UDP. Nothing, for a link that has one other end.
+    /// Makes a client of this peer: the participant below the procedure, `10.0.0.2`, or
+    /// `port2049@10.0.0.2` for programs over UDP. It is empty for a link with one other end.
     ///
     /// # Errors
     /// The text is no participant.
@@ -128,8 +128,8 @@ impl Stack {
         Ok(Client::new(self, participant(peer)?))
     }
 
-    /// Serves: a generated server, or a closure. If it names a program the stack offers that; else
-    /// any procedure.
+    /// Offers a service: a generated server, or a closure. If it names a program, the stack offers
+    /// that program, otherwise every procedure.
     ///
     /// # Errors
     /// Another service has it, or the stack does not take it.
@@ -137,7 +137,7 @@ impl Stack {
         self.serve_at("", service)
     }
 
-    /// Serves at a local participant: `port2049`.
+    /// Offers a service at a local participant: `port2049`.
     ///
     /// # Errors
     /// As for [`Stack::serve`], or if the text is no participant.
@@ -172,8 +172,8 @@ fn participant(text: &str) -> Result<Participant, Error> {
     })
 }
 
-/// A stack that the thread which made it drives: its loop turns while that thread waits for a call,
-/// and while it runs here. It ends when this is dropped.
+/// A stack that the thread which made it drives: its loop runs while that thread waits for a call,
+/// and in [`run`](Self::run). It ends when this is dropped.
 pub struct Here {
     stack: Stack,
     local: Rc<Local>,
@@ -200,7 +200,7 @@ impl Here {
         Self { stack: Stack { shared }, local }
     }
 
-    /// Turns the loop for a while: what arrives is served. Not from within a service.
+    /// Runs the loop for a while, and serves arriving calls. Do not call it from within a service.
     ///
     /// # Errors
     /// The loop cannot run, or turns already.
@@ -208,7 +208,7 @@ impl Here {
         self.run_until(Some(time), |_| false)
     }
 
-    /// Turns the loop until the process is interrupted.
+    /// Runs the loop until the process is interrupted.
     pub fn run(&self) -> Result<(), Error> {
         self.run_until(None, |_| false)
     }
@@ -234,8 +234,8 @@ impl Drop for Here {
 }
 
 impl Stack {
-    /// The only host of the graph in a file, of protocols of these entries, with a thread of its
-    /// own; [`Setup`] has more to choose from.
+    /// Runs the only host of the graph in a file, with a thread of its own. `entries` are the
+    /// protocols that the graph may name; [`Setup`] has more options.
     ///
     /// # Errors
     /// The file cannot be read, the mistakes of the graph, or what this machine lacks for it.
@@ -243,7 +243,7 @@ impl Stack {
         Setup::from_file(path, entries)?.thread()
     }
 
-    /// The only host of the graph in a text.
+    /// Runs the only host of the graph in a text.
     pub fn from_text(text: impl Into<String>, entries: &[&'static Entry]) -> Result<Self, Error> {
         Setup::from_text(text, entries).thread()
     }

@@ -42,9 +42,9 @@ const LAST: u32 = 1 << 31;
 /// Octets of the longest record.
 const RECORD_MAX: usize = 65_535;
 
-/// Dropped: there is no task that could take it.
+/// Dropped: a frame without a task that could receive it.
 pub static NO_TASK: Reason = Reason::new("no task", Class::Exhausted);
-/// Dropped: a task's frame, which came before there was a session to send it by.
+/// Dropped: a task's frame that came before there was a session to send it by.
 pub static NO_PEER: Reason = Reason::new("no peer yet", Class::Exhausted);
 /// The reasons of this crate.
 pub static REASONS: &[&Reason] = &[&NO_TASK, &NO_PEER];
@@ -66,7 +66,7 @@ struct Shared {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// No graph has taken it yet: frames wait for one.
+    /// No graph uses it yet, and frames wait for one.
     Waits,
     Runs,
     Stopped,
@@ -87,7 +87,8 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Frames whose other end a graph may take, by the number that [`end`](Self::end) tells.
+    /// Makes a queue of frames, whose other end a graph uses by the number that [`end`](Self::end)
+    /// returns.
     ///
     /// # Errors
     /// If the system has no descriptor to wake a graph by.
@@ -103,7 +104,7 @@ impl Frames {
         Ok(Self { shared, end })
     }
 
-    /// Value for the parameter `end` of `task` or `task-top`. No other in this process has it.
+    /// Value for the parameter `end` of `task` or `task-top`, unique in this process.
     pub fn end(&self) -> u64 {
         self.end
     }
@@ -137,12 +138,12 @@ impl Frames {
         self.shared.bell.ring();
     }
 
-    /// The next frame that the graph sends; `None` once the graph has been stopped.
+    /// Receives the next frame that the graph sends; `None` once the graph has been stopped.
     pub async fn recv(&self) -> Option<Bytes> {
         poll_fn(|cx| self.poll_frame(cx)).await
     }
 
-    /// Gives the graph a frame, when there is room for it.
+    /// Sends the graph a frame, once there is room for it.
     ///
     /// # Errors
     /// `BrokenPipe` once the graph has been stopped.
@@ -152,8 +153,8 @@ impl Frames {
         Ok(())
     }
 
-    /// Has a stream of octets carry the frames, each as a record with four octets in front: at its
-    /// other end may be another of these, or `rm`. Ends when the stream does, or the graph.
+    /// Carries the frames over a stream of octets, each as a record with four octets in front. The
+    /// other end may be another `Frames`, or `rm`. Ends when the stream or the graph does.
     ///
     /// # Errors
     /// What the stream says; `InvalidData` for a record of more than 65,535 octets, `UnexpectedEof`

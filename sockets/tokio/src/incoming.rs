@@ -17,7 +17,7 @@ impl<D: Driver> Connected for TcpStream<D> {
     }
 }
 
-/// The peers of a listener, one after the other: for `serve_with_incoming`.
+/// The peers of a listener, one after the other, for `serve_with_incoming`.
 pub struct Incoming<D: Driver = Thread>(TcpListener<D>);
 
 impl<D: Driver> From<TcpListener<D>> for Incoming<D> {

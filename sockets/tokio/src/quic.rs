@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use xk_net::{Driver, Source, Thread};
 
-/// A socket for datagrams as quinn's `Endpoint::new_with_abstract_socket` takes it, beside its
-/// `TokioRuntime`. Datagrams go one by one, and without marks of congestion.
+/// A socket for datagrams, for quinn's `Endpoint::new_with_abstract_socket` with its
+/// `TokioRuntime`. Datagrams are sent one by one, and without marks of congestion.
 pub struct QuicSocket<D: Driver = Thread>(UdpSocket<D>);
 
 impl<D: Driver> From<UdpSocket<D>> for QuicSocket<D> {

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use xk_net::{Driver, Ready, Source, Thread};
 
-/// One end of a stream: as `tokio::net::TcpStream`.
+/// One end of a stream, like `tokio::net::TcpStream`.
 pub struct TcpStream<D: Driver = Thread>(Awaited<xk_net::TcpStream<D>>);
 
 impl<D: Driver> TcpStream<D> {
@@ -45,7 +45,7 @@ impl<D: Driver> TcpStream<D> {
         Ok(stream)
     }
 
-    /// The socket below, for its options and addresses. It does not block.
+    /// The underlying socket, for its options and addresses. It does not block.
     pub fn get_ref(&self) -> &xk_net::TcpStream<D> {
         &self.0.socket
     }
@@ -63,7 +63,7 @@ impl<D: Driver> TcpStream<D> {
         self.get_ref().peer_addr()
     }
 
-    /// Whether small segments go at once.
+    /// Sets whether small segments are sent at once.
     ///
     /// # Errors
     /// If the layer below does not know of it.
@@ -71,7 +71,7 @@ impl<D: Driver> TcpStream<D> {
         self.get_ref().set_nodelay(on)
     }
 
-    /// Reads without taking away.
+    /// Reads octets without removing them.
     pub async fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.0.wait(Way::Read, |socket| socket.peek(buffer)).await
     }
@@ -128,11 +128,11 @@ impl<D: Driver> AsyncWrite for TcpStream<D> {
     }
 }
 
-/// A socket that listens: as `tokio::net::TcpListener`.
+/// A listening socket, like `tokio::net::TcpListener`.
 pub struct TcpListener<D: Driver = Thread>(Awaited<xk_net::TcpListener<D>>);
 
 impl<D: Driver> TcpListener<D> {
-    /// Listens at the first of these addresses that can be had; port 0 is any free one.
+    /// Listens at the first of these addresses that is available; port 0 is any free one.
     ///
     /// # Errors
     /// `EADDRINUSE`, `EADDRNOTAVAIL`.
@@ -156,12 +156,12 @@ impl<D: Driver> TcpListener<D> {
         &self.0
     }
 
-    /// The socket below. It does not block.
+    /// The underlying socket. It does not block.
     pub fn get_ref(&self) -> &xk_net::TcpListener<D> {
         &self.0.socket
     }
 
-    /// The address, with the port that was found.
+    /// The address, with the actual port.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.get_ref().local_addr()
     }

@@ -6,11 +6,11 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use xk_net::{Driver, Thread};
 
-/// A socket for datagrams: as `tokio::net::UdpSocket`.
+/// A socket for datagrams, like `tokio::net::UdpSocket`.
 pub struct UdpSocket<D: Driver = Thread>(Awaited<xk_net::UdpSocket<D>>);
 
 impl<D: Driver> UdpSocket<D> {
-    /// A socket at the first of these addresses that can be had; port 0 is any free one.
+    /// Binds the first of these addresses that is available; port 0 is any free one.
     ///
     /// # Errors
     /// `EADDRINUSE`, `EADDRNOTAVAIL`.
@@ -20,7 +20,7 @@ impl<D: Driver> UdpSocket<D> {
         Ok(Self(Awaited::new(socket)))
     }
 
-    /// From now on hears one peer only.
+    /// Receives from one peer only from now on.
     ///
     /// # Errors
     /// `ENETUNREACH` if there is no way.
@@ -33,7 +33,7 @@ impl<D: Driver> UdpSocket<D> {
         &self.0
     }
 
-    /// The socket below, for its options. It does not block.
+    /// The underlying socket, for its options. It does not block.
     pub fn get_ref(&self) -> &xk_net::UdpSocket<D> {
         &self.0.socket
     }
@@ -43,7 +43,7 @@ impl<D: Driver> UdpSocket<D> {
         self.get_ref().local_addr()
     }
 
-    /// Receives a datagram; what does not fit into the buffer is lost.
+    /// Receives a datagram; octets that do not fit into the buffer are lost.
     ///
     /// # Errors
     /// What the network has reported.

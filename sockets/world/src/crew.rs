@@ -57,7 +57,7 @@ impl Turn {
 /// The event that a thread waits for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum For {
-    /// The word at an address is another than this one, or it is woken there.
+    /// The word at an address differs from this one, or a wake-up comes there.
     Word { at: usize, expected: u32 },
     /// The thread in this place has ended.
     End(u32),
@@ -65,7 +65,7 @@ pub(crate) enum For {
     Events(i32),
     /// Others have had a turn.
     Others,
-    /// Nothing but time.
+    /// Only time passes.
     Time,
 }
 
@@ -73,9 +73,9 @@ pub(crate) enum For {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Woken {
     Told,
-    /// The thread's time was over before.
+    /// The time was over first.
     Late,
-    /// The world is over: threads run freely.
+    /// The world has ended: threads run freely.
     Free,
 }
 

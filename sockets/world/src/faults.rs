@@ -10,24 +10,25 @@ use xk_compose::restart;
 use xk_net::SimHost;
 use xk_sim::{HostId, LinkConfig};
 
-/// The distance of a host's clock from the world's.
+/// Difference of a host's clock from the world's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Skew {
-    /// A clock that shows more.
+    /// The clock is fast by this.
     Ahead(Duration),
-    /// A clock that shows less.
+    /// The clock is slow by this.
     Behind(Duration),
 }
 
 type Act = Box<dyn FnOnce(&mut World) -> Result + Send>;
 
-/// Lets programs of a world do to it what its test can: clones are the same one.
+/// Lets programs of a world cause the faults that its test can cause; clones are handles of the
+/// same one.
 #[derive(Clone, Default)]
 pub struct Faults(Arc<Mutex<VecDeque<Act>>>);
 
 impl Faults {
-    /// Does something to the world at this moment, as soon as the host that says so has had its
-    /// turn: `faults.inject(|world| world.crash("server"))`. An error of it ends the run.
+    /// Does something to the world at this moment, once the turn of the calling host is over:
+    /// `faults.inject(|world| world.crash("server"))`. If it fails, the run ends with the error.
     pub fn inject(&self, act: impl FnOnce(&mut World) -> Result + Send + 'static) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(Box::new(act));
     }
@@ -93,14 +94,14 @@ fn partition_of(one: &str, other: &str) -> String {
 }
 
 impl World {
-    /// Faults for programs of this world.
+    /// The faults, for programs of this world.
     pub fn faults(&self) -> Faults {
         self.faults.clone()
     }
 
-    /// Counts each fault that this world has had, by its name: chances of links,
-    /// partitions by the deliveries they prevent, pauses by what they hold up, resets by the
-    /// streams they break, skews by the looks at that clock.
+    /// Returns how often each fault has had an effect, by name: chances of links; partitions, by
+    /// deliveries prevented; pauses, by events delayed; resets, by streams reset; skews, by
+    /// readings of that clock.
     pub fn fired(&self) -> BTreeMap<String, u64> {
         let mut counts = self.counts.clone();
         let network = self.world.network();
@@ -171,7 +172,7 @@ impl World {
         *self.counts.entry(name).or_default() += fired;
     }
 
-    /// Takes a host down at this moment, without a last word.
+    /// Crashes a host at this moment; it sends nothing more.
     ///
     /// # Errors
     /// If there is no such host, or it is down.
@@ -196,8 +197,7 @@ impl World {
         Ok(())
     }
 
-    /// Builds and starts a host that has crashed again; its programs start with the next run, or
-    /// at once within one.
+    /// Starts a crashed host again. Its programs start with the next run, or at once during a run.
     ///
     /// # Errors
     /// If there is no such host, or it is up; if it cannot start.
@@ -216,8 +216,8 @@ impl World {
         Ok(())
     }
 
-    /// Stops a host at this moment as a machine does that is suspended: its programs and timers
-    /// stand still, and what comes waits, until [`resume`](Self::resume). Clocks go on.
+    /// Suspends a host at this moment, as a machine is suspended: its programs and timers stand
+    /// still, and arrivals wait, until [`resume`](Self::resume). Clocks go on.
     ///
     /// # Errors
     /// If there is no such host, or it is down or paused.
@@ -233,7 +233,7 @@ impl World {
         Ok(())
     }
 
-    /// Lets a host go on that was paused.
+    /// Lets a paused host go on.
     ///
     /// # Errors
     /// If there is no such host, or it is not paused.
@@ -253,7 +253,7 @@ impl World {
         Ok(())
     }
 
-    /// From now on neither of two hosts hears the other.
+    /// Cuts two hosts off from each other.
     ///
     /// # Errors
     /// If there is no such host.
@@ -264,7 +264,7 @@ impl World {
         Ok(())
     }
 
-    /// From now on `to` does not hear `from`; `from` hears `to`.
+    /// Cuts one direction: `to` no longer hears `from`, but `from` hears `to`.
     ///
     /// # Errors
     /// If there is no such host.
@@ -275,7 +275,7 @@ impl World {
         Ok(())
     }
 
-    /// From now on two hosts hear each other again.
+    /// Joins two hosts again.
     ///
     /// # Errors
     /// If there is no such host.
@@ -291,8 +291,8 @@ impl World {
         Ok(())
     }
 
-    /// Breaks off the streams that stand between two hosts, as a middlebox does that forgets them:
-    /// both ends find them reset. New ones can be made.
+    /// Resets the streams between two hosts, as a middlebox does that forgets them: both ends find
+    /// them reset. New ones can be made.
     ///
     /// # Errors
     /// If there is no such host.
@@ -311,8 +311,8 @@ impl World {
         Ok(())
     }
 
-    /// From now on a host's clock, which `SystemTime` and the C library's `CLOCK_REALTIME` show, is
-    /// so far from the world's. Time that passes is the same on all hosts.
+    /// Sets a host's clock, which `SystemTime` and the C library's `CLOCK_REALTIME` show, off by
+    /// this much. Time passes equally fast on all hosts.
     ///
     /// # Errors
     /// If there is no such host.
@@ -328,8 +328,7 @@ impl World {
         Ok(())
     }
 
-    /// Changes what a link is like from now on: delay, rate, chances. That of [`World::lan`] is
-    /// `lan`.
+    /// Changes parameters of a link: delay, rate, chances. The link of [`World::lan`] is `lan`.
     ///
     /// # Errors
     /// If there is no such link.

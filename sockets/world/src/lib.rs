@@ -115,18 +115,18 @@ pub type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 pub type Stack = xk_net::Stack<Sim>;
 /// One end of a stream, for asynchronous programs.
 pub type TcpStream = xk_tokio::TcpStream<Sim>;
-/// A socket that listens, for asynchronous programs.
+/// A listening socket, for asynchronous programs.
 pub type TcpListener = xk_tokio::TcpListener<Sim>;
 /// A socket for datagrams, for asynchronous programs.
 pub type UdpSocket = xk_tokio::UdpSocket<Sim>;
 
-/// Sockets for blocking programs, as those of `std::net`.
+/// Sockets for blocking programs, like those of `std::net`.
 pub mod blocking {
     use crate::Sim;
 
     /// One end of a stream.
     pub type TcpStream = xk_net::TcpStream<Sim>;
-    /// A socket that listens.
+    /// A listening socket.
     pub type TcpListener = xk_net::TcpListener<Sim>;
     /// A socket for datagrams.
     pub type UdpSocket = xk_net::UdpSocket<Sim>;

@@ -3,14 +3,14 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// A link of [`World::lan`](crate::World::lan): plain, it delays by 10 µs and does nothing else.
-/// The text of a graph file's parameters is one, too: `r#"delay="5ms" loss="5%""#`.
+/// A link of [`World::lan`](crate::World::lan); by default it delays by 10 µs and has no faults.
+/// The text of a graph file's parameters also makes one: `r#"delay="5ms" loss="5%""#`.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Link(String);
 
 impl Link {
-    /// A plain one.
+    /// A link without faults.
     pub fn new() -> Self {
         Self::default()
     }
@@ -34,22 +34,22 @@ impl Link {
         self.time("delay", time)
     }
 
-    /// Delays each delivery by up to this in addition, at random.
+    /// Delays each delivery by a random time of up to `most` in addition.
     pub fn jitter(self, most: Duration) -> Self {
         self.time("jitter", most)
     }
 
-    /// Sends so many bits in a second.
+    /// Sends this many bits per second.
     pub fn rate_bit_s(self, bits: u64) -> Self {
         self.with("rate", format_args!("\"{bits}bit\""))
     }
 
-    /// Lets so many frames wait at a port; 100 otherwise.
+    /// Lets this many frames wait at a port; the default is 100.
     pub fn queue_frames(self, frames: u32) -> Self {
         self.with("queue", frames)
     }
 
-    /// Carries payloads of so many octets at most; 1500 otherwise.
+    /// Carries payloads of at most this many octets; the default is 1500.
     pub fn mtu_octets(self, octets: u32) -> Self {
         self.with("mtu", octets)
     }
@@ -64,7 +64,7 @@ impl Link {
         self.share("duplicate", share)
     }
 
-    /// Delivers this share, 0 to 1, so much later.
+    /// Delivers this share, 0 to 1, later by `later`.
     pub fn reorder(self, share: f64, later: Duration) -> Self {
         self.share("reorder", share).time("reorder_delay", later)
     }

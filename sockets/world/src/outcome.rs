@@ -8,16 +8,16 @@ use xk_compose::{CaptureError, Captures};
 use xk_core::Time;
 use xk_sim::{Digest, Network, Sighting, Tap};
 
-/// Outcome of a run: two runs of one seed have equal ones.
+/// Outcome of a run; two runs of one seed have equal ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// When it ended.
+    /// Time of the end.
     pub now: Time,
     /// Frames that crossed a link.
     pub frames: u64,
-    /// The times, senders and lengths of all of them, folded.
+    /// Hash of the times, senders and lengths of all frames.
     pub shape: u64,
-    /// Their octets, folded; `None` if they may be random.
+    /// Hash of their octets; `None` if they may be random.
     pub octets: Option<u64>,
 }
 

@@ -8,17 +8,16 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use xk_sweep::Call;
 
-/// Runs a test for each seed, twice, and compares the two outcomes. The environment's `XK_SEED`
-/// chooses one seed.
+/// Runs a test for each seed, twice, and compares the two outcomes. The environment variable
+/// `XK_SEED` selects one seed.
 ///
-/// Each run is a process of its own, where nothing has run before: the test's program is started
-/// again for this test alone, up to this call. So what a process remembers, as statics and counters
-/// of libraries, follows from the seed, too; and what the test keeps outside of the closure is not
-/// what its runs have left there. Where the test cannot be started alone, as one of documentation
-/// or of libtest with one thread, runs have threads of their own instead.
+/// Each run is a new process: the test's program is started again for this test alone, up to this
+/// call. So statics and counters of libraries depend only on the seed, too; and values outside the
+/// closure do not keep changes that its runs make. If the test cannot be started alone, as a test
+/// in documentation or of libtest with one thread, runs have threads of their own instead.
 ///
-/// What has failed is said with the command that runs that seed again, and with a capture of each
-/// link. `XK_CAPTURE` names a folder for captures of a run that has not.
+/// A failure is reported with the command that repeats that seed, and with a capture of each link.
+/// `XK_CAPTURE` names a folder for captures of a run without a failure.
 ///
 /// # Panics
 /// If a run fails, panics, or the two differ: `XK_SEED=n` in the message names the seed. If a fault

@@ -24,12 +24,13 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// The figures of this process's run.
 static FIGURES: Mutex<BTreeMap<String, f64>> = Mutex::new(BTreeMap::new());
 
-/// Keeps a figure in the row of this run of a [`sweep()`]: a time in seconds, a count.
+/// Puts a figure into the row of this run of a [`sweep()`]: a time in seconds, or a count.
 pub fn figure(name: &str, value: f64) {
     FIGURES.lock().unwrap_or_else(PoisonError::into_inner).insert(name.into(), value);
 }
 
-/// A test for every combination of parameters with every seed, by a pool of processes.
+/// Makes a sweep: a test for every combination of parameters with every seed, by a pool of
+/// processes.
 ///
 /// ```
 /// use std::time::Duration;
@@ -71,7 +72,7 @@ pub fn sweep(name: &str) -> Sweep {
     Sweep { plan, jobs: None, limit: LIMIT, keeps_going: false, out: None }
 }
 
-/// A [`sweep()`] that is to be run.
+/// A [`sweep()`] to be run.
 #[must_use = "`run` runs it"]
 pub struct Sweep {
     plan: Plan,
@@ -82,13 +83,13 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// The seeds of each combination; a hundred if nothing is said.
+    /// Sets the seeds of each combination; the default is a hundred.
     pub fn seeds(mut self, seeds: Range<u64>) -> Self {
         self.plan.seeds = (seeds.start, seeds.end);
         self
     }
 
-    /// A parameter, and the values that it takes. [`Job::value`] has that of a run.
+    /// Adds a parameter and its values. [`Job::value`] returns the value of a run.
     ///
     /// # Panics
     /// If there are none, one is there twice, or a word has a comma, a quote or white space in it.
@@ -105,32 +106,32 @@ impl Sweep {
         self
     }
 
-    /// The number of processes; that of processors if nothing is said.
+    /// Sets the number of processes; the default is that of processors.
     pub fn jobs(mut self, jobs: usize) -> Self {
         self.jobs = Some(jobs);
         self
     }
 
-    /// Ends a run after this real time, which counts as exhausted; a minute if nothing is said.
+    /// Ends a run after this real time, which counts as exhausted; the default is a minute.
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Goes on after a failure, and collects all.
+    /// Goes on after a failure, and collects all failures.
     pub fn keep_going(mut self) -> Self {
         self.keeps_going = true;
         self
     }
 
-    /// The folder of the rows and the table, which stays. Without it they are kept beside the
-    /// test's program until the sweep has ended, or, if it has failed, until it is run again.
+    /// Sets the folder of the rows and the table, which is kept. Without it they lie beside the
+    /// test's program until the sweep has ended or, if it failed, until it is run again.
     pub fn out(mut self, folder: impl Into<PathBuf>) -> Self {
         self.out = Some(folder.into());
         self
     }
 
-    /// Does the runs that the folder has no row of.
+    /// Does the runs that have no row in the folder yet.
     ///
     /// # Panics
     /// If one has failed or was exhausted, by what it is done again; if a fault has fired in none;

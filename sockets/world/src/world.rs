@@ -54,7 +54,7 @@ pub(crate) struct Program {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
-    /// To be started with the next run.
+    /// Starts with the next run.
     Waits,
     Runs,
     Ended,
@@ -110,8 +110,8 @@ pub struct World {
 }
 
 impl World {
-    /// Hosts of these names on one link, each with TCP and UDP on IP on Ethernet; their addresses
-    /// are 10.0.0.1 and so on. All chance comes from `seed`.
+    /// Makes hosts with these names on one link, each with TCP and UDP on IP on Ethernet; their
+    /// addresses are 10.0.0.1 and so on. All chance comes from `seed`.
     ///
     /// # Errors
     /// A mistake in `link`, if it is a text: the parameters of a link in a graph file,
@@ -132,7 +132,7 @@ impl World {
         Self::from_text(seed, &text, PROTOCOLS)
     }
 
-    /// The hosts of a graph in a file, of protocols of these entries.
+    /// Makes the hosts of the graph in a file. `entries` are the protocols that it may name.
     ///
     /// # Errors
     /// If it cannot be read; as for [`from_text`](Self::from_text).
@@ -144,7 +144,7 @@ impl World {
         Self::from_text(seed, &std::fs::read_to_string(path)?, entries)
     }
 
-    /// The hosts of a graph, of protocols of these entries.
+    /// Makes the hosts of a graph. `entries` are the protocols that it may name.
     ///
     /// # Errors
     /// The graph's mistakes; if this thread has a world already.
@@ -213,7 +213,8 @@ impl World {
         Ok(made)
     }
 
-    /// An asynchronous program of a host, called when the next run begins and after each restart.
+    /// Adds an asynchronous program to a host; it is called when the next run begins, and after
+    /// each restart.
     ///
     /// # Errors
     /// If there is no such host, or nothing there for sockets to stand on.
@@ -226,8 +227,8 @@ impl World {
         self.add(name, make, false)
     }
 
-    /// As [`host`](Self::host), of a program that [`run`](Self::run) waits for, and that is not
-    /// called again once it has ended.
+    /// Adds a program like [`host`](Self::host), but [`run`](Self::run) waits for its end, and it
+    /// is not called again once it has ended.
     ///
     /// # Errors
     /// As for [`host`](Self::host).
@@ -240,7 +241,7 @@ impl World {
         self.add(name, make, true)
     }
 
-    /// As [`host`](Self::host), of blocking code, which has a stack of 1 MiB.
+    /// Adds blocking code like [`host`](Self::host); it has a stack of 1 MiB.
     ///
     /// # Errors
     /// As for [`host`](Self::host).
@@ -252,7 +253,7 @@ impl World {
         self.add(name, Make::Blocking(Rc::new(program)), false)
     }
 
-    /// As [`client`](Self::client), of blocking code, which has a stack of 1 MiB.
+    /// Adds blocking code like [`client`](Self::client); it has a stack of 1 MiB.
     ///
     /// # Errors
     /// As for [`host`](Self::host).
@@ -285,13 +286,13 @@ impl World {
         found.ok_or_else(|| format!("the world has no host `{name}`").into())
     }
 
-    /// From now on the octets of frames may be random, and outcomes are not compared by them: for
-    /// programs that encrypt.
+    /// Allows random octets in frames, and does not compare outcomes by them: for programs that
+    /// encrypt.
     pub fn allow_random_octets(&mut self) {
         self.with_octets = false;
     }
 
-    /// The address of a host; none while it is down.
+    /// The address of a host; `None` while it is down.
     pub fn address(&self, name: &str) -> Option<IpAddr> {
         self.seats[self.find(name).ok()?].sim.as_ref()?.stack().address()
     }

@@ -13,9 +13,9 @@ type Job = Box<dyn FnOnce(&Kernel, &Reactor) + Send>;
 
 /// A command to the stack's thread.
 pub(super) enum Command {
-    /// This.
+    /// Run this job.
     Run(Job),
-    /// Look after this port; each is in the queue once at most.
+    /// Serve this port; each port is in the queue at most once.
     Tend(Arc<Port>),
 }
 

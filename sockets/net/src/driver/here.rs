@@ -48,7 +48,7 @@ pub(super) fn bid_farewell(made: (&Runner, &Kernel, &Layer), is_quiet: impl Fn()
     let _ = run_until_quiet(runner, FAREWELL, || layer.has_left(kernel));
 }
 
-/// The calling thread drives the stack: no other takes part.
+/// Driver of a stack that runs on the calling thread; no other thread takes part.
 #[derive(Clone)]
 pub struct Here {
     inner: Rc<Inner>,
@@ -60,7 +60,7 @@ struct Inner {
     layer: Rc<Layer>,
 }
 
-/// A socket of such a stack.
+/// A socket of a stack with this driver.
 pub struct Held {
     socket: Rc<Socket>,
     inner: Rc<Inner>,

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use xk_core::Kernel;
 use xk_kit::net::stream::{StreamInfo, StreamSetting};
 
-/// A driver whose handles are used where the stack is.
+/// A driver whose handles are used on the thread of the stack.
 pub trait Inside: Wait {
     /// A handle's part of its socket; the socket is closed when it is dropped.
     type Held: 'static;

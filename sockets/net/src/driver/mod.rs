@@ -42,25 +42,25 @@ mod drive {
     /// A setting of a socket.
     #[derive(Clone, Copy, Debug)]
     pub enum Setting {
-        /// A setting of the stream below.
+        /// A setting of the stream.
         Stream(StreamSetting),
-        /// Ends a record behind what was written so far.
+        /// Ends a record after the octets written so far.
         EndRecord,
-        /// Fate of unsent octets at a close (`SO_LINGER`).
+        /// Treatment of unsent octets at a close (`SO_LINGER`).
         Linger(Option<Duration>),
-        /// Datagrams may go to everybody.
+        /// Allows datagrams to broadcast addresses.
         Broadcast(bool),
-        /// Octets of datagrams that wait for their reader.
+        /// Octets of datagrams that may wait to be read.
         ReceiveBuffer(u32),
         /// Number of peers that may wait to be accepted; `None` to stop listening.
         Backlog(Option<usize>),
-        /// With which others it has its port.
+        /// The other sockets that it shares its port with.
         Share(Sharing),
-        /// Datagrams tell what their headers said.
+        /// Received datagrams report fields of their headers.
         TellArrivals,
     }
 
-    /// Time, as a driver lets it pass.
+    /// Passing of time, as a driver does it.
     pub trait Wait: Clone + 'static {
         /// The time that timeouts are counted in.
         fn now(&self) -> Instant {

@@ -20,9 +20,10 @@ thread_local! {
 }
 
 impl Stack<Sim> {
-    /// Starts another blocking program on this host, as `std::thread::spawn` starts a thread: with
-    /// a stack of its own, on which the sockets of this stack wait. It begins at this moment, once
-    /// this program waits. Values that both use need not be `Send`: one of them runs at a time.
+    /// Starts another blocking program on this host, as `std::thread::spawn` starts a thread. The
+    /// program gets a shepherd with a stack of its own, on which calls to this host's sockets wait.
+    /// It begins at this moment of virtual time, when the calling program next waits. Values that
+    /// both use need not be `Send`, because one of them runs at a time.
     ///
     /// # Errors
     /// `ENETDOWN` once the host has crashed.
@@ -52,7 +53,7 @@ struct End<T> {
     has_come: Semaphore,
 }
 
-/// A program that [`Stack::spawn`] has started; it goes on if this is dropped.
+/// A program that [`Stack::spawn`] has started; dropping the handle lets it go on.
 pub struct JoinHandle<T> {
     inner: Rc<Inner>,
     end: Rc<End<T>>,
@@ -70,7 +71,7 @@ impl<T> JoinHandle<T> {
         self.end.result.borrow().is_some()
     }
 
-    /// Waits for its end: what it answers, or has panicked with.
+    /// Waits for the end of the program; returns its result, or its panic.
     ///
     /// # Errors
     /// What it has panicked with; an [`io::Error`], if this program cannot wait.
@@ -88,7 +89,8 @@ impl<T> JoinHandle<T> {
 }
 
 impl SimHost {
-    /// The programs that those of this host have started, each to be run on a shepherd of its own.
+    /// Takes the programs that programs of this host have started, each to be run on a shepherd of
+    /// its own.
     pub fn take_spawned(&self) -> Vec<Box<dyn FnOnce()>> {
         let is_its = |spawned: &mut Spawned| spawned.0 == self.number();
         let taken: Vec<Spawned> =
@@ -97,8 +99,8 @@ impl SimHost {
     }
 }
 
-/// Whether a program of this thread has started others that [`SimHost::take_spawned`] has not
-/// taken.
+/// True if a program of this thread has started others that [`SimHost::take_spawned`] has not taken
+/// yet.
 pub fn have_spawned() -> bool {
     SPAWNED.with_borrow(|list| !list.is_empty())
 }
@@ -111,7 +113,7 @@ pub(super) fn forget_spawned(host: u64) {
     drop(gone);
 }
 
-/// A blocking program that waits for what is no socket, such as a lock.
+/// A blocking program that waits for something other than a socket, such as a lock.
 #[derive(Clone)]
 pub struct Parked {
     inner: Rc<Inner>,
@@ -125,14 +127,14 @@ impl fmt::Debug for Parked {
 }
 
 impl Parked {
-    /// The program that this thread runs now; `None` if that is no blocking one.
+    /// The blocking program that this thread runs now, if there is one.
     pub fn here() -> Option<Self> {
         let inner = current()?;
         Some(Self { inner, bell: Rc::new(Semaphore::new(0)) })
     }
 
-    /// Waits until [`end`](Self::end), or for a time, of which it was the first if this is false.
-    /// Once the host has crashed it never returns, and does not unwind.
+    /// Waits until [`end`](Self::end), or for a time; false if the time was over first. Once the
+    /// host has crashed it never returns, and does not unwind.
     ///
     /// # Errors
     /// If no further shepherd can be had, for the host to go on meanwhile.

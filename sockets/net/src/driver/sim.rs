@@ -23,18 +23,19 @@ use std::time::{Duration, Instant};
 use xk_core::shepherd::{Semaphore, WaitError};
 use xk_core::{Kernel, Time};
 
-/// Unwinds a program whose host has crashed. Programs that catch unwinding let it go on.
+/// Payload of the panic that unwinds a program whose host has crashed. A program that catches it
+/// goes on running.
 #[derive(Debug)]
 pub struct Crashed;
 
-/// A simulation drives the stack.
+/// Driver of a stack that a simulation runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Sim {
     host: u64,
 }
 
-/// Sockets on a simulated host, for as long as this is kept. Without it they are gone, and their
-/// peers hear nothing of it: it is dropped before its host is made to crash.
+/// Sockets of a simulated host, as long as this is kept. When it is dropped they vanish without a
+/// word to their peers; drop it before the host crashes.
 #[derive(Debug)]
 pub struct SimHost {
     host: u64,
@@ -70,7 +71,7 @@ pub(super) fn find(host: u64) -> Result<Rc<Inner>, Errno> {
 }
 
 impl SimHost {
-    /// Sockets on the only `tcp` and the only `udp` of a kernel whose graph is built.
+    /// Makes sockets on the only `tcp` and the only `udp` of a kernel whose graph is built.
     ///
     /// # Errors
     /// If the graph has neither, or more than one.
@@ -95,15 +96,15 @@ impl SimHost {
         self.host
     }
 
-    /// Has `call` told whenever a blocking program of this host goes on that has waited.
+    /// Calls `call` whenever a blocking program of this host goes on after a wait.
     pub fn on_resume(&self, call: impl Fn() + 'static) {
         if let Ok(inner) = find(self.host) {
             *inner.resumed.borrow_mut() = Some(Rc::new(call));
         }
     }
 
-    /// Breaks off the streams that stand with a host, as something between the two would: both
-    /// ends find them reset. How many.
+    /// Resets the streams with a peer host, as a middlebox would: both ends find them reset.
+    /// Returns their number.
     pub fn reset(&self, peer: IpAddr) -> usize {
         let peer = Endpoint::from(SocketAddr::new(peer, 0)).host;
         find(self.host).map_or(0, |inner| inner.layer.reset(&inner.kernel, peer))
@@ -125,19 +126,19 @@ impl Drop for SimHost {
 }
 
 impl Stack<Sim> {
-    /// The virtual time; the largest there is once the host has crashed.
+    /// The virtual time; [`Time::MAX`] once the host has crashed.
     pub fn now(&self) -> Time {
         find(self.driver.host).map_or(Time::MAX, |inner| inner.kernel.now())
     }
 
-    /// The host's address; none if its graph has none, or once it has crashed.
+    /// The host's address; `None` if its graph has none, or once it has crashed.
     pub fn address(&self) -> Option<IpAddr> {
         let inner = find(self.driver.host).ok()?;
         let host = inner.layer.host(&inner.kernel)?;
         Some(SocketAddr::from(Endpoint { host, port: 0 }).ip())
     }
 
-    /// Lets a program that runs on a shepherd wait.
+    /// Lets a program that runs on a shepherd wait for a time.
     ///
     /// # Errors
     /// `ENETDOWN` once the host has crashed; [`io::ErrorKind::Other`] if the program runs on no
@@ -147,7 +148,7 @@ impl Stack<Sim> {
         inner.wait(&Semaphore::new(0), Some(time)).map(drop)
     }
 
-    /// Random bits, from the simulation's seed; none once the host has crashed.
+    /// Random bits from the simulation's seed; 0 once the host has crashed.
     pub fn random(&self) -> u64 {
         find(self.driver.host).map_or(0, |inner| inner.kernel.random().next_u64())
     }

@@ -22,7 +22,7 @@ use xk_core::Kernel;
 use xk_kit::net::stream::{StreamInfo, StreamSetting};
 use xk_run::CommandWire;
 
-/// A thread of its own drives the stack; handles may be used by any.
+/// Driver of a stack with a thread of its own; any thread may use its handles.
 #[derive(Clone)]
 pub struct Thread {
     inner: Arc<Inner>,
@@ -33,7 +33,7 @@ struct Inner {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// A socket of such a stack.
+/// A socket of a stack with this driver.
 pub struct Client {
     port: Arc<Port>,
     commands: Arc<CommandQueue>,

@@ -41,7 +41,7 @@ pub(crate) struct Received {
     pub(crate) arrived: Option<Arrived>,
 }
 
-/// Where a datagram goes, and how.
+/// Destination and header options of a datagram.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct To {
     /// The peer, if it is not the connected one.

@@ -65,10 +65,10 @@ pub(crate) struct Places {
 pub(crate) enum Loss {
     #[default]
     None,
-    /// The part that begins conversations is lost: those that have begun go on.
+    /// The part that sets up conversations is lost; existing ones go on.
     #[cfg(feature = "attach")]
     Beginning,
-    /// All of it.
+    /// The whole stack is lost.
     All,
 }
 

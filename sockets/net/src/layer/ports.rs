@@ -13,14 +13,14 @@ pub(crate) enum Transport {
     Udp,
 }
 
-/// With which others a socket may have its port, as the options of socket(7) say.
+/// The other sockets that a socket may share its port with, as the options of socket(7) say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sharing {
-    /// With others that have this, too (`SO_REUSEADDR`): the newest of them hears what is not sent
-    /// to several hosts. Of those for streams one may listen.
+    /// Shares with others that have this set (`SO_REUSEADDR`). The newest of them receives
+    /// datagrams for a single host; of sockets for streams only one may listen.
     pub address: bool,
-    /// With others that have this, too (`SO_REUSEPORT`): a hash of the peer's address says which of
-    /// them hears.
+    /// Shares with others that have this set (`SO_REUSEPORT`): a hash of the peer's address selects
+    /// the one that receives.
     pub port: bool,
 }
 

@@ -36,7 +36,7 @@ const MAGIC: [u8; 4] = *b"xkSa";
 enum Phase {
     Connecting,
     Open,
-    /// The stream has broken or ended; true if it once stood.
+    /// The stream has been reset or has ended; true if it had been connected.
     Over(bool),
 }
 
