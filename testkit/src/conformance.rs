@@ -94,12 +94,12 @@ use xk_core::graph::{Params, Value};
 use xk_core::{Answer, Entry, HostAddr, Kernel, Part, Participant, Participants, ProtocolRef};
 use xk_kit::net::checksum::Checksum;
 
-/// Which of the two instances.
+/// One of the two instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The one that opens.
     A,
-    /// The one that is spoken to.
+    /// The one that receives.
     B,
 }
 
@@ -120,16 +120,16 @@ impl Side {
     }
 }
 
-/// Which instance takes what A sends.
+/// The instance that receives messages from A.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receiver {
     /// The protocol above B.
     Upper,
-    /// B itself, which sends it back to the protocol above A, as an echo does.
+    /// B itself, which sends them back to the protocol above A, as an echo does.
     Itself,
 }
 
-/// A protocol under test, and what the suite cannot know of it.
+/// A protocol under test, with facts that the suite cannot find out by itself.
 pub trait Fixture {
     /// Catalog entry.
     fn entry(&self) -> &'static Entry;
@@ -137,7 +137,7 @@ pub trait Fixture {
     /// The layer below.
     fn lower(&self, side: Side) -> Lower;
 
-    /// The port that the protocol above enables; `None` if it has no ports.
+    /// Port that the protocol above enables; `None` if it has no ports.
     fn port(&self, side: Side) -> Option<Part> {
         let _ = side;
         None
@@ -162,30 +162,30 @@ pub trait Fixture {
         Some(Participants::local(self.port(side).unwrap_or(Part::Any)))
     }
 
-    /// The participants of an enable for one host of ours, or a broadcast or group, alone; `None`
-    /// if it has no ports.
+    /// Participants of an enable for one local host, broadcast or group; `None` if the protocol has
+    /// no ports.
     fn enable_at(&self, side: Side, host: HostAddr) -> Option<Participants> {
         let local = Participant::of(Part::Host(host)).with(self.port(side)?);
         Some(Participants::local(local))
     }
 
-    /// Whether what was sent to a broadcast or a group is taken at all: not where connections are.
+    /// Whether it accepts messages to a broadcast or a group; a protocol of connections does not.
     fn takes_many(&self) -> bool {
         true
     }
 
-    /// A number by which it selects the protocol above; `None` if it has other means, such as
-    /// ports.
+    /// Type number by which it selects the protocol above; `None` if it selects otherwise, such as
+    /// by ports.
     fn number(&self) -> Option<u32> {
         None
     }
 
-    /// Numbers by which the protocol above a virtual protocol is selected on the kinds below.
+    /// Type numbers of the protocol above a virtual protocol, on the kinds below.
     fn numbers_below(&self) -> &[(&'static str, u32)] {
         &[]
     }
 
-    /// Parameters; one that is missing gets the default of its `build`.
+    /// Parameters; missing ones get their defaults.
     fn params(&self, side: Side) -> Params {
         let _ = side;
         bounded(self.entry(), self.sessions_max())
@@ -197,7 +197,7 @@ pub trait Fixture {
         vec![bottom.clone()]
     }
 
-    /// The protocol that those above use: the one that was built, or its proxy above a cut.
+    /// The protocol object that protocols above use: the tested one, or its proxy above a cut.
     fn above(&self, cx: &Kernel, side: Side, tested: &ProtocolRef) -> ProtocolRef {
         let _ = (cx, side);
         tested.clone()
@@ -219,24 +219,24 @@ pub trait Fixture {
         Vec::new()
     }
 
-    /// Does what the protocols above do once both instances have started, such as claiming
-    /// addresses.
+    /// Acts for the protocols above once both instances have started, such as claiming addresses.
     fn started(&self, world: &World<'_>) {
         let _ = world;
     }
 
-    /// Which instance takes what A sends.
+    /// The instance that receives messages from A.
     fn receiver(&self) -> Receiver {
         Receiver::Upper
     }
 
-    /// The smallest message that arrives as it was sent, in octets: more than 0 where a link pads.
+    /// Length of the smallest message that arrives unchanged, in octets: more than 0 where a link
+    /// pads.
     fn message_octets_min(&self) -> usize {
         0
     }
 
-    /// Whether what arrives is cut differently from how it was sent, and is never lost: then octets
-    /// count, and not messages.
+    /// Whether the protocol is a stream: pieces arrive cut differently than they were sent, and
+    /// none is lost. Then octets are counted, and not messages.
     fn is_stream(&self) -> bool {
         false
     }
@@ -246,21 +246,20 @@ pub trait Fixture {
         256
     }
 
-    /// Number of messages that it took for itself or holds back, so far: requests that it answered,
-    /// fragments that it keeps.
+    /// Number of messages so far that it kept or answered itself: requests, or fragments.
     fn taken(&self, node: &Node) -> u64 {
         let _ = node;
         0
     }
 
-    /// Where in its messages an Internet checksum lies that counts the hosts of both ends (RFC 768;
-    /// RFC 9293, section 3.1), in octets from the front; `None` if there is none.
+    /// Offset in its messages of an Internet checksum over the hosts of both ends (RFC 768; RFC
+    /// 9293, section 3.1); `None` if there is none.
     fn checksum_at(&self) -> Option<usize> {
         None
     }
 
-    /// A frame like `sent` (captured below A, for B) but from stranger number `n`, and the peer it
-    /// comes from. It is as valid as `sent` is: B drops neither.
+    /// Makes a frame like `sent` (captured below A, for B) from stranger number `n`, and returns
+    /// the peer that it comes from. The frame is as valid as `sent`: B drops neither.
     ///
     /// # Errors
     /// Why there are no strangers.
@@ -286,27 +285,26 @@ pub trait Fixture {
         Ok((Some(peer), octets))
     }
 
-    /// Why a stranger's first message makes no session for the protocol above; `None` if it makes
-    /// one.
+    /// The reason why a stranger's first message makes no session for the protocol above; `None` if
+    /// it makes one.
     fn opens_nothing(&self) -> Option<&'static str> {
         None
     }
 
-    /// True if it stands on nothing of the graph: the system carries what one instance sends to the
-    /// other. Then nothing can be captured or injected below it, and the laws that need that are
-    /// skipped.
+    /// True if it is at the bottom of the graph, and the system carries messages from one instance
+    /// to the other. Then nothing can be captured or injected below it, and the laws that need that
+    /// are skipped.
     fn is_anchor(&self) -> bool {
         false
     }
 
-    /// Lets the system carry what the instances of an anchor have sent; gives how many messages
-    /// arrived.
+    /// Lets the system carry messages between the instances of an anchor; returns how many arrived.
     fn carry(&self, world: &World<'_>) -> usize {
         let _ = world;
         0
     }
 
-    /// Asks a question of the protocol's own, by name; `None` if there is none of this name.
+    /// Asks one of the protocol's own questions, by name; `None` if there is none of this name.
     fn ask(&self, world: &World<'_>, name: &str) -> Option<Answer> {
         let _ = (world, name);
         None
@@ -354,13 +352,13 @@ fn build(fixture: &dyn Fixture, cx: &Kernel, side: Side, bottom: &ProtocolRef) -
 /// A law: its name, and the function that checks it.
 type Law = (&'static str, fn(&dyn Fixture) -> Verdict);
 
-/// Whether a law applied.
+/// Result of a law.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
     /// The law holds.
     Holds,
-    /// The law says nothing about this protocol or cannot be checked here, for this reason.
+    /// The law does not apply to this protocol or cannot be checked here, for this reason.
     Skipped(&'static str),
 }
 
@@ -369,7 +367,7 @@ pub enum Verdict {
 pub struct Findings {
     /// The laws that hold.
     pub held: Vec<&'static str>,
-    /// The laws that were not checked, and why.
+    /// The laws that were not checked, with the reasons.
     pub skipped: Vec<(&'static str, &'static str)>,
 }
 
@@ -441,7 +439,7 @@ pub fn all(fixture: &dyn Fixture) -> Findings {
     findings
 }
 
-/// Checks every law but those of these names, which do not apply.
+/// Checks every law except those with these names, which do not apply.
 ///
 /// # Panics
 /// If one is broken or says nothing of the fixture; the text names it. If a name is no law's.

@@ -41,7 +41,7 @@ use xk_core::{Answer, Ask, Kernel, Message, Part, Pool};
 use xk_kit::EthAddr;
 use xk_run::switch::CoroutineSwitch;
 
-/// Room in front of every message made here, in octets: as much as an application reserves.
+/// Headroom of every message made here, in octets: as much as an application reserves.
 pub const HEADROOM: usize = 128;
 
 /// Largest number of pending timers.
@@ -57,8 +57,8 @@ fn source_of(peer: Option<Part>) -> u64 {
     }
 }
 
-/// Called with every question that a protocol of a test, or a session of it, is asked: what is not
-/// answered here is answered as without it.
+/// Called first with every question to a protocol of a test or to its sessions; an unanswered
+/// question is answered as usual.
 pub type OnAsk = Rc<dyn Fn(&Kernel, &mut Ask<'_>) -> Answer>;
 
 /// A kernel whose clock moves only by [`TestKernel::advance`], and whose shepherds never switch.
@@ -85,13 +85,13 @@ impl TestKernel {
         Self::with_pool(seed, pool)
     }
 
-    /// A kernel with this pool.
+    /// Makes a kernel with this pool.
     #[must_use]
     pub fn with_pool(seed: u64, pool: Pool) -> Self {
         Self::with_parts(seed, pool, Box::new(NoSwitch), TIMERS_MAX)
     }
 
-    /// A kernel with little room: a pool of so many octets, and so many timers that may be pending.
+    /// Makes a kernel with a small pool of so many octets, and so many timers.
     ///
     /// # Panics
     /// If the machine has no memory for the pool.
@@ -102,7 +102,7 @@ impl TestKernel {
         Self::with_parts(seed, pool, Box::new(NoSwitch), timers_max)
     }
 
-    /// A kernel whose shepherds can block, inside [`Shepherds::run`].
+    /// Makes a kernel whose shepherds can block, inside [`Shepherds::run`].
     ///
     /// # Panics
     /// If the machine has no memory for the pool.
@@ -112,8 +112,8 @@ impl TestKernel {
         Self::with_parts(seed, pool, switch, TIMERS_MAX)
     }
 
-    /// A kernel whose shepherds have stacks: calls may block, in what [`TestKernel::run_tasks`]
-    /// runs.
+    /// Makes a kernel whose shepherds have stacks, so that tasks of [`TestKernel::run_tasks`] may
+    /// block.
     ///
     /// # Panics
     /// If the machine has no memory for the pool.
@@ -138,8 +138,8 @@ impl TestKernel {
         Rc::clone(&self.kernel)
     }
 
-    /// Lets virtual time pass: every timer due meanwhile goes off at its own time. Answers how many
-    /// did.
+    /// Lets virtual time pass: every timer due by then goes off at its own time. Returns the number
+    /// of timers.
     pub fn advance(&self, by: Duration) -> usize {
         let end = self.now().after(by);
         let mut fired = self.run_due();
@@ -151,7 +151,7 @@ impl TestKernel {
         fired + self.run_due()
     }
 
-    /// A message with these octets and [`HEADROOM`] in front.
+    /// Makes a message with these octets and [`HEADROOM`] in front.
     ///
     /// # Panics
     /// If the pool is exhausted.
@@ -168,7 +168,7 @@ impl TestKernel {
     }
 }
 
-/// All octets of a message, in a vector.
+/// Returns the octets of a message.
 #[must_use]
 pub fn octets(message: &Message) -> Vec<u8> {
     message.octets().collect()

@@ -21,8 +21,8 @@ fn grow(octets: i64) {
     let _ = OCTETS.try_with(|live| live.set(live.get() + octets));
 }
 
-/// The system's allocator, counting. A test binary that checks "no allocation per message" installs
-/// it: `#[global_allocator] static COUNTED: CountingAllocator = CountingAllocator;`
+/// The system's allocator, with counters. A test binary that checks "no allocation per message"
+/// installs it: `#[global_allocator] static COUNTED: CountingAllocator = CountingAllocator;`
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CountingAllocator;
 
@@ -63,7 +63,7 @@ pub fn allocations() -> u64 {
     COUNT.with(Cell::get)
 }
 
-/// Octets that this thread has taken and not given back, if a [`CountingAllocator`] is installed.
+/// Octets that this thread has allocated and not freed, if a [`CountingAllocator`] is installed.
 /// Memory that one thread takes and another gives back makes both wrong.
 #[must_use]
 pub fn octets_live() -> i64 {

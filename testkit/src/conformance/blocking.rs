@@ -99,8 +99,8 @@ fn open_at_once(world: &World<'_>) -> Vec<Result<SessionRef, OpenError>> {
     at_once(AT_ONCE, open, |tasks| run(world, tasks))
 }
 
-/// Several shepherds that open the same at one time get one session, held as often, which is given
-/// back.
+/// Several shepherds that open the same participants at one time get one session, with a hold for
+/// each, and it is released in the end.
 ///
 /// # Panics
 /// If the law is broken.
@@ -142,8 +142,8 @@ fn opens_at_once(fixture: &dyn Fixture, seed: u64) {
     assert_eq!(held(&world, &world.a), before, "seed {seed}: what is closed is given back");
 }
 
-/// Two protocols enable the same at one time: as many get it as one after the other, and what they
-/// take back is gone.
+/// Two protocols that enable the same participants at one time succeed as often as in turn, and
+/// withdrawn enables are gone.
 ///
 /// # Panics
 /// If the law is broken.
@@ -201,9 +201,9 @@ fn send(world: &World<'_>, session: &SessionRef, count: usize) {
     run(world, vec![task]);
 }
 
-/// First messages that arrive while the session for them is made, for which the layer below may be
-/// asked, fare as if nothing blocked: they make one session, none is lost, and none overtakes
-/// another.
+/// First messages that arrive while their session is made, during which the layer below may block,
+/// have the same effect as if nothing blocked: they make one session, none is lost, and none
+/// overtakes another.
 ///
 /// # Panics
 /// If the law is broken.
@@ -239,8 +239,8 @@ fn first_messages(fixture: &dyn Fixture, seed: u64, pause: Duration) -> Outcome 
     (made.len(), octets, drops)
 }
 
-/// Frames that arrive twice at one time make as many sessions as those that arrive once, and
-/// damaged ones beside them harm nothing: a stream delivers its octets all the same.
+/// Frames that arrive twice at one time make as many sessions as frames that arrive once. Damaged
+/// ones among them do no harm: a stream still delivers its octets.
 ///
 /// # Panics
 /// If the law is broken.
@@ -304,8 +304,8 @@ fn sends_in_order(fixture: &dyn Fixture, seed: u64) {
     assert!(received == sent, "seed {seed}: messages of a conversation keep their order");
 }
 
-/// Messages that come while the protocol above is told of their session, which may block, follow
-/// the first of it, in their order; what finds too many waiting is counted.
+/// Messages that come during `open_done` of their session, which may block, follow its first
+/// message, in order; those beyond the bound of waiting messages are counted.
 ///
 /// # Panics
 /// If the law is broken.
@@ -380,8 +380,8 @@ impl Fixture for AnyPort<'_> {
     }
 }
 
-/// Sessions that are opened without a port of their own get one each, also where several are opened
-/// at one time and few ports are left.
+/// Sessions opened without a port get one each, even if several are opened at one time and few
+/// ports are left.
 ///
 /// # Panics
 /// If the law is broken.
@@ -423,8 +423,8 @@ fn octets_received(world: &World<'_>) -> Vec<Vec<u8>> {
     received.iter().map(|received| received.message.octets().collect()).collect()
 }
 
-/// Sessions are opened, used and closed by several at any time: every message arrives or is
-/// counted, and in the end all is given back.
+/// Several shepherds open, use and close sessions at any time: every message arrives or is counted,
+/// and in the end everything is released.
 ///
 /// # Panics
 /// If the law is broken.

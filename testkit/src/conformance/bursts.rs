@@ -76,9 +76,9 @@ fn first_difference<T: PartialEq>(one: &[T], many: &[T]) -> Option<usize> {
     (0..one.len().max(many.len())).find(|at| one.get(*at) != many.get(*at))
 }
 
-/// Whatever is sent and received in bursts looks the same as if it came one by one: what is sent,
-/// delivered and answered, in which order, and what is counted. With frames among them that are
-/// damaged or lie in slices, and with a protocol above that refuses, answers, or closes.
+/// Bursts have the same effect as single messages: the same messages are sent, delivered and
+/// answered, in the same order, with the same counters. Some frames are damaged or lie in slices,
+/// and the protocol above refuses, answers, or closes.
 ///
 /// # Panics
 /// If the law is broken.

@@ -79,7 +79,7 @@ use xk_core::graph::{Params, Realm};
 use xk_core::{Entry, Kernel, Part, Participant, Participants, ProtocolRef, Reason};
 use xk_kit::rpc::call::{BAD_ARGUMENTS, BUSY, NO_PROCEDURE, PROCEDURE, SYSTEM_ERROR};
 
-/// A protocol of the rpc realm under test, and what the suite cannot know of it.
+/// A protocol of the rpc realm under test, with facts that the suite cannot find out by itself.
 pub trait CallFixture {
     /// Catalog entry.
     fn entry(&self) -> &'static Entry;

@@ -51,8 +51,8 @@ pub fn answers(fixture: &dyn Fixture) -> Verdict {
     Verdict::Holds
 }
 
-/// A question of the layer below goes up to the protocol above at most once: that one may not
-/// understand it, and pass it down again as it does with all that it does not understand.
+/// A question from the layer below goes up to the protocol above at most once, even if that one
+/// does not know it and passes it down again.
 ///
 /// # Panics
 /// If the law is broken.

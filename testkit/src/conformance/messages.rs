@@ -93,8 +93,8 @@ fn keeps_order(world: &World<'_>, session: &SessionRef) {
     }
 }
 
-/// Law 8: how much is not too big a session tells once it has refused a message as too big, and so
-/// much is taken by the next push.
+/// Law 8: a session that has refused a message as too big tells the largest size that it takes, and
+/// the next push of that size succeeds.
 ///
 /// # Panics
 /// If the law is broken.

@@ -17,16 +17,16 @@ pub(super) const SEED: u64 = 0x6b65_726e_656c;
 /// Times that frames go to and fro before the suite gives up waiting for silence.
 const ROUNDS_MAX: usize = 256;
 
-/// One instance, with what stands below and above it.
+/// One instance, with the protocols below and above it.
 #[derive(Clone)]
 pub struct Node {
-    /// Which one.
+    /// The side that it is on.
     pub side: Side,
     /// The layer below.
     pub bottom: Bottom,
-    /// The layer below in its place, if the instance is a layer on calls.
+    /// The layer below in place of `bottom`, if the instance is a layer of calls.
     pub calls: Option<CallBottom>,
-    /// The protocol under test, or what stands for it behind a cut.
+    /// The protocol under test, or its proxy above a cut.
     pub protocol: ProtocolRef,
     /// The protocol under test itself.
     pub tested: ProtocolRef,
@@ -98,7 +98,7 @@ pub struct World<'f> {
     pub cx: TestKernel,
     /// The instance that opens.
     pub a: Node,
-    /// The instance that is spoken to.
+    /// The instance that receives.
     pub b: Node,
     /// The tested protocol.
     pub fixture: &'f dyn Fixture,
@@ -190,7 +190,7 @@ impl<'f> World<'f> {
         }
     }
 
-    /// Lets the protocol above `side` enable, where that is possible.
+    /// Lets the protocol above `side` enable, if the protocol takes enables.
     ///
     /// # Panics
     /// If the protocol does not accept the fixture's participants.
@@ -203,7 +203,7 @@ impl<'f> World<'f> {
         }
     }
 
-    /// B enables, A opens: a conversation is ready.
+    /// B enables and A opens: starts a conversation.
     #[must_use]
     pub fn converse(&self) -> SessionRef {
         self.enable(Side::B);
@@ -212,7 +212,7 @@ impl<'f> World<'f> {
         session
     }
 
-    /// The instance above which A's messages come out.
+    /// The instance above which messages from A arrive.
     #[must_use]
     pub fn end(&self) -> &Node {
         match self.fixture.receiver() {
@@ -221,7 +221,7 @@ impl<'f> World<'f> {
         }
     }
 
-    /// Sends octets through `session` of A and gives back what came out at the end.
+    /// Sends octets through `session` of A and returns what arrived at the end.
     ///
     /// # Panics
     /// If the session does not take them.
@@ -234,7 +234,7 @@ impl<'f> World<'f> {
         self.end().top.take_received()
     }
 
-    /// Carries frames to and fro until there are none.
+    /// Carries frames in both directions until there are none.
     ///
     /// # Panics
     /// If the instances do not fall silent.
@@ -282,7 +282,7 @@ impl<'f> World<'f> {
         }
     }
 
-    /// Which protocol at `to` has the number under which `from` sent.
+    /// The protocol at `to` with the type number under which `from` sent.
     #[must_use]
     pub fn selector(from: &Node, to: &Node, sender: ProtocolId) -> Option<ProtocolId> {
         if sender == from.tested.id() {
@@ -294,7 +294,7 @@ impl<'f> World<'f> {
         }
     }
 
-    /// Sends a small message and gives back the frame that left A for it, which B has not seen.
+    /// Sends a small message and returns the frame that left A for it; B has not received it.
     ///
     /// # Panics
     /// If none leaves.
@@ -311,7 +311,7 @@ impl<'f> World<'f> {
         sent.expect("law 5: a message pushed reaches the layer below")
     }
 
-    /// Number of sessions of an instance, if it tells.
+    /// Number of sessions of an instance, if it answers that question.
     #[must_use]
     pub fn sessions(&self, node: &Node) -> Option<usize> {
         let question = ListSessions::first(1);

@@ -24,8 +24,7 @@ use xk_kit::net::template::Headers;
 use xk_kit::wire::offload::Offloads;
 use xk_kit::wire::segments;
 
-/// Called with every message that is pushed into a [`Bottom`], before it is kept; may let others
-/// arrive.
+/// Called with every message pushed into a [`Bottom`], before it is kept; may inject others.
 pub type OnPush = Rc<dyn Fn(&Kernel, &Message)>;
 
 /// Largest number of sessions of a [`Bottom`], and the number from which idle ones make room for
@@ -56,27 +55,27 @@ impl Family {
     }
 }
 
-/// Whom a [`Bottom`]'s sessions lead to.
+/// The addresses that a [`Bottom`]'s sessions lead to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Addressing {
     /// The other end, as on a wire: one session, participants are ignored.
     Link,
-    /// A hardware address; holds our own.
+    /// Hardware addresses; has the local one.
     Ether([u8; 6]),
-    /// A host; holds our own.
+    /// Hosts; has the local one.
     Host(HostAddr),
 }
 
 /// Properties of a [`Bottom`].
 #[derive(Clone, Copy, Debug)]
 pub struct Lower {
-    /// The kind that number tables name it by.
+    /// The kind, for the tables of type numbers.
     pub kind: &'static str,
-    /// Whom its sessions lead to.
+    /// The addresses that its sessions lead to.
     pub addressing: Addressing,
     /// The largest message it takes, in octets.
     pub max_packet: u32,
-    /// The largest message it says goes without being fragmented, in octets.
+    /// The largest message that it reports as not fragmented, in octets.
     pub opt_packet: u32,
     /// The hardware address it answers for [`MyEther`].
     pub ether: Option<[u8; 6]>,
@@ -84,7 +83,7 @@ pub struct Lower {
     pub link_type: Option<u16>,
     /// The protocol number that counts in its [`PseudoHeader`], for [`Addressing::Host`].
     pub protocol: u8,
-    /// Whether it takes messages whose checksum is left to it ([`Offloads`]).
+    /// Whether it takes messages with an unfinished checksum ([`Offloads`]).
     pub partial_checksums: bool,
 }
 
@@ -134,7 +133,7 @@ impl Lower {
         }
     }
 
-    /// Our own address on it; `None` on a link.
+    /// The local address; `None` on a link.
     #[must_use]
     pub fn own(&self) -> Option<Part> {
         match self.addressing {
@@ -193,9 +192,9 @@ question!(ReachedBottom {}, "reached-bottom", Ask);
 pub struct Sent {
     /// The session it was pushed into.
     pub session: SessionRef,
-    /// Whom that session leads to; `None` on a link.
+    /// The peer of that session; `None` on a link.
     pub peer: Option<Part>,
-    /// Under whose number it goes.
+    /// The protocol whose type number it carries.
     pub selector: ProtocolId,
     /// The message.
     pub message: Message,
@@ -244,8 +243,8 @@ struct State {
     on_ask: RefCell<Option<OnAsk>>,
 }
 
-/// The lowest protocol of a test: captures every push, and passes up what [`Bottom::inject`] is
-/// given.
+/// The lowest protocol of a test: captures pushed messages, and passes up those given to
+/// [`Bottom::inject`].
 #[derive(Clone)]
 pub struct Bottom {
     state: Rc<State>,
@@ -253,7 +252,7 @@ pub struct Bottom {
 }
 
 impl Bottom {
-    /// Adds one to a kernel.
+    /// Adds a bottom to a kernel.
     pub fn add(cx: &Kernel, name: &str, lower: Lower) -> Self {
         let state = Rc::new(State {
             opt_packet: Cell::new(lower.opt_packet),
@@ -279,7 +278,7 @@ impl Bottom {
         Self { state, protocol }
     }
 
-    /// The protocol, to stand others upon.
+    /// The protocol object, for layers above.
     #[must_use]
     pub fn protocol(&self) -> &ProtocolRef {
         &self.protocol
@@ -291,42 +290,42 @@ impl Bottom {
         &self.state.lower
     }
 
-    /// Messages pushed since the last look, oldest first.
+    /// Takes the messages pushed since the last call, oldest first.
     #[must_use]
     pub fn take_sent(&self) -> Vec<Sent> {
         self.state.sent.take()
     }
 
-    /// Messages that the layers above refused since the last look, at once or late, as they came
-    /// back: why, and the octets.
+    /// Takes the messages that the layers above refused since the last call, at once or late: each
+    /// with its reason and its octets.
     #[must_use]
     pub fn take_refused(&self) -> Vec<(&'static Reason, Vec<u8>)> {
         self.state.refused.take()
     }
 
-    /// Hands out what was pushed one by one, in its order: allocates nothing.
+    /// Hands out the pushed messages one by one, in order, without an allocation.
     pub fn drain_sent(&self, each: impl FnMut(Sent)) {
         self.state.sent.borrow_mut().drain(..).for_each(each);
     }
 
-    /// Number of messages that were pushed in all.
+    /// Number of messages pushed so far.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.state.sent_count.get()
     }
 
-    /// Whether pushed messages are kept for [`Bottom::take_sent`]; at first they are.
+    /// Sets whether pushed messages are kept for [`Bottom::take_sent`]; at first they are.
     pub fn keep(&self, keeps: bool) {
         self.state.keeps.set(keeps);
     }
 
-    /// Lets every push fail in this way, or none.
+    /// Makes every push fail with this error, or none.
     pub fn fail(&self, failure: Option<PushError>) {
         self.state.failure.set(failure);
     }
 
-    /// From now on `open`, `open_enable`, `control` and `push` block for up to `most`, each for
-    /// another time, where a shepherd has a stack; at first they do not.
+    /// Makes `open`, `open_enable`, `control` and `push` block for a varying time of up to `most`,
+    /// on shepherds with a stack; at first they do not block.
     pub fn block(&self, most: Duration) {
         self.state.pauses.set(most);
     }
@@ -337,18 +336,17 @@ impl Bottom {
         self.state.takes_peers.set(true);
     }
 
-    /// Has something done with every message that is pushed, before it is kept.
+    /// Sets a function that is called with every pushed message before it is kept.
     pub fn on_push(&self, on_push: OnPush) {
         *self.state.on_push.borrow_mut() = Some(on_push);
     }
 
-    /// Has questions to it and its sessions answered in another way first.
+    /// Sets a function that may answer questions to it and its sessions first.
     pub fn on_ask(&self, on_ask: OnAsk) {
         *self.state.on_ask.borrow_mut() = Some(on_ask);
     }
 
-    /// From now on this is the largest message that it says goes without being fragmented, in
-    /// octets.
+    /// Sets the largest message that it reports as not fragmented, in octets.
     pub fn set_opt_packet(&self, octets: u32) {
         self.state.opt_packet.set(octets);
     }
@@ -365,7 +363,7 @@ impl Bottom {
         self.state.closes.get()
     }
 
-    /// The sessions that a layer above holds.
+    /// The sessions with a hold from above.
     #[must_use]
     pub fn held(&self) -> Vec<SessionRef> {
         let mut all = self.state.sessions.sessions(usize::MAX);
@@ -379,15 +377,15 @@ impl Bottom {
         self.state.enables.borrow().len()
     }
 
-    /// Lets a message arrive from `peer` (`None` on a link) for the first protocol that enabled or
-    /// opened. A refusal from above is dropped here: the refusing layer has counted it. False if
-    /// it was refused.
+    /// Injects a message from `peer` (`None` on a link) for the first protocol that enabled or
+    /// opened; false if it was refused. A refusal ends here, because the refusing layer has counted
+    /// it.
     pub fn inject(&self, cx: &Kernel, peer: Option<Part>, message: Message) -> bool {
         self.deliver(cx, (peer, None), None, message).is_ok()
     }
 
-    /// Lets a message arrive that was sent to `many`, a broadcast or a group. Its pseudo-header
-    /// counts as if it had been sent to this host alone.
+    /// Injects a message that was sent to `many`, a broadcast or a group. Its pseudo-header counts
+    /// as if it had been sent to this host alone.
     ///
     /// # Errors
     /// What the layers above refused.
@@ -401,7 +399,7 @@ impl Bottom {
         self.deliver(cx, (peer, Some(many)), None, message)
     }
 
-    /// Lets a message arrive under the number of `selector`.
+    /// Injects a message with the type number of `selector`.
     ///
     /// # Errors
     /// What the layers above refused.
@@ -428,8 +426,8 @@ impl Bottom {
         }
     }
 
-    /// The session that a message from `peer` comes through: the one there is, or a new one, of
-    /// which the layer above is told.
+    /// The session for messages from `peer`: an existing one, or a new one, which the layer above
+    /// is told of.
     ///
     /// # Errors
     /// Why there is none.

@@ -61,9 +61,9 @@ struct State {
     cut: Cell<Option<usize>>,
 }
 
-/// The lowest protocol of a test of the rpc realm: carries each request, as a copy, to the one of
-/// the other bottoms that has the peer's address, on the shepherd of the caller. Each `open` makes
-/// a session of its own, which carries one call at a time.
+/// The lowest protocol of a test of the rpc realm. It carries a copy of each request, on the
+/// caller's shepherd, to the bottom with the peer's address. Each `open` makes a session, which
+/// carries one call at a time.
 #[derive(Clone)]
 pub struct CallBottom {
     state: Rc<State>,
@@ -71,8 +71,8 @@ pub struct CallBottom {
 }
 
 impl CallBottom {
-    /// Adds one to a kernel. Its kind is `channel`, unless `lower` says another than those of its
-    /// own constructors.
+    /// Adds a bottom to a kernel. Its kind is `channel`, unless `lower` has one that its own
+    /// constructors do not set.
     pub fn add(cx: &Kernel, name: &str, lower: Lower) -> Self {
         let kind = match lower.kind {
             "ip" | "eth" | "bottom" => "channel",
@@ -100,14 +100,14 @@ impl CallBottom {
         Self { state, protocol }
     }
 
-    /// Lets each of these reach all of them, itself included.
+    /// Joins these bottoms, so that each reaches all, itself included.
     pub fn join(all: &[CallBottom]) {
         for one in all {
             *one.state.peers.borrow_mut() = all.to_vec();
         }
     }
 
-    /// The protocol, to stand others upon.
+    /// The protocol object, for layers above.
     #[must_use]
     pub fn protocol(&self) -> &ProtocolRef {
         &self.protocol
@@ -131,7 +131,7 @@ impl CallBottom {
         self.state.opens.get()
     }
 
-    /// The most calls that were made through it at one time.
+    /// Largest number of calls at one time.
     #[must_use]
     pub fn calling_most(&self) -> u32 {
         self.state.calling_most.get()
@@ -143,7 +143,7 @@ impl CallBottom {
         self.state.open.borrow().clone()
     }
 
-    /// The sessions that requests made and a layer above holds.
+    /// The sessions made by requests, with a hold from above.
     #[must_use]
     pub fn held(&self) -> Vec<SessionRef> {
         let served = self.state.served.borrow();
@@ -151,30 +151,30 @@ impl CallBottom {
         held.cloned().collect()
     }
 
-    /// Has something done with every request before it is carried.
+    /// Sets a function that is called with every request before it is carried.
     pub fn on_call(&self, on_call: Option<OnCall>) {
         drop(self.state.on_call.replace(on_call));
     }
 
-    /// From now on `open`, `open_enable`, `control` and `call` block for up to `most`, each for
-    /// another time, where a shepherd has a stack; at first they do not.
+    /// Makes `open`, `open_enable`, `control` and `call` block for a varying time of up to `most`,
+    /// on shepherds with a stack; at first they do not block.
     pub fn block(&self, most: Duration) {
         self.state.pauses.set(most);
     }
 
-    /// Has each request and each reply lie in two slices when it arrives, cut behind so many octets
-    /// (the first slice is empty at 0); in one slice with `None`, as at first.
+    /// Makes each request and each reply arrive in two slices, the first with so many octets (0: an
+    /// empty one), or in one slice with `None`, as at first.
     pub fn cut(&self, at: Option<usize>) {
         self.state.cut.set(at);
     }
 
-    /// Whether calls wait before they are carried: until [`CallBottom::release`], their deadline,
-    /// or a `cancel-call`.
+    /// Sets whether calls wait before they are carried: until [`CallBottom::release`], their
+    /// deadline, or a `cancel-call`.
     pub fn hold(&self, holds: bool) {
         self.state.holds.set(holds);
     }
 
-    /// Lets the calls that wait go on. Answers how many.
+    /// Lets waiting calls go on; returns their number.
     pub fn release(&self, cx: &Kernel) -> usize {
         let all: Vec<u64> = self.state.waiting.borrow().keys().copied().collect();
         for number in &all {
@@ -183,7 +183,7 @@ impl CallBottom {
         all.len()
     }
 
-    /// Takes every enable back, so that another protocol can take the place of the one above.
+    /// Withdraws every enable, so that another protocol can take the place of the one above.
     pub fn withdraw_all(&self) {
         drop(self.state.enables.take());
     }
@@ -194,8 +194,8 @@ impl CallBottom {
         self.state.waiting.borrow().len()
     }
 
-    /// Lets a request arrive from `peer` (`None` on a link) for the protocol that enabled under
-    /// `number`, as if through the session `channel` of the bottom `client`, and gives the reply.
+    /// Delivers a request from `peer` (`None` on a link) to the protocol that enabled under
+    /// `number`, as if through the session `channel` of the bottom `client`, and returns the reply.
     ///
     /// # Errors
     /// What the layers above refused.
@@ -460,7 +460,7 @@ fn copied(cx: &Kernel, message: &Message, cut: Option<usize>) -> Result<Message,
     Ok(copy)
 }
 
-/// A message of two slices, the first of `cut` octets, or of fewer where there are not so many.
+/// Makes a message of two slices, the first of `cut` octets, or of fewer if there are not so many.
 ///
 /// # Errors
 /// [`NoBuffers`].

@@ -29,7 +29,7 @@ use xk_core::object::CallError;
 use xk_core::shepherd::Flow;
 use xk_core::{Kernel, Message, SessionRef};
 
-/// Something to do on a shepherd, where it may block.
+/// A task for a shepherd, which may block.
 pub type Task = Box<dyn FnOnce(&Kernel)>;
 
 /// End of a call.
@@ -41,8 +41,8 @@ const CALLS_LIMIT: Duration = Duration::from_secs(600);
 const INTERRUPTS_MAX: usize = 1000;
 
 impl TestKernel {
-    /// Starts every protocol, bottom-up, on a shepherd if there are stacks: virtual time passes
-    /// while a layer below lets the start wait.
+    /// Starts every protocol, bottom-up. If there are stacks it does so on a shepherd, and virtual
+    /// time passes while the start waits.
     ///
     /// # Errors
     /// The protocol that could not start, and why.
@@ -57,8 +57,8 @@ impl TestKernel {
         self.started(&ended)
     }
 
-    /// Does each task on a shepherd and lets virtual time pass until all have ended, for `limit` at
-    /// most. `carry` moves what waits below, and answers how much. False if not all have ended.
+    /// Runs each task on a shepherd and lets virtual time pass until all have ended, for `limit` at
+    /// most; false if not all have. `carry` moves waiting messages below, and returns their number.
     ///
     /// # Panics
     /// If there is no stack for the first shepherd.
@@ -95,8 +95,8 @@ impl TestKernel {
         left.get() == 0
     }
 
-    /// Makes all these calls at the same time, each on a shepherd of its own, and gives what they
-    /// ended in.
+    /// Makes all these calls at the same time, each on a shepherd of its own, and returns their
+    /// ends.
     ///
     /// # Panics
     /// If one does not end in ten minutes of virtual time.
@@ -104,7 +104,7 @@ impl TestKernel {
         self.call_all_carried(calls, |_| 0)
     }
 
-    /// Makes calls as [`TestKernel::call_all`] does, where something must be moved below.
+    /// Makes calls like [`TestKernel::call_all`], with a function that moves messages below.
     ///
     /// # Panics
     /// If one does not end in ten minutes of virtual time.
@@ -127,8 +127,7 @@ impl TestKernel {
         ends.take().into_iter().flatten().collect()
     }
 
-    /// Interrupts shepherds that still wait, so that nothing keeps itself alive, and stops the
-    /// graph.
+    /// Interrupts waiting shepherds, so that nothing keeps itself alive, and stops the graph.
     pub fn finish(&self) {
         for _ in 0..INTERRUPTS_MAX {
             if self.shepherds().stats().suspended == 0 {

@@ -16,9 +16,9 @@ use xk_kit::rpc::call::MyProcedure;
 /// A notice to a [`Top`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A session was made on its behalf.
+    /// A session was made on its behalf (`open_done`).
     OpenDone(SessionId),
-    /// A message came through this session, of so many octets.
+    /// A message of so many octets came through this session.
     Demux(SessionId, usize),
     /// The network reported an error.
     Error,
@@ -31,7 +31,7 @@ pub struct Received {
     pub session: SessionRef,
     /// The message.
     pub message: Message,
-    /// When.
+    /// Time of its arrival.
     pub at: Time,
 }
 
@@ -63,18 +63,18 @@ struct State {
 /// So many questions are passed down at most: one that goes round and round comes to an end.
 const PASSED_DOWN_MAX: u32 = 16;
 
-/// Called for every session of which a [`Top`] is told, before it notes that; may block.
+/// Called in `open_done` of a [`Top`], before it records the session; may block.
 pub type OnOpen = Rc<dyn Fn(&Kernel, &SessionRef)>;
 
 /// Called for every message that reaches a [`Top`], with its number from 1 on; may block, and may
 /// refuse the message.
 pub type OnDemux = Rc<dyn Fn(&Kernel, &SessionRef, u64) -> Result<(), &'static Reason>>;
 
-/// Serves a request; may block. The reply, or why there is none.
+/// Serves a request; may block. Returns the reply, or the reason why there is none.
 pub type OnServe = Rc<dyn Fn(&Kernel, &SessionRef, Message) -> Result<Message, &'static Reason>>;
 
-/// The highest protocol of a test: keeps messages, and replies to every request with its octets,
-/// unless told otherwise.
+/// The highest protocol of a test: keeps messages, and by default replies to every request with its
+/// octets.
 #[derive(Clone)]
 pub struct Top {
     state: Rc<State>,
@@ -82,12 +82,12 @@ pub struct Top {
 }
 
 impl Top {
-    /// Adds one to a kernel, of the kind `top`.
+    /// Adds a top of the kind `top` to a kernel.
     pub fn add(cx: &Kernel, name: &str) -> Self {
         Self::add_kind(cx, "top", name)
     }
 
-    /// Adds one that number tables know by this kind.
+    /// Adds a top of this kind, for the tables of type numbers.
     pub fn add_kind(cx: &Kernel, kind: &'static str, name: &str) -> Self {
         let state = Rc::new(State::default());
         let protocol = cx.add_protocol(kind, name, TopProtocol(Rc::clone(&state)));
@@ -129,8 +129,8 @@ impl Top {
         lower.open(cx, upper, participants)
     }
 
-    /// Passes every question on to this protocol from now on, as layers do with what they do not
-    /// understand.
+    /// Passes every question on to this protocol from now on, as layers do with questions that they
+    /// do not know.
     pub fn pass_down(&self, to: &ProtocolRef) {
         *self.state.down.borrow_mut() = Some(to.clone());
         self.state.passed_down.set(0);
@@ -171,43 +171,43 @@ impl Top {
         lower.open_enable(cx, upper, participants)
     }
 
-    /// The protocol's id: what its number is bound to.
+    /// The protocol's id, to which its type number is bound.
     #[must_use]
     pub fn id(&self) -> ProtocolId {
         self.protocol.id()
     }
 
-    /// Notices since the last look, oldest first.
+    /// Takes the notices since the last call, oldest first.
     #[must_use]
     pub fn take_events(&self) -> Vec<Event> {
         self.state.events.take()
     }
 
-    /// Messages that reached it since the last look, oldest first.
+    /// Takes the messages received since the last call, oldest first.
     #[must_use]
     pub fn take_received(&self) -> Vec<Received> {
         self.state.received.take()
     }
 
-    /// Number of messages that it took in all.
+    /// Number of messages accepted so far.
     #[must_use]
     pub fn received(&self) -> u64 {
         self.state.received_count.get()
     }
 
-    /// The sessions made on its behalf since the last look, with their participants.
+    /// Takes the sessions made on its behalf since the last call, with their participants.
     #[must_use]
     pub fn take_opened(&self) -> Vec<(SessionRef, Participants)> {
         self.state.opened.take()
     }
 
-    /// The sessions of whose end it was told since the last look.
+    /// Takes the sessions reported as ended since the last call.
     #[must_use]
     pub fn take_gone(&self) -> Vec<SessionId> {
         self.state.gone.take()
     }
 
-    /// The procedures that sessions made on its behalf since the last look stand for.
+    /// Takes the procedures of the sessions made on its behalf since the last call.
     #[must_use]
     pub fn take_procedures(&self) -> Vec<u32> {
         self.state.procedures.take()
@@ -219,66 +219,66 @@ impl Top {
         self.state.served.get()
     }
 
-    /// Number of requests that it serves now.
+    /// Number of requests being served.
     #[must_use]
     pub fn serving(&self) -> u32 {
         self.state.serving.get()
     }
 
-    /// The most requests that it served at one time.
+    /// Largest number of requests served at one time.
     #[must_use]
     pub fn serving_most(&self) -> u32 {
         self.state.serving_most.get()
     }
 
-    /// The errors reported to it since the last look.
+    /// Takes the errors reported since the last call.
     #[must_use]
     pub fn take_errors(&self) -> Vec<NetworkError> {
         self.state.errors.take()
     }
 
-    /// Lets it refuse every session made on its behalf from now on, or none.
+    /// Makes it refuse every session made on its behalf with this reason, or none.
     pub fn refuse_open(&self, reason: Option<&'static Reason>) {
         self.state.refuse_open.set(reason);
     }
 
-    /// Lets it refuse every message from now on, or none.
+    /// Makes it refuse every message with this reason, or none.
     pub fn refuse(&self, reason: Option<&'static Reason>) {
         self.state.refuse.set(reason);
     }
 
-    /// Lets it count what it takes and keep nothing; at first it keeps everything.
+    /// Sets whether it only counts messages and does not keep them; at first it keeps them.
     pub fn forget(&self, forgets: bool) {
         self.state.forgets.set(forgets);
     }
 
-    /// Lets it send every message back through the session that it came through.
+    /// Sets whether it sends every message back through its session.
     pub fn echo(&self, echoes: bool) {
         self.state.echoes.set(echoes);
     }
 
-    /// Has something done first with every session of which it is told.
+    /// Sets a function that is called first in `open_done`.
     pub fn on_open(&self, on_open: Option<OnOpen>) {
         drop(self.state.on_open.replace(on_open));
     }
 
-    /// Has something else done first with every message that reaches it.
+    /// Sets a function that is called first with every message.
     pub fn on_demux(&self, on_demux: Option<OnDemux>) {
         let before = self.state.on_demux.replace(on_demux);
         drop(before);
     }
 
-    /// Serves requests in another way, or as at first.
+    /// Sets a function that serves requests, or restores the default.
     pub fn on_serve(&self, on_serve: Option<OnServe>) {
         drop(self.state.on_serve.replace(on_serve));
     }
 
-    /// Has questions to it answered in another way first.
+    /// Sets a function that may answer questions to it first.
     pub fn on_ask(&self, on_ask: OnAsk) {
         *self.state.on_ask.borrow_mut() = Some(on_ask);
     }
 
-    /// Drops all that it has kept.
+    /// Drops everything that it has kept.
     pub fn clear(&self) {
         self.state.clear();
     }

@@ -63,8 +63,8 @@ fn octets(n: usize) -> Vec<u8> {
     vec![n as u8; 10 + n]
 }
 
-/// Several shepherds that open the same at one time get the sessions that they would get in turn;
-/// these are used, and given back.
+/// Several shepherds that open the same procedure at one time get the sessions that they would get
+/// in turn. These are used and released.
 ///
 /// # Panics
 /// If the law is broken.
@@ -112,7 +112,7 @@ fn opens(world: &CallWorld<'_>, sessions: Vec<SessionRef>) -> Opened {
     opened
 }
 
-/// Two protocols that enable the same at one time succeed as often as in turn.
+/// Two protocols that enable the same participants at one time succeed as often as in turn.
 ///
 /// # Panics
 /// If the law is broken.
@@ -140,8 +140,8 @@ pub fn enables_once(fixture: &dyn CallFixture) -> Verdict {
     Verdict::Holds
 }
 
-/// Requests that come while the protocol above is told of their session, which may block, follow
-/// the first of it, in their order.
+/// Requests that come during `open_done` of their session, which may block, follow its first
+/// request, in order.
 ///
 /// # Panics
 /// If the law is broken.
@@ -181,8 +181,8 @@ pub fn tells_of_sessions_first(fixture: &dyn CallFixture) -> Verdict {
     Verdict::Holds
 }
 
-/// Several open, call and close at any time: every call has its own reply, and in the end nothing
-/// is held.
+/// Several shepherds open, call and close at any time: every call gets its own reply, and in the
+/// end there are no holds.
 ///
 /// # Panics
 /// If the law is broken.

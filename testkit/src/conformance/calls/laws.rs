@@ -36,8 +36,8 @@ pub(super) fn serves(
     Some(Rc::new(move |cx, _, request| what(cx, request)))
 }
 
-/// A server's session holds nothing below once its calls are over and no peer asks for their
-/// replies any more.
+/// A server's session has no hold below once its calls are over and no peer asks for their replies
+/// any more.
 ///
 /// # Panics
 /// If the law is broken.
@@ -131,7 +131,8 @@ impl CallFixture for Small<'_> {
     }
 }
 
-/// However often a client opens, and whether or not there is room: what it closes is given back.
+/// A client's closed sessions are released, however often it opens, and whether or not there is
+/// room.
 ///
 /// # Panics
 /// If the law is broken.
@@ -170,8 +171,8 @@ pub fn gives_back(fixture: &dyn CallFixture) -> Verdict {
     Verdict::Holds
 }
 
-/// A session that the server's side makes for a request and that the protocol above does not want
-/// is as if it had never been: the next request is heard.
+/// A session that a request made, and that the protocol above refuses, leaves no trace: the next
+/// request is served.
 ///
 /// # Panics
 /// If the law is broken.
@@ -235,7 +236,7 @@ pub fn carries(fixture: &dyn CallFixture) -> Verdict {
     Verdict::Holds
 }
 
-/// Neither side minds where octets lie.
+/// Both sides accept requests and replies in several slices.
 ///
 /// # Panics
 /// If the law is broken.
@@ -261,7 +262,7 @@ pub fn takes_slices(fixture: &dyn CallFixture) -> Verdict {
     Verdict::Holds
 }
 
-/// A client's session says which procedure it stands for, and so does a server's when it is made.
+/// A client's session tells which procedure it stands for, and so does a server's when it is made.
 ///
 /// # Panics
 /// If the law is broken.
@@ -305,7 +306,7 @@ pub fn refuses(fixture: &dyn CallFixture) -> Verdict {
     Verdict::Holds
 }
 
-/// A call to a side that has enabled nothing ends all the same, and is not executed.
+/// A call to a side without an enable ends, and is not executed.
 ///
 /// # Panics
 /// If the law is broken.
@@ -347,8 +348,8 @@ pub fn closes(fixture: &dyn CallFixture) -> Verdict {
     Verdict::Holds
 }
 
-/// A session below which what it stands on has ended ends with it, of which the protocol above is
-/// told, or goes on over another.
+/// When the session below ends, a session ends with it and tells the protocol above, or goes on
+/// over another one.
 ///
 /// # Panics
 /// If the law is broken.
@@ -371,7 +372,7 @@ pub fn ends_with_its_lower(fixture: &dyn CallFixture) -> Verdict {
     Verdict::Holds
 }
 
-/// A procedure may itself call, even its caller.
+/// A procedure may make calls itself, even to its caller.
 ///
 /// # Panics
 /// If the law is broken.
@@ -394,7 +395,7 @@ pub fn nests(fixture: &dyn CallFixture) -> Verdict {
     Verdict::Holds
 }
 
-/// Calls made at one time each get their own reply, though those made later are answered first.
+/// Calls made at one time each get their own reply, even if later ones are answered first.
 ///
 /// # Panics
 /// If the law is broken.
@@ -476,7 +477,8 @@ fn with_options(
     (error, took)
 }
 
-/// A call with a deadline ends at it, and no sooner; one whose deadline is past is not sent.
+/// A call with a deadline ends at the deadline and not earlier; a call whose deadline has passed is
+/// not sent.
 ///
 /// # Panics
 /// If the law is broken.
@@ -507,8 +509,8 @@ pub fn obeys_deadlines(fixture: &dyn CallFixture) -> Verdict {
     Verdict::Holds
 }
 
-/// A call that is taken back ends at once; a question about another call changes nothing, and one
-/// of the same name in another session goes on.
+/// A cancelled call ends at once. A question about another call changes nothing, and a call with
+/// the same name in another session goes on.
 ///
 /// # Panics
 /// If the law is broken.
@@ -582,8 +584,8 @@ fn ends_of_two(
     world.finish();
 }
 
-/// The calls of a session that is closed end, and no others: not those of another session to the
-/// same peer.
+/// Closing a session ends its calls, and no others, not even those of another session to the same
+/// peer.
 ///
 /// # Panics
 /// If the law is broken.
@@ -652,8 +654,7 @@ pub fn allocates_nothing(fixture: &dyn CallFixture) -> Verdict {
     Verdict::Holds
 }
 
-/// Whatever arrives, from a peer or from a network that harms frames, nothing panics, no call
-/// hangs, and nothing is left.
+/// Damaged and arbitrary frames cause no panic, leave no call hanging, and leave nothing behind.
 ///
 /// # Panics
 /// If the law is broken.

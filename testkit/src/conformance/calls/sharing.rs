@@ -4,7 +4,8 @@ use super::CallFixture;
 use super::laws::{PROCEDURE, conversation, right};
 use crate::conformance::{Side, Verdict};
 
-/// Any number of protocols above call one peer. What one of them closes ends nothing of another's.
+/// Any number of protocols above may call one peer, and closing sessions of one does not end those
+/// of another.
 ///
 /// # Panics
 /// If the law is broken.

@@ -16,8 +16,8 @@ const PIECE_OCTETS: usize = 1000;
 /// Within so much virtual time a caller is told.
 const SOON: Duration = Duration::from_secs(1);
 
-/// A session that has refused a request as too big tells the largest one that is not, and the next
-/// call carries as much.
+/// A session that has refused a request as too big tells the largest size that it takes, and the
+/// next call with that size succeeds.
 ///
 /// # Panics
 /// If the law is broken.
@@ -38,8 +38,8 @@ pub fn tells_what_it_takes(fixture: &dyn CallFixture) -> Verdict {
     Verdict::Holds
 }
 
-/// A reply that the layers below do not carry ends the call as refused, within a second, and no
-/// caller gets a part of it for the whole; only a protocol without words for a refusal may leave
+/// A reply that is too long for the layers below ends the call as refused, within a second, and no
+/// caller gets a part of it for the whole. Only a protocol without refusals on the wire may leave
 /// the caller waiting. The session goes on.
 ///
 /// # Panics

@@ -12,7 +12,7 @@ use xk_core::{Kernel, Message, SessionRef};
 /// All chance of the suite comes from this.
 const SEED: u64 = 0x0063_616c_6c73;
 
-/// Two instances in one kernel. What one sends reaches the other while [`CallWorld::run`] runs.
+/// Two instances in one kernel. Messages of one reach the other while [`CallWorld::run`] runs.
 pub struct CallWorld<'f> {
     /// The kernel.
     pub cx: TestKernel,
@@ -97,19 +97,19 @@ impl<'f> CallWorld<'f> {
         }
     }
 
-    /// Does each task on a shepherd, carries frames, and lets time pass until all have ended, for
+    /// Runs each task on a shepherd, carries frames, and lets time pass until all have ended, for
     /// `limit` at most.
     pub fn run(&self, limit: Duration, tasks: Vec<Task>) -> bool {
         self.cx.run_tasks(limit, tasks, self.carrier(None))
     }
 
-    /// Makes a call and gives how it ended.
+    /// Makes a call and returns its end.
     pub fn call(&self, session: &SessionRef, request: &[u8]) -> CallEnd {
         let request = self.cx.message(request);
         self.call_all(vec![(session.clone(), request)]).remove(0)
     }
 
-    /// Makes calls at the same time, and gives how they ended.
+    /// Makes calls at the same time, and returns their ends.
     pub fn call_all(&self, calls: Vec<(SessionRef, Message)>) -> Vec<CallEnd> {
         self.cx.call_all_carried(calls, self.carrier(None))
     }
@@ -134,7 +134,7 @@ impl<'f> CallWorld<'f> {
         world::carrier(self.nodes.clone(), Rc::clone(&self.way), harm)
     }
 
-    /// Interrupts shepherds that wait, stops the graph, and sees that nothing is left.
+    /// Interrupts shepherds that wait, stops the graph, and checks that nothing is left.
     ///
     /// # Panics
     /// If something is.
