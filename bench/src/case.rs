@@ -20,7 +20,7 @@ pub enum Goal {
     AtMostTimes(f64),
 }
 
-/// Which way a figure is good.
+/// Direction in which a figure is better.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Better {
     /// A time, a size.
@@ -114,7 +114,7 @@ pub struct Against {
 pub struct Case {
     /// The quantity that is measured.
     pub row: String,
-    /// Whose figure it is: `xk` or a peer.
+    /// System of the figure: `xk` or a peer.
     pub system: &'static str,
     /// The systems whose figures of the same row this one is compared with.
     pub against: Vec<Against>,
@@ -327,7 +327,7 @@ pub struct Benchmark {
     pub summary: &'static str,
     /// The unit of its figures.
     pub unit: &'static str,
-    /// Which way its figures are good.
+    /// Direction in which its figures are better.
     pub better: Better,
     /// Makes its rows; what they need is set up here, outside the measurement.
     pub cases: fn() -> Vec<Case>,

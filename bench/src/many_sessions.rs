@@ -22,7 +22,7 @@ pub(crate) struct ManySessions {
     received: Rc<Cell<u64>>,
 }
 
-/// Which session a round trip takes.
+/// Choice of the session for a round trip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
     /// Always the first.

@@ -33,11 +33,11 @@ pub struct Record {
     pub bench: &'static str,
     /// The row.
     pub row: String,
-    /// Whose figure.
+    /// System of the figure.
     pub system: &'static str,
     /// Unit of the figures.
     pub unit: &'static str,
-    /// Which way they are good.
+    /// Direction in which they are better.
     pub better: Better,
     /// The lowest round. Not a number if there is none.
     pub min: f64,

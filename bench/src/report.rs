@@ -302,7 +302,7 @@ pub(crate) fn columns(benchmark: &Benchmark, r: &Record) -> [String; HEADS.len()
     ]
 }
 
-/// Which columns say something.
+/// Columns that are not empty.
 pub(crate) fn shown(rows: &[[String; HEADS.len()]]) -> Vec<usize> {
     (0..HEADS.len()).filter(|at| *at < 5 || rows.iter().any(|row| !row[*at].is_empty())).collect()
 }

@@ -1,4 +1,4 @@
-//! Which tables of the page are older than what they measure.
+//! Finds tables of the page that are older than the code they measure.
 //!
 //! Each table of the page names the commit that it was measured at; [`SOURCES`] names the folders
 //! and files that it measures. A table is old if a commit since has changed one of them.

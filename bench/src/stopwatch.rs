@@ -9,7 +9,7 @@ use crate::stretch_unsafe::{ticks, toggle};
 use std::cell::Cell;
 use std::time::Instant;
 
-/// Which way a protocol is entered.
+/// Direction in which a protocol is entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// By what stands on it.

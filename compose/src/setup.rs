@@ -22,7 +22,7 @@ pub struct HostSetup {
     text: String,
     name: String,
     entries: Vec<&'static Entry>,
-    /// Which host of the graph; not needed if it has only one.
+    /// Host of the graph; not needed if it has only one.
     pub host: Option<String>,
     /// Behaviour of the loop when nothing comes.
     pub idle: Idle,

@@ -5,7 +5,7 @@ use crate::message::Message;
 use crate::object::{ProtocolId, ProtocolRef, SessionId, SessionRef};
 use alloc::boxed::Box;
 
-/// Which operation of the uniform interface.
+/// Operation of the uniform interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// A message goes down into a session.

@@ -1,6 +1,6 @@
-//! Which edges of the program's flow inputs have reached, where the compiler has been told to count
-//! them: `cargo xtask fuzz` does. Counters are the program's, not a thread's: one target runs at a
-//! time.
+//! Counts the edges of the program's flow that inputs have reached, if the compiler has been told
+//! to count them, as by `cargo xtask fuzz`. The counters are the program's, not a thread's: one
+//! target runs at a time.
 
 use crate::coverage_unsafe::words;
 use std::collections::BTreeSet;

@@ -29,7 +29,7 @@ pub const SESSIONS_MAX: usize = Marks::MAX;
 #[derive(Clone, Copy, Debug)]
 pub struct EpochOffset(pub Duration);
 
-/// Which way a message goes.
+/// Direction of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Towards the wire.

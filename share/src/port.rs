@@ -205,7 +205,7 @@ pub struct Port {
     pub(crate) noted: RefCell<Vec<Header>>,
     /// The protocol object that the executor looks after.
     pub(crate) wire: RefCell<Option<ProtocolRef>>,
-    /// Which of the timers of that object is this port's.
+    /// Token of this port's timer among those of that object.
     pub(crate) tag: Cell<u64>,
     pub(crate) is_lost: Cell<bool>,
     /// Number of times that the other side was lost.

@@ -168,7 +168,7 @@ fn broadcast(client: &Client, wanted: &Wanted<'_>) -> Result<(), Failure> {
     Err(Failure::Other(what, Some(help.into()), SILENT))
 }
 
-/// Which word is what: their number decides, and whether the file has a procedure of the name.
+/// Assigns the words by their number, and by whether the file has a procedure of the name.
 fn words<'a>(args: &'a Args, model: Option<&Model>) -> Result<Words<'a>, Failure> {
     let mut all = args.words.iter().map(String::as_str);
     let graph = if args.over.is_some() { None } else { all.next() };

@@ -193,7 +193,7 @@ impl Pinger {
         }
     }
 
-    /// Which station on the link did not answer.
+    /// Names the station on the link that did not answer.
     fn unresolved(&self, cx: &Kernel) -> String {
         let route = HostRoute { host: self.destination, over: None, direct: true };
         let route = self.icmp.ask(cx, route);

@@ -1,4 +1,4 @@
-//! Whose a command is: root's until devices are open, and then an ordinary user's.
+//! The user of a command: root until devices are open, and then an ordinary user.
 
 use crate::failure::Failure;
 use crate::user_unsafe;

@@ -254,7 +254,7 @@ fn edges(view: &Value) -> String {
     if table.is_empty() { String::new() } else { table.render() }
 }
 
-/// Whose messages each protocol dropped, a line for each of the worst sources.
+/// Sources of the messages that each protocol dropped, a line for each of the worst.
 fn drop_sources(view: &Value) -> String {
     let mut out = String::new();
     for p in list(&view["protocols"]) {

@@ -236,7 +236,7 @@ impl Task {
 pub(super) struct Endpoint {
     pub(super) system: System,
     pub(super) task: Task,
-    /// Which end of the testbed: 0 or 1.
+    /// End of the testbed: 0 or 1.
     pub(super) side: usize,
     /// Octets of a message, as the system's user sees it.
     pub(super) octets: usize,

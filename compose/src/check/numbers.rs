@@ -153,7 +153,7 @@ fn own_numbers(
     own
 }
 
-/// Which numbers a node's header has room for; `None` for all.
+/// Numbers that a node's header has room for; `None` for all.
 fn takes(site: &Site<'_>, at: usize) -> Option<TakesNumbers> {
     let entry = site.entry(at)?;
     let header = || site.catalog.find(entry.numbers_as?)?.takes_numbers;

@@ -1,4 +1,4 @@
-//! Which wires of which hosts hang on which links.
+//! The wires of the hosts at each link.
 
 use xk_lang::{Graph, Host, Template, Value};
 

@@ -28,7 +28,7 @@ pub fn draw_svg(graph: &CheckedGraph, host: Option<&str>) -> String {
     svg::draw(graph, &chosen(graph, host))
 }
 
-/// Which of the file's hosts are to be drawn, as places in the file.
+/// Hosts of the file to draw, as places in it.
 fn chosen(graph: &CheckedGraph, host: Option<&str>) -> Vec<usize> {
     let hosts = &graph.graph().hosts;
     let Some(name) = host else {

@@ -21,7 +21,7 @@ const DOWN: u8 = 2;
 const LEFT: u8 = 4;
 const RIGHT: u8 = 8;
 
-/// Which ways each line character leads.
+/// Directions of each line character.
 const LINES: [(char, u8); 11] = [
     ('│', UP | DOWN),
     ('─', LEFT | RIGHT),

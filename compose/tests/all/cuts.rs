@@ -14,7 +14,7 @@ use xk_core::random::Random;
 use xk_sim::{HostId, World};
 use xk_testkit::seeds;
 
-/// Which nodes of a host go into which domain besides its first: the host's place, the node's.
+/// Domain of a node, if not the first: by the places of the host and of the node.
 pub(crate) type Apart<'a> = &'a dyn Fn(usize, usize) -> Option<usize>;
 
 /// The file of a graph with domains in it.

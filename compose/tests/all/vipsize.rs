@@ -36,7 +36,7 @@ fn open_waiting(net: &mut Net, at: usize, to: &str, ms: u64) -> Result<SessionRe
     found.take().expect("it is open by now")
 }
 
-/// Whose session it is.
+/// Kind of the protocol that has the session.
 fn kind(net: &mut Net, at: usize, session: &SessionRef) -> &'static str {
     let id = net.states[at].0;
     let protocol = net.world.enter(id, |cx| session.protocol(cx).unwrap());

@@ -43,7 +43,7 @@ pub struct Wheel<T> {
     slab: Slab<T>,
     /// The first event of each slot, by level, once needed.
     slots: [Option<Box<[u32; SLOTS]>>; LEVELS],
-    /// Which slots of each level hold events.
+    /// Slots of each level that hold events, as bits.
     occupied: [u64; LEVELS],
     /// The root of the heap of events of the current tick and before.
     root: u32,

@@ -137,7 +137,7 @@ pub enum BuildError {
     Param {
         /// The parameter's or block's name.
         name: &'static str,
-        /// Which of several blocks of that name.
+        /// Index among several blocks of that name.
         index: usize,
         /// Description of what was expected.
         expected: String,

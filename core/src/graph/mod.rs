@@ -350,7 +350,7 @@ pub struct Entry {
     pub numbers_above: &'static [(&'static str, u32)],
     /// The lower kind whose header is its own: a number there is one here.
     pub numbers_as: Option<&'static str>,
-    /// Which numbers its own header has room for; `None` for all.
+    /// Type numbers that its own header has room for; `None` for all.
     pub takes_numbers: Option<TakesNumbers>,
     /// Whether one session of it may have several peers.
     pub takes_peers: bool,
@@ -603,8 +603,8 @@ impl Entry {
         self
     }
 
-    /// Which type numbers of the protocols above its header has room for, and which those are, in
-    /// words.
+    /// Sets the type numbers of protocols above that its header has room for, and their description
+    /// in words.
     #[must_use]
     pub const fn takes_numbers(mut self, takes: fn(u32) -> bool, which: &'static str) -> Self {
         self.takes_numbers = Some((takes, which));

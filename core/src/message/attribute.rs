@@ -18,8 +18,8 @@ pub trait Attribute: Copy + 'static {
     /// other attribute has.
     const KEY: u32;
 
-    /// Which messages may bring it across a cut between two address spaces. The side that receives
-    /// takes it off all others.
+    /// Messages that may bring it across a cut between two address spaces. The receiving side
+    /// removes it from all others.
     const CROSSES: Crossing;
 
     /// Whether it can be true of a message that brings it across a cut: places lie within the
@@ -45,7 +45,7 @@ pub enum Sender {
     Domain,
 }
 
-/// Which messages may bring an attribute across a cut: those of the least trusted sender named, and
+/// Messages that may bring an attribute across a cut: those of the least trusted sender named, and
 /// of all that are trusted more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crossing {

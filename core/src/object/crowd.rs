@@ -15,7 +15,7 @@ const PLACES_MAX: usize = 1024;
 /// Spreads a key's bits (the golden ratio's, as Fibonacci hashing does).
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Whose sources are meant: those that agree with one in all bits but the lowest `shift`.
+/// A crowd of sources: those that agree with one in all bits but the lowest `shift`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Crowd {
     prefix: u64,

@@ -69,7 +69,7 @@ impl Kernel {
     }
 }
 
-/// Which sessions of a table are meant.
+/// Selects sessions of a table.
 #[derive(Clone, Copy)]
 pub(super) enum Whose {
     Anyone,

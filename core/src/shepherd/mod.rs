@@ -129,7 +129,7 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Whose wait it is: the shepherd's place.
+    /// The place of the shepherd that waits.
     #[inline]
     pub(crate) fn slot(self) -> u32 {
         self.slot

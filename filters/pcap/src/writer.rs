@@ -42,7 +42,7 @@ impl LinkType {
     pub const IPV4: Self = Self(228);
 }
 
-/// Which way a frame went, as seen from the interface it was captured on.
+/// Direction of a frame, as seen from the interface it was captured on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Direction {
     /// Not known.
@@ -84,7 +84,7 @@ pub struct InterfaceId(u32);
 pub struct Frame<'a> {
     /// When, in nanoseconds since the clock's zero: a simulation's begin, or 1970.
     pub time_ns: u64,
-    /// Which way.
+    /// Direction.
     pub direction: Direction,
     /// A remark shown with the frame, usually the name of the edge; left out of the file when
     /// empty.

@@ -146,7 +146,7 @@ fn segment(port: u16, text: &[u8]) -> Vec<u8> {
     packet(6, &tcp)
 }
 
-/// Which port a system chooses says nothing of what is in a message.
+/// The port that a system chooses says nothing about the contents of a message.
 fn tshark_reads_nothing_into_a_port() {
     needs_program!("tshark");
     let text: Vec<u8> = (0..60).collect();

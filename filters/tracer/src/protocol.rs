@@ -15,9 +15,9 @@ pub const FIRST_OCTETS_MAX: usize = 64;
 /// One message that crossed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Crossing {
-    /// When.
+    /// Time.
     pub time: Time,
-    /// Which way.
+    /// Direction.
     pub direction: Direction,
     /// The tracer's session that it crossed.
     pub session: SessionId,

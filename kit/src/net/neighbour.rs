@@ -23,7 +23,7 @@ pub struct HostRoute {
 
 question!(HostRoute { host, over, direct }, "host-route", Ask);
 
-/// Which host a hardware address belongs to, as far as it is known now.
+/// Question for the host of a hardware address, as far as it is known now.
 #[derive(Clone, Copy, Debug)]
 pub struct HostAt {
     /// In: the address.

@@ -23,7 +23,7 @@ const OFFERS_MAX: usize = 4 * UPPERS_MAX;
 pub struct UpperReceiver {
     /// The protocol above.
     pub upper: ProtocolRef,
-    /// Whose number selects it.
+    /// Protocol whose type number selects it.
     pub selector: ProtocolId,
     /// Receives for it: the layer itself for the first, for each further one an object of its own,
     /// since an `open_done` from below names only its receiver.

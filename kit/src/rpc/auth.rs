@@ -49,7 +49,7 @@ const VERIFIER_OCTETS_MAX: usize = AUTH_HEAD_OCTETS + SHORTHAND_OCTETS;
 pub struct IssueShorthand {
     /// The protocol asked: no other answers, wherever the question is forwarded to.
     pub who: ProtocolId,
-    /// Whom it stands for.
+    /// Caller that it stands for.
     pub caller: Caller,
     /// The host that may use it.
     pub peer: Option<HostAddr>,

@@ -40,7 +40,7 @@ pub static BUSY: Reason = Reason::new("server busy", Class::Exhausted);
 /// The server does not take these credentials.
 pub static BAD_CREDENTIALS: Reason = Reason::new("bad credentials", Class::Prohibited);
 
-/// Which procedure a session of the rpc realm stands for.
+/// Question for the procedure that a session of the rpc realm stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MyProcedure {
     /// Number of the procedure.

@@ -56,7 +56,7 @@ pub fn station(params: &Params) -> Result<Option<EthAddr>, BuildError> {
     }
 }
 
-/// Which hardware address is ours beside a host's interface.
+/// Hardware address of the graph beside a host's interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Address {
     /// One that depends on the interface's.

@@ -53,7 +53,7 @@ pub(crate) struct AarpSession {
     pub(crate) to: To,
     /// The receiver of what the node sends.
     pub(crate) receiver: ProtocolRef,
-    /// Whose number selects it.
+    /// Protocol whose type number selects it.
     pub(crate) selector: ProtocolId,
     /// The session that leads there, and the hardware it leads to.
     pub(crate) lower: SessionSlot,

@@ -80,7 +80,7 @@ fn number(node: &Participant) -> u64 {
 impl Layer<HEADER_LEN> for Aep {
     /// The function: replies come to the session that the requests went by.
     type Key = u8;
-    /// Whose it is; `None` of one that was never bound.
+    /// Owner of the session; `None` if it was never bound.
     type State = Cell<Option<Owner>>;
 
     const NO_RECEIVER: &'static Reason = &reasons::UNMATCHED;

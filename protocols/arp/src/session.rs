@@ -22,7 +22,7 @@ pub(crate) struct Path {
     pub(crate) key: Key,
     /// The receiver of what the host sends.
     pub(crate) receiver: ProtocolRef,
-    /// Whose number selects it.
+    /// Protocol whose type number selects it.
     pub(crate) selector: ProtocolId,
     /// The host of ours at this end; unspecified if left open.
     pub(crate) local: Ipv4,

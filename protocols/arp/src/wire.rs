@@ -34,7 +34,7 @@ pub const DEFEND_INTERVAL_MS: u32 = 10_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum Operation {
-    /// Which station has the target protocol address?
+    /// Asks for the station with the target protocol address.
     Request = 1,
     /// The sender has the sender protocol address.
     Reply = 2,

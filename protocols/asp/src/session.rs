@@ -28,7 +28,7 @@ pub(crate) struct Calling {
     pub(crate) client: RefCell<Option<Client<u8>>>,
     /// The session to the ASP session's own socket.
     pub(crate) opened: SessionSlot,
-    /// Whose turn it is: commands go one at a time.
+    /// Admits one command at a time.
     pub(crate) turn: Semaphore,
     /// The user octets by which the server asks for the data of the write under way, and those.
     pub(crate) write: RefCell<Option<([u8; 4], Message)>>,

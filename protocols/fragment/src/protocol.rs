@@ -63,7 +63,7 @@ pub(crate) type Fragmented = Conversation<Fragment, HEADER_OCTETS>;
 
 /// State of a conversation.
 pub struct State {
-    /// Ours and the peer's; zeros where the layer below has none.
+    /// The local host and the peer's; zeros if the layer below has none.
     pub(crate) hosts: Hosts,
     /// Whether the layer below knows them, so that others are forged.
     knows_hosts: bool,

@@ -39,7 +39,7 @@ pub struct Header {
     pub kind: Kind,
     /// The sender of the message, also in a NACK.
     pub client: [u8; 4],
-    /// Whom it was sent to.
+    /// Destination host.
     pub server: [u8; 4],
     /// The type number of the protocol above.
     pub number: u32,
@@ -120,7 +120,7 @@ impl Header {
         octets
     }
 
-    /// Which fragment it is, from 0.
+    /// Number of the fragment, from 0.
     pub fn index(&self) -> usize {
         self.mask.trailing_zeros() as usize
     }

@@ -43,7 +43,7 @@ pub enum Header {
     TimestampReply(Query),
 }
 
-/// Which question an answer belongs to.
+/// Identity of the question that an answer belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Query {
     /// Identifier of the asker's choice, as a port is.
@@ -105,7 +105,7 @@ pub enum Redirect {
     HostService = 3,
 }
 
-/// Which time ran out: codes of type 11.
+/// Timer that expired: codes of type 11.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum TimeExceeded {

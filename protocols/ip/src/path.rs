@@ -10,7 +10,7 @@ use xk_core::{Kernel, Part, Participants, ProtocolRef, Time, Upper};
 use xk_kit::Cache;
 use xk_kit::net::addr::Ipv4;
 
-/// Which way packets to a peer go.
+/// Route of packets to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextHop {
     /// To ourselves.

@@ -181,8 +181,8 @@ impl MrpcSession {
         Some(Err(error))
     }
 
-    /// Which fragments to send when nothing was heard in time: the missing ones if the server has
-    /// said what it has, else the last alone, as a question.
+    /// Fragments to send when nothing was heard in time: the missing ones if the server has listed
+    /// those that it has, otherwise the last one, as a question.
     fn unacknowledged(&self, channel: &Channel, call: &Call) -> u16 {
         let missing = call.cut.all() & !channel.delivered.get();
         if channel.delivered.get() == 0 || missing == 0 { call.cut.last() } else { missing }

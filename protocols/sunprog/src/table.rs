@@ -1,4 +1,4 @@
-//! Which programs are served, in which versions, and by whom.
+//! The table of programs: their versions and servers.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;

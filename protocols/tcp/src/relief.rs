@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// size of buffers is at most half of a pool, and a piece, counted as 2 KiB at least, may keep a
 /// buffer of 64 KiB. Several kernels of a simulation have one pool.
 const GUILTY_PART: u64 = 128;
-/// Which part of what they keep is given back at a time, one of so many.
+/// Part of the kept octets that is released at a time: one of so many.
 const GIVEN_PART: u64 = 4;
 /// Least octets that a connection keeps which is broken off.
 const HELD_MIN: u64 = 16 << 10;

@@ -21,7 +21,7 @@ const LINE_OCTETS_MAX: u64 = 1 << 22;
 /// The facts that all rows of a folder have in common.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
-    /// Which runs there are.
+    /// Plan of the runs.
     pub plan: Plan,
     /// The plan's name; see [`Plan::hash`].
     pub plan_hash: String,

@@ -164,7 +164,7 @@ impl Stream {
     }
 }
 
-/// Which of the two has something, or its end, within a time.
+/// Reports for both streams whether they have octets, or their end, within a time.
 fn ready(streams: &[Stream; 2], time: Duration) -> io::Result<[bool; 2]> {
     let open: Vec<usize> = (0..2).filter(|at| streams[*at].from.is_some()).collect();
     let files = open.iter().filter_map(|at| streams[*at].from.as_ref());

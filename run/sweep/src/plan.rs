@@ -1,4 +1,4 @@
-//! Which runs a sweep has.
+//! The plan of a sweep: its runs.
 
 use serde::{Deserialize, Serialize};
 use siphasher::sip128::{Hasher128, SipHasher13};
@@ -121,7 +121,7 @@ impl Job {
     }
 }
 
-/// Which runs there are, and what each is made of.
+/// The runs of a sweep, and the parts of each.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// The text of a graph, or a test's name. The plan does not read it.

@@ -1,4 +1,4 @@
-//! Which shepherd runs when, and on which stack.
+//! Order in which shepherds run, and their stacks.
 
 use std::cell::Cell;
 use std::rc::Rc;

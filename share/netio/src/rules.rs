@@ -1,4 +1,4 @@
-//! Which right a frame fits: by its octets under the masks of the rights' templates.
+//! Finds the right that a frame fits, by its octets under the masks of the rights' templates.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;

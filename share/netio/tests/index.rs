@@ -201,8 +201,8 @@ fn a_peer_that_has_none_is_left_in_peace() {
     assert_eq!(other.sends(&peer, &back), [back]);
 }
 
-/// Whose a frame is its headers say, whatever index it bears: one that is wild, of a right that is
-/// no more, or another's.
+/// The headers of a frame decide whose it is, whatever index it bears: an arbitrary one, that of an
+/// ended right, or another's.
 #[test]
 fn no_index_changes_whose_a_frame_is() {
     let one = Host::new(ONE, true);

@@ -123,8 +123,8 @@ impl Membership {
         self.session()?.ask(cx, TakeOver { session, waits, ..TakeOver::default() })
     }
 
-    /// Which host of ours a host is reached from, on behalf of the session `far`, and by which
-    /// station; `None` if that is not known, or the registry is gone.
+    /// Local host from which a host is reached, on behalf of the session `far`, and the station on
+    /// the way; `None` if these are not known, or the registry is gone.
     pub(crate) fn find_station(
         &self,
         cx: &Kernel,

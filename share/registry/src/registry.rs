@@ -76,7 +76,7 @@ struct Shared {
     /// A transport above the station whose address programs have: the device's may be another one
     /// once the module has come back.
     station: ProtocolRef,
-    /// Which module it is, once it has said so.
+    /// Identity of the module, once it is known.
     life: Cell<Option<u64>>,
     /// Rate at which a program may send.
     rate: Rate,

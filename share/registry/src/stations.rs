@@ -20,7 +20,7 @@ struct Station {
     sessions: Vec<(ProtocolId, ProtocolId, SessionRef)>,
 }
 
-/// Which hosts are reached by which stations.
+/// Stations by which hosts are reached.
 #[derive(Default)]
 pub(crate) struct Known(RefCell<BTreeMap<HostAddr, Station>>);
 

@@ -104,7 +104,7 @@ const INHERITED: [i32; 6] = [
 /// Numbers that a socket of the system's has from the beginning, and that the program may change.
 const NUMBERS: [i32; 2] = [libc::SO_RCVLOWAT, libc::SO_MAX_PACING_RATE];
 
-/// Which buffers' sizes the program has set (Linux 5.14): 1 for sending, 2 for receiving.
+/// Buffers whose sizes the program has set (Linux 5.14): 1 for sending, 2 for receiving.
 const SO_BUF_LOCK: i32 = 72;
 
 /// The first octets of an option's value.

@@ -47,7 +47,7 @@ impl Heap {
         }
     }
 
-    /// Which block this is; none for pages of the system's.
+    /// Number of the block; `None` for pages of the system.
     fn place(&self, memory: *mut u8) -> Option<usize> {
         let offset = memory.addr().checked_sub(self.blocks.as_ptr().addr())?;
         (offset < size_of_val(&self.blocks)).then_some(offset / BLOCK_OCTETS)

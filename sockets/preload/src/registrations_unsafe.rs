@@ -1,5 +1,5 @@
-//! Which Internet sockets are registered with which epoll sets, so that another socket put in such
-//! a place is registered as well.
+//! Registrations of Internet sockets with epoll sets, so that a socket that replaces one is
+//! registered as well.
 
 use crate::socket_unsafe::KeptErrno;
 use arrayvec::ArrayVec;

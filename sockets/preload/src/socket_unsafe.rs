@@ -145,7 +145,7 @@ pub(crate) unsafe fn give(
     }
 }
 
-/// Which end's name is asked for.
+/// End whose name is asked for.
 #[derive(Clone, Copy)]
 pub(crate) enum End {
     Own,

@@ -1,4 +1,4 @@
-//! Which sockets of the stack have something to say, told to the relay's loop.
+//! Tells the relay's loop of sockets of the stack that are ready.
 
 use rustix::event::EventfdFlags;
 use std::collections::VecDeque;

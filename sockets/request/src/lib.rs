@@ -44,7 +44,7 @@ pub fn is_of_linux(host: Ipv4Addr) -> bool {
 /// system shows to its own user alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ticket {
-    /// Which stack; part of all names.
+    /// Name of the stack, a part of all names.
     pub token: String,
     /// The user of the process that answers.
     pub user: u32,
@@ -154,7 +154,7 @@ pub struct Name {
 pub struct Setting {
     /// `SOL_SOCKET`, `IPPROTO_TCP` or the like.
     pub level: i32,
-    /// Which of that level.
+    /// Number of the option in that level.
     pub option: i32,
     /// The value's octets.
     pub value: Vec<u8>,

@@ -60,7 +60,7 @@ pub(crate) struct Request<'a> {
     pub(crate) due: Option<Instant>,
     /// Names the call, to take it back by.
     pub(crate) tag: u64,
-    /// Which reply is wanted, of a call to many hosts.
+    /// Reply that is wanted, in a call to many hosts.
     pub(crate) gather: Option<Gather>,
     /// True once it has been taken back.
     pub(crate) cancelled: &'a AtomicBool,
@@ -69,7 +69,7 @@ pub(crate) struct Request<'a> {
 /// A reply.
 pub(crate) struct Answered {
     pub(crate) octets: Vec<u8>,
-    /// Whose it is, of a call to many hosts.
+    /// Sender of the reply, in a call to many hosts.
     pub(crate) from: Option<Peer>,
 }
 

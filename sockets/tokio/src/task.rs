@@ -12,7 +12,7 @@ pub(crate) struct Awaited<S: Source> {
     watch: WatchId,
 }
 
-/// Which way a task waits for.
+/// Direction that a task waits for.
 #[derive(Clone, Copy)]
 pub(crate) enum Way {
     Read,

@@ -366,7 +366,7 @@ impl World {
         Err(Late(format!("{place}after {limit:?} the clients of {names} still run")).into())
     }
 
-    /// Which run it is, and when, for messages.
+    /// Run and time, for messages.
     fn place(&self) -> String {
         format!("seed {}, at {}: ", self.config.seed, self.now())
     }

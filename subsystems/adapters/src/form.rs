@@ -109,7 +109,7 @@ impl From<Sockaddr> for Addr {
     }
 }
 
-/// Which octets of an address one participant is.
+/// Octets of an address that are one participant.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     /// A number with this label, big-endian.

@@ -128,7 +128,7 @@ struct Atpcb {
     socket: Weak<Socket>,
 }
 
-/// Whose transaction it is: the socket, its number there, and the peer.
+/// Owner of a transaction: the socket, its number there, and the peer.
 type Owner = (Weak<Socket>, u16, AtAddr);
 
 struct Atp {

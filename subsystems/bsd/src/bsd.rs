@@ -83,7 +83,7 @@ pub struct Bsd {
     /// Lower and upper of lines that are put on one another when it starts.
     stacking: RefCell<Vec<(Rc<Protosw>, Rc<Protosw>)>>,
     ifnet: RefCell<Vec<Rc<Ifnet>>>,
-    /// Which nodes of the graph are interfaces.
+    /// Nodes of the graph that are interfaces.
     lines: RefCell<Vec<(ProtocolId, Rc<Ifnet>)>>,
     arpcoms: RefCell<Vec<Rc<Arpcom>>>,
     isrs: RefCell<[Option<Isr>; 32]>,

@@ -141,7 +141,7 @@ pub trait Driver {
 pub struct IfAddr {
     /// The address.
     pub addr: Sockaddr,
-    /// Which of its bits are the network's; of AppleTalk the last network of the range.
+    /// Mask of the network's bits; for AppleTalk the last network of the range.
     pub netmask: Sockaddr,
     /// All hosts of the network, or the other end of a link with two.
     pub broadaddr: Sockaddr,

@@ -232,7 +232,7 @@ pub enum Prc {
     Paramprob = 20,
 }
 
-/// Which error a command of `pr_ctlinput` is to a user (`inetctlerrmap`); none that is none.
+/// Error that a command of `pr_ctlinput` is to a user (`inetctlerrmap`); `None` if it is none.
 pub fn inetctlerr(cmd: Prc) -> Option<Errno> {
     match cmd {
         Prc::MsgSize => Some(Errno::EMSGSIZE),

@@ -541,7 +541,7 @@ pub fn sodisconnect(cx: &Kernel, so: &Rc<Socket>) -> Result {
     so.usrreq(cx, Pru::Disconnect, &mut PruArgs::default())
 }
 
-/// Which directions [`soshutdown`] ends.
+/// Directions that [`soshutdown`] ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     /// Nothing more is received.

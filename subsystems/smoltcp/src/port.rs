@@ -34,7 +34,7 @@ pub static REASONS: &[&Reason] = &[&NO_SESSION];
 /// Dropped: smoltcp sent before there was a session below.
 pub static NO_SESSION: Reason = Reason::new("no session yet", Class::Exhausted);
 
-/// Whose the session below is.
+/// Participants of the session below.
 #[derive(Clone, Debug)]
 pub enum Ends {
     /// The session is opened when the graph starts.
@@ -58,7 +58,7 @@ pub struct Link {
     /// Octets of the longest frame or packet; if `None`, what the layer below carries, 1514 or 1500
     /// at most.
     pub octets_max: Option<usize>,
-    /// Whose the session below is.
+    /// Participants of the session below.
     pub ends: Ends,
 }
 

@@ -115,7 +115,7 @@ impl Payload for Data {
     }
 }
 
-/// Whose transaction it is.
+/// Owner of a transaction.
 struct Owner {
     user: usize,
     number: u16,

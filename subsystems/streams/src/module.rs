@@ -46,7 +46,7 @@ impl ModuleInfo {
     }
 }
 
-/// Which queues of a pair have a service procedure.
+/// Queues of a pair that have a service procedure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Services {
     /// The read queue.
@@ -67,7 +67,7 @@ pub trait Module {
     /// Name and marks.
     fn info(&self) -> ModuleInfo;
 
-    /// Which queues have a service procedure; asked once, when the module is placed.
+    /// Queues that have a service procedure; asked once, when the module is placed.
     fn services(&self) -> Services {
         Services::default()
     }

@@ -204,7 +204,7 @@ pub struct Sent {
 /// selector.
 type Key = ((u8, u64), (HostAddr, HostAddr), u32, u32);
 
-/// Whom a session is of: the peer, and the broadcast or group that messages of it were sent to.
+/// Ends of a session: the peer, and the broadcast or group that its messages were sent to.
 type Ends = (Option<Part>, Option<HostAddr>);
 
 fn key((peer, many): Ends, receiver: ProtocolId, selector: ProtocolId) -> Key {

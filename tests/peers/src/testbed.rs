@@ -15,7 +15,7 @@ use crate::stack::Stack;
 
 /// Linux's address on the link of a [`Lan`].
 pub const LINUX: &str = "10.9.0.1";
-/// Ours on it.
+/// Address of xk's host on it.
 pub const OURS: &str = "10.9.0.2";
 /// Linux's device on every link.
 pub const DEVICE: &str = "xk0";

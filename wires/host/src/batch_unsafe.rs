@@ -76,7 +76,7 @@ pub(crate) struct Receiver {
     slices: Box<[[libc::iovec; 2]; BATCH]>,
     names: Box<[Name; BATCH]>,
     controls: Box<[Control; BATCH]>,
-    /// Which places were prepared and not used since.
+    /// Places that were prepared and not used since.
     ready: [bool; BATCH],
     /// Calls in a row that found one datagram, or were not asked for more.
     singles: u8,

@@ -57,7 +57,7 @@ pub enum ShmError {
     Stranger {
         /// User of the process.
         uid: u32,
-        /// Which users and groups may be there.
+        /// Users and groups that may be there.
         expected: String,
     },
     /// The peer refuses us.

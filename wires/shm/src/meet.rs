@@ -47,11 +47,11 @@ pub struct Options {
     /// The longest frame, the same on both sides, and the most slots: the smaller figure of both is
     /// taken.
     pub geometry: Geometry,
-    /// Whose processes may be at the other end.
+    /// Processes that may be at the other end.
     pub peers: Peers,
 }
 
-/// Whose processes may be at the other end of a link.
+/// Processes that may be at the other end of a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Peers {
     /// This user's.

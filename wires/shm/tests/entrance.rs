@@ -105,7 +105,7 @@ fn only_those_listed_are_let_in_and_only_while_there_is_room() {
     }
 }
 
-/// Whom a path leads to is known only where no other user can put a socket.
+/// A path is trusted only where no other user can put a socket.
 #[test]
 fn a_path_is_believed_where_no_other_user_may_write() {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};

@@ -51,7 +51,7 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// Which side a host is on: 1 or 2, or 0 for neither.
+    /// Side that a host is on: 1 or 2, or 0 for neither.
     pub(crate) fn side(&self, host: &str) -> u8 {
         if self.between.iter().any(|name| name == host) {
             1
@@ -94,7 +94,7 @@ pub struct LinkConfig {
     pub addresses_max: usize,
     /// Time for which it remembers one that it does not hear.
     pub ageing: Duration,
-    /// Which hosts do not hear which, and when.
+    /// Partitions: the hosts that do not hear others, and their times.
     pub partitions: Vec<Partition>,
 }
 

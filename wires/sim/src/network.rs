@@ -109,7 +109,8 @@ struct State {
     queue: Queue,
     now: Time,
     in_flight_max: usize,
-    /// Which hosts do not hear which now, the sender first, and how often that was met.
+    /// Pairs of hosts that do not hear each other now, the sender first, with the number of
+    /// deliveries prevented.
     cuts: BTreeMap<(HostId, HostId), u64>,
     /// Addresses that no interface makes up.
     given: BTreeSet<EthAddr>,

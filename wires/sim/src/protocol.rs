@@ -13,7 +13,7 @@ use xk_kit::EthAddr;
 use xk_kit::wire::anchor::{Anchor, Anchored, Capabilities, WireEnd};
 use xk_kit::wire::entry::station;
 
-/// Which host of the world a kernel is; put beside the kernel by
+/// Host of the world that a kernel is; put beside the kernel by
 /// [`World::add_host`](crate::World::add_host).
 #[derive(Debug)]
 pub struct HostSeat {

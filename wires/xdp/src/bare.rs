@@ -52,7 +52,7 @@ pub struct Options {
     /// Entries of each ring, and chunks of 2048 octets for each direction: 1 to 16,384, rounded up
     /// to a power of two.
     pub frames: u32,
-    /// Which arriving frames are ours.
+    /// Arriving frames that are for the graph.
     pub share: Share,
 }
 

@@ -1,4 +1,4 @@
-//! Which driver an interface has.
+//! The driver of an interface.
 //!
 //! Source: netdevice(7); Linux `include/uapi/linux/ethtool.h`.
 

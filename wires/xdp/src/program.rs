@@ -14,8 +14,8 @@ use crate::assembler::{
 /// Most EtherTypes and most hosts of one [`Share`].
 pub const MATCHES_MAX: usize = 16;
 
-/// Which arriving frames are ours. The others go on to the host's own stack. With nothing set, all
-/// are ours.
+/// Arriving frames that are for the graph. The others go on to the host's own stack. Without any
+/// condition all are for the graph.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Share {
     /// Only frames for this hardware address.

@@ -44,7 +44,7 @@ pub(crate) fn probe(params: &Params, look: Look) -> Result<(), BuildError> {
     may_open(&interface, settings.queues, &settings.share).map_err(unopened)
 }
 
-/// Which frames are ours.
+/// Frames that are for the graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Sharing {
     /// All: the host's stack gets none.

@@ -282,7 +282,7 @@ pub struct Redirect {
     _attached: Attachment,
     program: Program,
     sockets: Map,
-    /// Which of the ways it is attached by.
+    /// True if it is attached in mode `native`.
     pub(crate) is_native: bool,
 }
 

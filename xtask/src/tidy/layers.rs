@@ -1,4 +1,4 @@
-//! Which part may depend on which.
+//! Parts of the tree, and those that each may depend on.
 
 use super::{Rule, Tree, Violation};
 use crate::workspace::{Crate, Dependency};

@@ -39,7 +39,8 @@ const NAMES_REFUSED: &[&str] = &["Taker", "Takers", "Talkers", "settle"];
 const BEGINNING: &str = "The same";
 
 /// First words that a doc comment may not have: they speak of another thing before the item.
-const OPENINGS: &[&str] = &["What", "How", "It", "Its", "They", "That", "Those", "Of"];
+const OPENINGS: &[&str] =
+    &["What", "How", "It", "Its", "They", "That", "Those", "Of", "Which", "Whose", "Whom"];
 
 /// The folders that still have doc comments with such a first word, one a line: path, count. A
 /// count may only fall; in all other folders there is none.
@@ -151,7 +152,7 @@ mod tests {
 
     #[test]
     fn doc_comments_begin_with_the_thing() {
-        let text = "//! What it is.\n//! How.\n\n/// How many.\n/// What.\n#[x]\npub fn f() {}\n\
+        let text = "//! What it is.\n//! How.\n\n/// Whose it is.\n/// What.\n#[x]\npub fn f() {}\n\
                     // It is no doc comment.\n/// Whatever a private one does.\nfn g() {}\n\
                     \x20   /// Its number.\n    pub n: u8,\n/// Return\n/// It.\npub fn h() {}\n";
         let broken = [1, 4, 11].map(|line| format!("words a/x.rs:{line}"));

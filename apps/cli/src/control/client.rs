@@ -21,7 +21,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// Bounds the time a graph has to say which it is, where that is only told.
 const NAME_WITHIN: Duration = Duration::from_secs(1);
 
-/// Which running graph is meant.
+/// Selects a running graph.
 #[derive(clap::Args)]
 pub(crate) struct Target {
     /// The process id of the `xk run` or `xk exec` that is meant; not needed if only one runs

@@ -10,7 +10,7 @@ pub(crate) const TRACES_MAX: u64 = 1000;
 pub(crate) enum Request {
     /// Asks a domain to start what begins by itself: all domains of the host have started.
     Begin,
-    /// Which host of which file this is.
+    /// Asks for the host and its file.
     About,
     /// Everything there is to see.
     Dump,

@@ -67,7 +67,7 @@ fn die_with_parent() -> io::Result<()> {
 pub(crate) struct Wanted<'a> {
     pub(crate) graph: &'a CheckedGraph,
     pub(crate) host: &'a HostInstance<'a>,
-    /// Which user is meant where the graph says none.
+    /// User of domains for which the graph names none.
     pub(crate) user: User,
     pub(crate) idle: &'a str,
     pub(crate) verbose: u8,
@@ -229,7 +229,7 @@ impl<'a> Domains<'a> {
         self.wanted.graph.plan_of(self.wanted.host).ok_or_else(none)
     }
 
-    /// Which domains each process has, and whose it is: the first one those that are threads.
+    /// Domains of each process, with its user; the first process has those that are threads.
     fn split(&self) -> Result<Vec<(Vec<usize>, User)>, Failure> {
         let plan = self.plan()?;
         let has_nodes = |at: usize| plan.places().iter().any(|place| place.domain() == at);
@@ -601,7 +601,7 @@ impl<'a> Domains<'a> {
         Ok(dump)
     }
 
-    /// Which host of which file this is.
+    /// The host and its file.
     fn about(&self) -> Value {
         json!({
             "host": self.wanted.host.name,

@@ -1,4 +1,4 @@
-//! Whose processes the commands are, whom they let look in, and whom they believe.
+//! Users of the commands' processes, of their visitors, and of the processes that they trust.
 
 use serde_json::Value;
 use std::fs;

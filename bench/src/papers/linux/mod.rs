@@ -45,7 +45,7 @@ fn two_threads(
     })
 }
 
-/// Whose turn it is.
+/// Thread whose turn it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turn {
     Asks,

@@ -13,7 +13,7 @@ pub(crate) struct Line {
     pub(crate) lowers: Vec<usize>,
     /// Parameters and blocks.
     pub(crate) rest: String,
-    /// Whose line it is; the x-kernel's if none is said.
+    /// Subsystem of the line; by default the x-kernel.
     pub(crate) subsystem: Option<&'static str>,
     /// The place of its domain; the first is that without a name.
     pub(crate) domain: usize,

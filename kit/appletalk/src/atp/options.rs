@@ -125,7 +125,7 @@ impl Options {
         Self { kind: OptionKind::Response, user, amount: 0, ..*self }
     }
 
-    /// Which request the response answers that goes down: that of `peer` to `socket`.
+    /// Request that a response on its way down answers: that of `peer` to `socket`.
     #[must_use]
     pub fn ticket<A>(&self, peer: A, socket: u8) -> Ticket<A> {
         Ticket { peer, socket, tid: self.number, once: self.once, bitmap: self.bitmap }

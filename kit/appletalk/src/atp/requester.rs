@@ -89,7 +89,7 @@ pub struct Arrived<P> {
 impl<P> Arrived<P> {
     const NONE: Self = Self { parts: [const { None }; RESPONSES_MAX], end_of_message: false };
 
-    /// Which came.
+    /// Bitmap of the responses that came.
     #[must_use]
     pub fn bitmap(&self) -> u8 {
         self.parts.iter().rev().fold(0, |map, part| map << 1 | u8::from(part.is_some()))
@@ -162,7 +162,7 @@ pub enum Heard<A, P, T> {
     Kept(Option<Packet<A, P>>),
     /// The response was the last.
     Done {
-        /// Whose transaction it was.
+        /// Owner of the transaction.
         owner: T,
         /// Bitmap of the wanted responses.
         wanted: u8,
@@ -180,7 +180,7 @@ pub enum Due<A, P, T> {
     Again(Packet<A, P>),
     /// No more is heard of this one.
     Failed {
-        /// Whose transaction it was.
+        /// Owner of the transaction.
         owner: T,
         /// Bitmap of the wanted responses.
         wanted: u8,

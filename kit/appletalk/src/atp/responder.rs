@@ -31,7 +31,7 @@ impl Bounds {
         Self { transactions: 1024, per_host: 256, octets: 4 << 20, unreleased: 1024 };
 }
 
-/// Which request is executed: what its reply needs to find its way.
+/// The request being executed: where to send its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket<A> {
     /// The requester.
@@ -93,8 +93,8 @@ pub struct Segments<A, P> {
 }
 
 impl<A, P> Segments<A, P> {
-    /// Which responses are not sent because the request did not ask for them. A bit above all that
-    /// are asked for means that the reply is longer than the requester takes.
+    /// Responses that are not sent because the request did not ask for them. A bit above all
+    /// requested ones means that the reply is longer than the requester takes.
     #[must_use]
     pub fn omitted(&self) -> u8 {
         self.omitted

@@ -275,7 +275,7 @@ impl Reply {
     }
 }
 
-/// Which list is asked for by an ATP request to the zone socket of a router.
+/// List that an ATP request to the zone socket of a router asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListKind {
     /// The zone of the node that asks, on a cable that is not extended.
@@ -289,7 +289,7 @@ pub enum ListKind {
 /// A request for a list of zones: all of it is in ATP's user bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListRequest {
-    /// Which list.
+    /// Kind of the list.
     pub kind: ListKind,
     /// The place in it from which on; the first is 1.
     pub start: u16,

@@ -202,7 +202,7 @@ struct Request {
     ticket: u16,
     call: u64,
     number: u32,
-    /// Which server gave the ticket. No packet says so: the model alone knows.
+    /// Server that gave the ticket. No packet says so: the model alone knows.
     ticket_of: u32,
 }
 

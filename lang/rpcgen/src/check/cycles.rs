@@ -163,7 +163,7 @@ impl Checker<'_> {
 
 type Fits = Box<dyn Fn(i64) -> bool>;
 
-/// Which values a discriminant may have.
+/// Values that a discriminant may have.
 fn legal(model: &Model, ty: &Type) -> Option<(Fits, String)> {
     match model.resolve(ty) {
         Type::Int => Some((

@@ -52,7 +52,7 @@ pub fn to_rust(model: &Model, options: &Options) -> String {
     rust.finish(options)
 }
 
-/// Which types hold floating-point numbers, which do not equal themselves always.
+/// Types with floating-point numbers, which do not always equal themselves.
 fn inexact(model: &Model) -> Vec<bool> {
     let mut inexact = vec![false; model.types.len()];
     let holds = |ty: &Type, known: &[bool]| {

@@ -21,7 +21,7 @@ const POOL_OCTETS: usize = 1 << 23;
 /// Numbers of protocols that are no nodes begin here, and so far further in the half above.
 const OWN_FIRST: u32 = 1000;
 
-/// Which side of a cut.
+/// Side of a cut.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     Above,

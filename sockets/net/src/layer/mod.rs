@@ -325,7 +325,7 @@ impl Layer {
         }
     }
 
-    /// Which of so many sockets a peer is for.
+    /// Selects one of so many sockets for a peer.
     fn place_among(&self, count: usize, peer: Endpoint) -> usize {
         let [a, b, c] = peer.host.words();
         let words = [a, b, c, peer.port.into()];

@@ -1,4 +1,4 @@
-//! Which sockets have which ports, as bind(2) has it.
+//! Ports of the sockets, by the rules of bind(2).
 
 use crate::address::Endpoint;
 use rustix::io::Errno;
@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use xk_core::HostAddr;
 
-/// Which transport a port is of.
+/// Transport of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Transport {
     Tcp,

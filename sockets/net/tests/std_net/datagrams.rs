@@ -320,7 +320,7 @@ fn a_connected_socket_may_share_its_port<D: Driver>(stack: &Stack<D>) {
     assert_eq!(one.recv_from(&mut buffer).unwrap(), (5, from));
 }
 
-/// Which of `sockets` the next datagram comes to.
+/// Index in `sockets` of the one that gets the next datagram.
 fn hearing<D: Driver>(sockets: &[UdpSocket<D>]) -> usize {
     let deadline = Instant::now() + PATIENCE;
     for socket in sockets {

@@ -177,8 +177,8 @@ impl<'p> Beside<'p> {
         Self { poller, other, epoll }
     }
 
-    /// Which are readable within this time: the poller's, the other. Both calls say so, unless it
-    /// changes between them.
+    /// Waits for both to become readable, within this time: the poller's descriptor, and the other
+    /// one. Both calls agree, unless it changes between them.
     fn ready(&self, within: Duration) -> (bool, bool) {
         let begun = Instant::now();
         loop {

@@ -12,7 +12,7 @@ use xk_core::{Kernel, ProtocolRef};
 use xk_streams::Streams;
 use xk_testkit::kernel::TestKernel;
 
-/// Which subsystem a protocol of a test is of.
+/// Subsystem of a protocol of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Of {
     Xk,

@@ -486,7 +486,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Which errors go when they have been told (`I_GERROPT`).
+    /// Errors that are cleared once they have been reported (`I_GERROPT`).
     ///
     /// # Errors
     /// As of [`set_errors_pass`](Self::set_errors_pass).

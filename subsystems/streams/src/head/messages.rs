@@ -12,7 +12,7 @@ pub const MORECTL: u8 = 1;
 /// More of the data part is left.
 pub const MOREDATA: u8 = 2;
 
-/// Which message is wanted.
+/// Selects a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Want {
     /// The first, whatever it is (MSG_ANY).

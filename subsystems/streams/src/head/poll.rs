@@ -129,7 +129,7 @@ impl Stream {
         }
     }
 
-    /// Which of these events are there now; errors and hang-ups always are told.
+    /// The events that have occurred, of these; errors and hang-ups are always reported.
     pub fn poll_now(&self, _: &Kernel, events: u16) -> u16 {
         if !self.is_open() || self.is_below.get() {
             return POLLNVAL;

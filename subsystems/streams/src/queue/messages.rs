@@ -5,7 +5,7 @@ use crate::block::{Kind, Mblk};
 use alloc::collections::VecDeque;
 use xk_core::Kernel;
 
-/// Which messages are flushed.
+/// Messages to flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// Data and control of protocols (FLUSHDATA).

@@ -36,7 +36,7 @@ pub const QNOENB: u16 = 0x40;
 /// Waits for blocks.
 pub const QWAITS: u16 = 0x80;
 
-/// Which queue of a pair.
+/// Queue of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Side {
     /// Messages on their way up.
@@ -174,7 +174,7 @@ impl Q {
         Rc::clone(&self.pair.module.borrow())
     }
 
-    /// Which queue of its pair it is.
+    /// Side of the queue in its pair.
     pub fn side(&self) -> Side {
         self.side
     }

@@ -359,7 +359,7 @@ pub(crate) fn select_channel_vipsize() -> Stack {
 /// When a host crashes, and how long it is down.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Crash {
-    /// Which host.
+    /// Name of the host.
     pub(crate) host: &'static str,
     /// When.
     pub(crate) at: Duration,
@@ -370,7 +370,7 @@ pub(crate) struct Crash {
 /// A call to be made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Planned {
-    /// Which client makes it.
+    /// Number of the client that makes it.
     pub(crate) client: usize,
     /// When.
     pub(crate) at: Duration,

@@ -32,7 +32,7 @@ const FINAL: u64 = 1_000_000;
 /// State that all boots of one client share.
 #[derive(Default)]
 struct Seat {
-    /// Which boot it is.
+    /// Number of the boot.
     boot: Cell<u32>,
     app: RefCell<Option<ProtocolRef>>,
     /// Sessions that no call is using.

@@ -24,7 +24,7 @@ pub type Wrong = Box<dyn std::error::Error>;
 
 /// Task of a client.
 pub struct Calls {
-    /// Whom it calls.
+    /// Address of the server.
     pub server: SocketAddr,
     /// Octets of the argument.
     pub octets: usize,

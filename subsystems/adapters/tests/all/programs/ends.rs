@@ -15,7 +15,7 @@ use xk_streams::Streams;
 use xk_streams::tli::{Call, Endpoint};
 use xk_streams::tpi::TliError;
 
-/// Which of them a program uses.
+/// Interface that a program uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Api {
     Sockets,
