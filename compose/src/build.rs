@@ -22,7 +22,7 @@ impl BuiltHost {
     }
 }
 
-/// Where a node of a host lies whose graph several kernels share.
+/// Place of a node whose host's graph is divided among several kernels.
 pub enum Lies {
     /// In this kernel: it is built.
     Here,

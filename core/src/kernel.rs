@@ -28,7 +28,7 @@ pub struct Config {
     /// All secrets and all chance come from this: from the operating system's random source in a
     /// real kernel, from the seed in a simulation.
     pub random: Random,
-    /// Where messages come from; kernels of one thread may share a pool.
+    /// Pool of messages; kernels of one thread may share it.
     pub pool: Pool,
     /// The shepherds that carry messages.
     pub shepherds: Shepherds,

@@ -45,7 +45,7 @@ pub trait Wire {
         let _ = see;
     }
 
-    /// When it wants to be polled next without an arrival.
+    /// Time at which it wants to be polled next without an arrival.
     fn next_poll(&self) -> Option<Time> {
         None
     }

@@ -132,8 +132,8 @@ pub struct Allowance {
     cost: u64,
     /// Nanoseconds of arrears that are allowed.
     burst: u64,
-    /// When each place has been paid for, in nanoseconds: sources, neighbours, all. Made when it is
-    /// first needed.
+    /// Time until which each place is paid for, in nanoseconds: sources, neighbours, all. Made when
+    /// it is first needed.
     paid: OnceCell<(Secret, Vec<Cell<u64>>)>,
 }
 

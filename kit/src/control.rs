@@ -34,8 +34,9 @@ pub struct MinPacket {
 }
 question!(MinPacket { octets }, "min-packet", Fact);
 
-/// When a wire takes one more message: what a driver with a queue of its own asks before it sends,
-/// since a message that is refused is gone. A wire that does not answer cannot tell.
+/// Question for the time at which a wire takes one more message. A driver with a queue of its own
+/// asks before it sends, because a refused message is lost. A wire that does not answer cannot
+/// tell.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WireRoom {
     /// Out: how long until there is room, or may be; zero if there is.

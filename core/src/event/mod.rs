@@ -173,7 +173,7 @@ impl<T> Wheel<T> {
         running
     }
 
-    /// When to call [`Wheel::pop_due`] next; `None` when nothing is pending.
+    /// Time at which to call [`Wheel::pop_due`] next; `None` when nothing is pending.
     ///
     /// This is the earliest deadline. Only when more than 32 events fall into
     /// the same span of some wheel level (or did, before some were cancelled),
@@ -192,7 +192,7 @@ impl<T> Wheel<T> {
         self.expiry.get()
     }
 
-    /// When a pending or running event was to happen.
+    /// Time at which a pending or running event was due.
     #[must_use]
     pub fn deadline(&self, handle: Handle) -> Option<Time> {
         self.node(handle).map(|node| node.at)

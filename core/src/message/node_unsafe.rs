@@ -33,8 +33,8 @@ pub(super) struct Desc {
     pub(super) next: Cell<Option<DescRef>>,
     /// Head only: octets of all further slices.
     pub(super) rest: Cell<usize>,
-    /// Where the descriptor goes back to. Not always the pool of `buf`: messages of two pools may
-    /// be joined.
+    /// Pool that the descriptor returns to. It is not always the pool of `buf`, because messages of
+    /// two pools may be joined.
     pub(super) pool: CoreRef,
     /// Octets of the slice.
     pub(super) len: Cell<u32>,

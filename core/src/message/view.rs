@@ -8,7 +8,7 @@ use super::node_unsafe::DescRef;
 /// One run of octets of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice<'a> {
-    /// Where the run begins in the arena of its pool, in octets: what a descriptor ring carries
+    /// Position of the run in the arena of its pool, in octets; a descriptor ring carries it
     /// instead of an address.
     pub offset: usize,
     /// The octets.

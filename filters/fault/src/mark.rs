@@ -21,7 +21,7 @@ fn octets<const N: usize>(message: &Message, at: usize) -> Option<[u8; N]> {
     (message.copy_to(at, &mut octets) == N).then_some(octets)
 }
 
-/// Where an Internet header begins: behind an Ethernet header, or at once.
+/// Position of an Internet header: behind an Ethernet header, or at 0.
 fn header_at(message: &Message) -> Option<usize> {
     let is_ethernet = octets(message, ETHERNET - 2) == Some(TYPE_IP);
     let at = if is_ethernet { ETHERNET } else { 0 };

@@ -123,7 +123,7 @@ impl Capture {
     }
 }
 
-/// Where a message crosses: between whom, and the link type of what does.
+/// Edge that a message crosses: the two layers, and the link type of the message.
 struct Edge<'a> {
     upper: &'a str,
     below: &'a str,

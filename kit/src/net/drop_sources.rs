@@ -25,7 +25,7 @@ const REASONS_MAX: usize = 4;
 pub const PARAMETER: ParamSpec = int("sources_max", 0..=64, 32,
     "for how many sources drops are counted apart");
 
-/// Where a message came from, as the layer that dropped it knows it.
+/// Source of a message, as the layer that dropped it knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A station.

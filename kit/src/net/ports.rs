@@ -281,7 +281,7 @@ pub struct Origin {
     pub pseudo: Option<Pseudo>,
     /// Our host.
     pub local: Option<HostAddr>,
-    /// Where messages that arrive were sent to: our host, a broadcast or a group.
+    /// Destination of arriving messages: a local host, a broadcast or a group.
     pub destination: Option<HostAddr>,
     /// True if messages that arrive were sent to a broadcast or a group.
     pub many: bool,
@@ -334,8 +334,8 @@ impl Origin {
         below.with((&sent, &to), (&received, &from))
     }
 
-    /// Where this message that has arrived was sent to. What the link has cast for many without a
-    /// layer that knows the destination was for everybody.
+    /// Destination of an arrived message. If the link cast it to many and no layer below knows the
+    /// destination, that is all hosts.
     #[must_use]
     pub fn destination_of(&self, message: &Message) -> Option<HostAddr> {
         match self.many || !is_cast(message) {

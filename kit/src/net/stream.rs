@@ -175,7 +175,7 @@ pub struct StreamConsumed {
 }
 question!(StreamConsumed { octets }, "stream-consumed", Tell);
 
-/// When a silent peer is probed (RFC 9293, section 3.8.4).
+/// Times at which a silent peer is probed (RFC 9293, section 3.8.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepAlive {
     /// The silence before the first probe.

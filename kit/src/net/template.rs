@@ -324,7 +324,7 @@ pub struct Check {
     first: [(u64, u64); FIRST],
     /// Mask and value of the other words.
     others: Vec<(u64, u64)>,
-    /// Where a length is, and from where on it counts.
+    /// Position of each length, and the position that it counts from.
     lengths: Vec<(usize, usize)>,
     header_octets: usize,
     padded_to: usize,

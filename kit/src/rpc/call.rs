@@ -92,7 +92,7 @@ question!(NeedsPseudoHeader {}, "needs-pseudo-header", Fact, upward);
 /// layer below may have to wait: those of more than one packet there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallOptions {
-    /// When the caller stops waiting; [`Time::MAX`] for never.
+    /// Time at which the caller stops waiting; [`Time::MAX`] for never.
     pub deadline: Time,
     /// Names the call for [`CancelCall`]; 0 for none.
     pub tag: u64,

@@ -22,7 +22,7 @@ pub const ETHERNET: u16 = 1;
 /// The link type of octets without a known form: `LINKTYPE_USER0`.
 pub const USER0: u16 = 147;
 
-/// When a full wire may be asked again for room, if its outside does not say when it has some.
+/// Time after which a full wire may be asked again for room, if its device does not report room.
 pub const ROOM_AGAIN: Duration = Duration::from_millis(1);
 
 /// The answer of [`Anchor::room`] for a wire that can only tell whether it has room now.

@@ -52,7 +52,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// Where the transport's checksum is, from its header on.
+    /// Position of the transport's checksum, from its header on.
     fn sum_at(&self) -> usize {
         sum_at(self.protocol == TCP)
     }
@@ -98,8 +98,8 @@ fn in_frame(octets: &[u8]) -> Option<(Layout, usize)> {
     layout(octets, link, end).map(|at| (at, end))
 }
 
-/// Where the transport checksum goes that the sender of an Ethernet frame left open: the first
-/// octet to be summed, and the field's place from there on. `None` if the frame is no whole IPv4
+/// Place of the transport checksum that the sender of an Ethernet frame left unfinished: the first
+/// octet to be summed, and the field's position from there on. `None` if the frame is no whole IPv4
 /// packet of TCP or UDP.
 #[must_use]
 pub fn sum_place(frame: &[u8]) -> Option<(usize, usize)> {

@@ -28,7 +28,7 @@ pub enum TransportChecksum {
         /// Octets from the first one to be summed to the end of the message: the same whatever
         /// headers are in front.
         segment: u32,
-        /// Where in the segment the field of two octets is.
+        /// Position of the field of two octets in the segment.
         field: u16,
     },
 }
@@ -91,8 +91,7 @@ pub struct SumField {
     pub field: usize,
 }
 
-/// Where the sum of a partial checksum goes; `None` if there is none, or none that fits the
-/// message.
+/// Place of a partial checksum; `None` if there is none, or none that fits the message.
 #[must_use]
 pub fn place(message: &Message) -> Option<SumField> {
     let TransportChecksum::Partial { segment, field } = message.attribute()? else {
@@ -134,7 +133,7 @@ pub fn with_behind(mut sum: Checksum, message: &Message, mut front: usize) -> Ch
     sum
 }
 
-/// Where UDP's header has its checksum, in octets (RFC 768); TCP's has it at 16.
+/// Position of the checksum in UDP's header, in octets (RFC 768); in TCP's it is 16.
 const UDP_FIELD: usize = 6;
 
 /// Takes the attribute off and, if the checksum is partial, completes it, without touching octets

@@ -238,7 +238,7 @@ pub(super) fn front(message: &Message) -> ([u8; HEADERS_MAX], usize) {
     (octets, count)
 }
 
-/// Where a transport's checksum is, TCP's or UDP's.
+/// Position of the checksum in the header of TCP or UDP.
 pub(super) fn sum_at(is_tcp: bool) -> usize {
     if is_tcp { TCP_SUM_AT } else { UDP_SUM_AT }
 }
@@ -339,7 +339,7 @@ pub fn each_whole(
 pub struct Split {
     /// The headers of the next packet.
     headers: [u8; HEADERS_MAX],
-    /// Where the network layer's and the transport's header and the payload begin.
+    /// Positions of the network layer's header, the transport's header and the payload.
     network: usize,
     transport: usize,
     payload: usize,

@@ -35,7 +35,7 @@ pub enum Note {
     Partial {
         /// The first octet of the frame to be summed; all behind it are.
         start: u16,
-        /// Where the field of two octets is, from `start` on.
+        /// Position of the field of two octets, from `start` on.
         field: u16,
     },
     /// As `Partial`, where the frame stands for a run of TCP segments.

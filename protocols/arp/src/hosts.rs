@@ -59,7 +59,7 @@ impl Hosts {
         Some(entry)
     }
 
-    /// When a host was asked for that has been forgotten since, if that is not long ago.
+    /// Time of the last request for a host that has been evicted since, if that is not long ago.
     fn last_asked(&self, cx: &Kernel, key: u32) -> Option<Time> {
         let mut recent = self.recent.borrow_mut();
         recent.retain(|(_, at)| cx.now().since(*at) < REQUEST_INTERVAL);

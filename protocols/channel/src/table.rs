@@ -169,9 +169,9 @@ impl Table {
         self.floor.get().wrapping_add(self.begin_at(peer))
     }
 
-    /// Where the numbers for a peer begin: in each boot anywhere, else a late reply to the boot
-    /// before this one, which names the server alone, could be that of a call of this one; and for
-    /// each peer elsewhere, so that none knows those for another.
+    /// First number for a peer. It differs in each boot, because otherwise a late reply to the boot
+    /// before this one, which names only the server, could be taken for that of a call of this one;
+    /// and it differs for each peer, so that none knows those of others.
     fn begin_at(&self, peer: HostAddr) -> u32 {
         self.begins.hash(&peer.words()) as u32
     }

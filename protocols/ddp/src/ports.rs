@@ -205,7 +205,7 @@ impl Ports {
         self.route(to)
     }
 
-    /// Where a router sends what is for another node.
+    /// Next hop of a router for datagrams to another node.
     pub(crate) fn route(&self, to: Node) -> Option<Next> {
         if let Some(at) = self.list.iter().position(|port| port.has(to.net)) {
             let node = if to.node == BROADCAST { Node::ALL } else { to };

@@ -33,7 +33,8 @@ pub(crate) struct IpSession {
     shared: Rc<Shared>,
     key: Key,
     upper: ProtocolRef,
-    /// Where packets come from: the local host, or if that is a broadcast or group, one of ours.
+    /// Source of packets: the local host, or if that is a broadcast or group, another address of
+    /// this host.
     source: Cell<Ipv4>,
     template: Cell<Template>,
     ids: Series,

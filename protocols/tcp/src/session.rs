@@ -37,7 +37,7 @@ use xk_kit::wire::offload::Offloads;
 const UNSETTLED_MAX: usize = 64 << 10;
 /// For how many of these a message counts at least.
 const UNSETTLED_LEAST: usize = 256;
-/// When octets are handed up again that found no room on the way.
+/// Time after which octets without room above are handed up again.
 const LOOK_FOR_ROOM: Duration = Duration::from_millis(1);
 /// Protocols that wait to hear of connections at most.
 const WATCHED_MAX: usize = 64;
@@ -103,8 +103,8 @@ pub(crate) fn start(cx: &Kernel, session: &SessionRef) {
     }
 }
 
-/// Where the sequence numbers of a connection that takes the place of `session` begin; `None` if
-/// that is in use.
+/// First sequence number of a connection that takes the place of `session`; `None` if that is in
+/// use.
 pub(crate) fn can_be_replaced(session: &SessionRef) -> Option<Seq> {
     match live(session) {
         Some(own) => own.connection.borrow().replacement(),
@@ -281,8 +281,9 @@ impl TcpSession {
         }
     }
 
-    /// Where the protocol above is in another address space and more waits for it: sees that it has
-    /// had what was handed up, whose answers take room in our buffer. False if there is no need.
+    /// Makes sure, if the protocol above is in another address space and more waits for it, that it
+    /// has received the octets handed up, whose answers take space in this buffer; false if there
+    /// is no need.
     fn catch_up(&self, cx: &Kernel, this: &SessionRef) -> bool {
         if self.unsettled.get() == 0 || self.connection.borrow().next_len().is_none() {
             return false;

@@ -104,7 +104,7 @@ pub struct Header {
     pub flags: Flags,
     /// The sender's receive window, as in the field: not scaled.
     pub window: u16,
-    /// Where urgent data end, from `seq` on, if [`Flags::URG`] is set.
+    /// End of urgent data, from `seq` on, if [`Flags::URG`] is set.
     pub urgent: u16,
     /// The options.
     pub options: Options,

@@ -107,7 +107,7 @@ pub(crate) struct Toward {
     check: Check,
     /// 0 for none.
     pub(crate) index: Cell<u16>,
-    /// Where they all go, if that is one station of an Ethernet.
+    /// Destination of all of them, if that is one station of an Ethernet.
     pub(crate) station: Option<[u8; 6]>,
 }
 

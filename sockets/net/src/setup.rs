@@ -21,8 +21,8 @@ use xk_run::{Idle, Runner};
 #[derive(Clone)]
 pub struct Setup {
     host: HostSetup,
-    /// Where a domain is open, if it is its nodes that sockets stand on, and whether a library of
-    /// the program's own carries on what they begin.
+    /// Path of an open domain, if sockets stand on its nodes, and whether a library of the program
+    /// carries on the connections that it sets up.
     #[cfg(feature = "attach")]
     at: Option<(std::path::PathBuf, bool)>,
     tcp: Option<String>,

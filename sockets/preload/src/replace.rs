@@ -40,7 +40,7 @@ impl Done {
     }
 }
 
-/// Where what is for no host in particular goes from a socket of ours: to its own host, as on
+/// Destination of datagrams for no particular host from a socket of the graph: its own host, as on
 /// Linux.
 pub(crate) fn definite(ours: &Name, peer: SocketAddrV4) -> SocketAddrV4 {
     let host = match (peer.ip().is_unspecified(), ours.family) {
@@ -52,7 +52,7 @@ pub(crate) fn definite(ours: &Name, peer: SocketAddrV4) -> SocketAddrV4 {
     SocketAddrV4::new(host, peer.port())
 }
 
-/// Where a socket for datagrams sends what is for a peer.
+/// Socket of the relay to which a datagram socket sends datagrams for a peer.
 pub(crate) fn stand_in(id: u64, peer: SocketAddrV4, manner: Manner) -> Result<String, Errno> {
     Ok(ticket().ok_or(Errno::NETDOWN)?.stand_in(id, peer, manner))
 }

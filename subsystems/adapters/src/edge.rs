@@ -240,7 +240,7 @@ pub trait Door {
     fn close(&self, cx: &Kernel);
 }
 
-/// Where what comes through a door goes: the half of an adapter in the upper subsystem.
+/// Receiver of the packets of a door: the half of an adapter in the upper subsystem.
 pub trait Sink {
     /// Takes a message.
     ///

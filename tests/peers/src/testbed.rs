@@ -156,7 +156,7 @@ impl Testbed {
         space
     }
 
-    /// Where captures and other files of this test go.
+    /// Folder for captures and other files of this test.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -329,7 +329,7 @@ impl Lan {
         Stack::start(&self.ours, &source)
     }
 
-    /// Where our end of the link is: with a TAP device, where Linux is.
+    /// Namespace of xk's end of the link: with a TAP device, that of Linux.
     #[must_use]
     pub fn ours(&self) -> &Space {
         &self.ours

@@ -32,7 +32,7 @@ pub(crate) fn pipe() -> Result<(Ringer, OwnedFd), Errno> {
     Ok((Ringer(write), read))
 }
 
-/// Where what is read goes: one file, open as long as the process is.
+/// Target of octets that are read and discarded: one file, open as long as the process is.
 fn nowhere() -> Result<&'static OwnedFd, Errno> {
     static NOWHERE: OnceLock<OwnedFd> = OnceLock::new();
     if let Some(file) = NOWHERE.get() {

@@ -150,7 +150,7 @@ pub struct Connection {
     force: bool,
     /// A segment without data and with an old number is to provoke an answer.
     poke: bool,
-    /// When the peer was heard last, and how many probes have gone since.
+    /// Time when the peer was heard last, and the number of probes sent since.
     heard_at: Time,
     keep_alive_count: u32,
     /// Since when what is outstanding makes no progress.
@@ -162,7 +162,7 @@ pub struct Connection {
     peer_timeout: Option<Duration>,
     /// Ours is to be announced.
     timeout_due: bool,
-    /// Where it stands with a Fast Open, if it is one.
+    /// State of a Fast Open, if it is one.
     fast: Option<Box<fast::Fast>>,
     /// A reset to send.
     reset: Option<Box<Header>>,

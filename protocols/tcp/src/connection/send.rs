@@ -71,8 +71,7 @@ pub(crate) struct Send {
     pieces: VecDeque<Piece>,
     /// The piece that the next new segment begins in.
     current: usize,
-    /// Where what was pushed ends, where what was sent of it ends, and where what was acknowledged
-    /// of it ends.
+    /// Ends of the octets pushed, of those sent, and of those acknowledged.
     end: Seq,
     sent: Seq,
     una: Seq,

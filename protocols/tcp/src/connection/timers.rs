@@ -27,7 +27,7 @@ const PATHS_BELOW: [u32; 2] = [1200, 576];
 pub(super) const LOWER_HEADER: u32 = 20;
 
 impl Connection {
-    /// When [`timer`](Self::timer) is to be called; `None` if time changes nothing.
+    /// Time at which to call [`timer`](Self::timer); `None` if time changes nothing.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         let mut first: Option<Time> = None;
@@ -149,8 +149,8 @@ impl Connection {
         }
     }
 
-    /// Where a new connection between the same ends may begin, if this one only waits for late
-    /// segments.
+    /// First sequence number of a new connection between the same ends, if this one only waits for
+    /// late segments.
     pub fn replacement(&self) -> Option<Seq> {
         // Behind everything that the peer could still take for ours (RFC 9293, section 3.4.1).
         (self.state == State::TimeWait).then(|| self.snd_nxt() + 65_536)

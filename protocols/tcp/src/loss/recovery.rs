@@ -224,8 +224,8 @@ pub struct Recovery {
     pub(super) rto_at: Option<Time>,
     pub(super) reorder_at: Option<Time>,
     pub(super) probe_at: Option<Time>,
-    /// Where a segment begins that finds out whether the path bears so large ones: its loss says
-    /// nothing of congestion.
+    /// Start of a segment that probes the path for a larger size: its loss says nothing about
+    /// congestion.
     pub(super) path_probe: Option<Seq>,
     /// Marks are answered again when this is acknowledged.
     pub(super) ecn_until: Option<Seq>,

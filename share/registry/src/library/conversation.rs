@@ -24,7 +24,7 @@ use crate::registry::STATE_OCTETS_MAX;
 /// has room, too.
 const PASSED_OCTETS_MAX: u32 = STATE_OCTETS_MAX as u32 / 3 * 2;
 
-/// When a move is tried again that waits for answers.
+/// Time after which a move that waits for answers is tried again.
 const ASKED_AGAIN: Duration = Duration::from_micros(100);
 
 /// A conversation, wherever it is.

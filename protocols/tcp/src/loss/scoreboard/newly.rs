@@ -12,8 +12,8 @@ use xk_core::Time;
 pub struct Newly {
     /// When the acknowledgment came.
     pub(crate) now: Time,
-    /// When the segment was sent that the peer echoes the timestamp of, if it does; the clock's
-    /// ticks are rounded down.
+    /// Time when the segment was sent whose timestamp the peer echoes, if it does, rounded down to
+    /// ticks of the clock.
     pub(crate) echoed: Option<Time>,
     /// The block with the segment that provoked the acknowledgment, unless it was a duplicate (RFC
     /// 2018, section 4).
@@ -28,15 +28,18 @@ pub struct Newly {
     pub sacked_octets: u32,
     /// Segments delivered that were not before.
     pub delivered_segments: u32,
-    /// When the first and the last were sent that are acknowledged cumulatively and were sent once.
+    /// Times when the first and the last segment were sent that are acknowledged cumulatively and
+    /// were sent once.
     pub(crate) acked: Option<(Time, Time)>,
-    /// When the first and the last were sent that are acknowledged selectively and were sent once.
+    /// Times when the first and the last segment were sent that are acknowledged selectively and
+    /// were sent once.
     pub(crate) sacked: Option<(Time, Time)>,
     /// Whether a segment that was resent is among them.
     pub resent: bool,
     /// When one of these was sent last, if any.
     pub(crate) resent_at: Option<Time>,
-    /// When the segment was resent, once, that the peer had already when it made its echo.
+    /// Time of the retransmission, if it was the only one, of a segment that the peer already had
+    /// when it made its echo.
     pub(crate) late: Option<Time>,
     /// Whether a segment that was resent more than once is acknowledged cumulatively.
     pub(crate) resent_often: bool,

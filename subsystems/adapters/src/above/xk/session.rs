@@ -35,7 +35,7 @@ pub(crate) struct XkSession {
     pub(super) selector: ProtocolId,
     /// True if it uses the door of its port, and gives it back.
     owns_door: bool,
-    /// Where what began it was sent to, if that was to many hosts.
+    /// Destination of the packet that made the session, if it was sent to many hosts.
     pub(super) sent_to: Option<Addr>,
     /// Error that the network has reported of an earlier message; the next push returns it.
     told: Cell<Option<Fault>>,
@@ -82,7 +82,7 @@ impl XkSession {
         given.or_else(|| self.host_of(&self.half.below.local_to(cx, &self.ends.to)?))
     }
 
-    /// Where what arrives was sent to: a host of ours, or many hosts.
+    /// Destination of arriving packets: a local host, or many hosts.
     fn destination(&self, cx: &Kernel) -> Option<HostAddr> {
         let many = self.sent_to.and_then(|sent_to| self.host_of(&sent_to));
         many.or_else(|| self.host(cx))
