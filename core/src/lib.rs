@@ -36,7 +36,7 @@ pub use key::name_key;
 pub use message::{Message, Pool};
 pub use nodes::Node;
 pub use object::{Protocol, ProtocolRef, Session, SessionRef, Upper};
-pub use participant::{HostAddr, Part, Participant, Participants};
+pub use participant::{HostAddr, Part, Participant, Participants, PeerName};
 pub use reason::Reason;
 pub use secret::Secret;
 pub use time::Time;

@@ -21,9 +21,13 @@
 
 mod bounds;
 mod conversation;
+mod many;
+mod ways;
 
 pub use bounds::{Bounds, sessions_max};
 pub use conversation::Conversation;
+pub use many::{MEMBERS_MAX, Many, NOT_A_MEMBER};
+pub use ways::{Acting, One, Ways};
 
 use crate::Turns;
 use crate::control::{MaxPacket, OptPacket, max_packet};
@@ -87,7 +91,7 @@ pub struct Arrival<'a> {
 }
 
 /// A layer with a header of `N` octets.
-pub trait Layer<const N: usize>: Sized + 'static {
+pub trait Layer<const N: usize, W: Ways = One>: Sized + 'static {
     /// Key of a conversation among those through one lower session.
     type Key: Key + Copy + Eq;
     /// State of a conversation.
@@ -174,13 +178,13 @@ pub trait Layer<const N: usize>: Sized + 'static {
     /// that is for [`examine_sent`](Self::examine_sent), such as one that is too long for the
     /// header. One that is too long for the session below is refused there.
     #[inline(always)]
-    fn fit(&self, own: &Conversation<Self, N>, message: &mut Message) -> bool {
+    fn fit(&self, own: &Conversation<Self, N, W>, message: &mut Message) -> bool {
         Self::OCTETS_MAX == usize::MAX || message.len() <= own.octets_max
     }
 
     /// The header of a message to be sent; `None` if [`examine_sent`](Self::examine_sent) is to
     /// decide. Decides for almost every message; asked again only if it answers `None`.
-    fn header(&self, own: &Conversation<Self, N>, message: &Message) -> Option<[u8; N]>;
+    fn header(&self, own: &Conversation<Self, N, W>, message: &Message) -> Option<[u8; N]>;
 
     /// The header of a message that [`header`](Self::header) has none for; may change the message.
     /// By default such a message is too long.
@@ -190,7 +194,7 @@ pub trait Layer<const N: usize>: Sized + 'static {
     fn examine_sent(
         &self,
         cx: &Kernel,
-        own: &Conversation<Self, N>,
+        own: &Conversation<Self, N, W>,
         message: &mut Message,
     ) -> Result<[u8; N], Unsent> {
         let _ = (cx, own, message);
@@ -205,7 +209,7 @@ pub trait Layer<const N: usize>: Sized + 'static {
     /// As of [`push`](xk_core::Session::push).
     #[cold]
     fn unsent(
-        own: &Conversation<Self, N>,
+        own: &Conversation<Self, N, W>,
         cx: &Kernel,
         this: &SessionRef,
         message: Message,
@@ -221,7 +225,7 @@ pub trait Layer<const N: usize>: Sized + 'static {
     #[inline(always)]
     fn is_plain(
         &self,
-        own: &Conversation<Self, N>,
+        own: &Conversation<Self, N, W>,
         header: &[u8; N],
         message: &Message,
         front: usize,
@@ -237,7 +241,7 @@ pub trait Layer<const N: usize>: Sized + 'static {
     /// Why it is dropped.
     fn examine(
         &self,
-        own: &Conversation<Self, N>,
+        own: &Conversation<Self, N, W>,
         header: &[u8; N],
         message: &mut Message,
     ) -> Result<(), &'static Reason> {
@@ -258,7 +262,7 @@ pub trait Layer<const N: usize>: Sized + 'static {
     /// A message that is dropped here or refused above.
     #[inline(always)]
     fn deliver(
-        own: &Conversation<Self, N>,
+        own: &Conversation<Self, N, W>,
         cx: &Kernel,
         this: &SessionRef,
         header: &[u8; N],
@@ -268,26 +272,43 @@ pub trait Layer<const N: usize>: Sized + 'static {
         own.upper.demux(cx, this, message)
     }
 
+    /// Gives the ways of a conversation that begins what the layer's parameters say of them.
+    fn ways(&self, ways: W) -> W {
+        ways
+    }
+
+    /// Decides whether the sender of a message becomes a peer of a conversation that it is none of:
+    /// by default no stranger does. The message bears its sender, the header still in front.
+    fn joins(own: &Conversation<Self, N, W>, cx: &Kernel, message: &Message) -> bool {
+        let _ = (own, cx, message);
+        false
+    }
+
     /// A timer of this conversation, set with [`Kernel::schedule`], goes off.
-    fn timeout(own: &Conversation<Self, N>, cx: &Kernel, this: &SessionRef, token: u64) {
+    fn timeout(own: &Conversation<Self, N, W>, cx: &Kernel, this: &SessionRef, token: u64) {
         let _ = (own, cx, this, token);
     }
 
     /// The conversation is closed, or was never bound since another open was quicker: what the
     /// layer keeps for it is given back.
-    fn end(own: &Conversation<Self, N>, cx: &Kernel, this: &SessionRef) {
+    fn end(own: &Conversation<Self, N, W>, cx: &Kernel, this: &SessionRef) {
         let _ = (own, cx, this);
     }
 
     /// Puts the header of a conversation's messages behind those of the layers below; `None` if it
     /// has no form that can be told.
-    fn headers(&self, own: &Conversation<Self, N>, cx: &Kernel, below: Headers) -> Option<Headers> {
+    fn headers(
+        &self,
+        own: &Conversation<Self, N, W>,
+        cx: &Kernel,
+        below: Headers,
+    ) -> Option<Headers> {
         let _ = (own, cx, below);
         None
     }
 
     /// A line about a conversation, for `xk dump`.
-    fn describe(&self, own: &Conversation<Self, N>) -> String {
+    fn describe(&self, own: &Conversation<Self, N, W>) -> String {
         alloc::format!("number {}", as_number(own.key))
     }
 
@@ -301,7 +322,7 @@ pub trait Layer<const N: usize>: Sized + 'static {
     ///
     /// # Errors
     /// [`OpenError`].
-    fn start(all: &Layered<Self, N>, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+    fn start(all: &Layered<Self, N, W>, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
         match Self::PASSES_OFFERS {
             true => Ok(()),
             false => all.enable(cx, this),
@@ -313,7 +334,7 @@ pub trait Layer<const N: usize>: Sized + 'static {
     /// # Errors
     /// [`OpenError`].
     fn open(
-        all: &Layered<Self, N>,
+        all: &Layered<Self, N, W>,
         cx: &Kernel,
         this: &ProtocolRef,
         upper: Upper<'_>,
@@ -321,8 +342,7 @@ pub trait Layer<const N: usize>: Sized + 'static {
     ) -> Result<SessionRef, OpenError> {
         ends.check_one_peer()?;
         let key = all.layer.key(cx, this, upper, &mut ends)?;
-        let lower = all.lower.open(cx, Upper::new(this), ends)?;
-        all.open_on(cx, this, upper.receiver, &lower, key).inspect_err(|_| lower.close(cx))
+        all.open_at(cx, this, upper.receiver, key, ends)
     }
 
     /// The layer below made a session for a message to this layer; the message follows.
@@ -335,8 +355,8 @@ pub trait Layer<const N: usize>: Sized + 'static {
         lower: &SessionRef,
         ends: Participants,
     ) -> Result<(), &'static Reason> {
-        let _ = (cx, lower, ends);
-        Ok(())
+        let _ = ends;
+        W::admits(cx, lower)
     }
 
     /// Takes a message of no session, its header still in front.
@@ -344,12 +364,25 @@ pub trait Layer<const N: usize>: Sized + 'static {
     /// # Errors
     /// As of [`Protocol::demux`].
     fn first(
-        all: &Layered<Self, N>,
+        all: &Layered<Self, N, W>,
         at: Arrival<'_>,
         header: &[u8; N],
         message: Message,
     ) -> Result<(), Refused> {
         all.take_offered(at, header, message)
+    }
+
+    /// As [`Protocol::call_demux`], for a layer of messages above a layer of calls.
+    ///
+    /// # Errors
+    /// As of [`Protocol::call_demux`]; by default nothing is called through the layer.
+    fn call_demux(
+        all: &Layered<Self, N, W>,
+        at: Arrival<'_>,
+        request: Message,
+    ) -> Result<Message, Refused> {
+        let _ = all;
+        Err(at.this.refuse(request, &reason::NOT_SUPPORTED))
     }
 
     /// The figures of a map of its own, with their name, for `list-maps`.
@@ -359,7 +392,7 @@ pub trait Layer<const N: usize>: Sized + 'static {
 
     /// As [`Protocol::control`]; [`Layered::answer`] has the questions that all layers answer.
     fn control(
-        all: &Layered<Self, N>,
+        all: &Layered<Self, N, W>,
         cx: &Kernel,
         this: &ProtocolRef,
         ask: &mut Ask<'_>,
@@ -371,7 +404,7 @@ pub trait Layer<const N: usize>: Sized + 'static {
     /// As [`control`](xk_core::Session::control) of a session; [`Conversation::answer`] has the
     /// questions that all layers answer.
     fn session_control(
-        own: &Conversation<Self, N>,
+        own: &Conversation<Self, N, W>,
         cx: &Kernel,
         this: &SessionRef,
         ask: &mut Ask<'_>,
@@ -411,7 +444,7 @@ fn as_number(key: impl Key) -> u64 {
 }
 
 /// Shared state of the objects of one layer.
-pub struct Parts<L: Layer<N>, const N: usize> {
+pub struct Parts<L: Layer<N, W>, const N: usize, W: Ways = One> {
     /// The layer's own part.
     pub layer: L,
     /// The protocol below.
@@ -419,35 +452,35 @@ pub struct Parts<L: Layer<N>, const N: usize> {
     /// The receivers of what comes from new peers, by [`Layer::offer`].
     pub offers: Map<u64, Receiver>,
     /// By session below and key.
-    sessions: SessionTable<(u64, L::Key)>,
+    sessions: SessionTable<W::Place<L::Key>>,
     /// Participants passed on to the layer below, by offer.
     passed: Map<u64, Participant>,
     below: Offers,
     /// The sources of what was dropped.
     drop_sources: Option<DropSources>,
     /// The sessions that a first message makes at this moment.
-    making: Turns<(u64, L::Key)>,
+    making: Turns<W::Place<L::Key>>,
 }
 
 /// The protocol object of a layer.
-pub struct Layered<L: Layer<N>, const N: usize>(Rc<Parts<L, N>>);
+pub struct Layered<L: Layer<N, W>, const N: usize, W: Ways = One>(Rc<Parts<L, N, W>>);
 
-impl<L: Layer<N>, const N: usize> Clone for Layered<L, N> {
+impl<L: Layer<N, W>, const N: usize, W: Ways> Clone for Layered<L, N, W> {
     fn clone(&self) -> Self {
         Self(Rc::clone(&self.0))
     }
 }
 
-impl<L: Layer<N>, const N: usize> Deref for Layered<L, N> {
-    type Target = Parts<L, N>;
+impl<L: Layer<N, W>, const N: usize, W: Ways> Deref for Layered<L, N, W> {
+    type Target = Parts<L, N, W>;
 
     #[inline(always)]
-    fn deref(&self) -> &Parts<L, N> {
+    fn deref(&self) -> &Parts<L, N, W> {
         &self.0
     }
 }
 
-impl<L: Layer<N>, const N: usize> Layered<L, N> {
+impl<L: Layer<N, W>, const N: usize, W: Ways> Layered<L, N, W> {
     /// A layer on `lower`.
     pub fn new(secret: Secret, lower: ProtocolRef, bounds: Bounds, layer: L) -> Self {
         let sessions = SessionTable::new(secret, bounds.sessions)
@@ -488,7 +521,7 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
     /// The session with this key through `lower`, if there is one.
     #[inline]
     pub fn find(&self, lower: &SessionRef, key: L::Key) -> Option<SessionRef> {
-        self.sessions.get(&(lower.id().0, key))
+        self.sessions.get(&W::place(lower, key))
     }
 
     /// The session of `upper` with this key on `lower`, once more held or new. It takes over the
@@ -507,9 +540,57 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
         // Its hold is that of the session, which gives it back if there is no room for that.
         lower.hold();
         let body = self.conversation(cx, upper, lower, key);
-        let opened = self.sessions.open(cx, this, upper, (lower.id().0, key), body)?;
+        let opened = self.sessions.open(cx, this, upper, W::place(lower, key), body)?;
         lower.close(cx);
         Ok(opened)
+    }
+
+    /// The session of `upper` with this key by ways that were opened for it, once more held or new.
+    /// What it does not need of the ways is closed.
+    ///
+    /// # Errors
+    /// As of [`open_on`](Self::open_on).
+    pub fn open_by(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: &ProtocolRef,
+        ways: W,
+        key: L::Key,
+    ) -> Result<SessionRef, OpenError> {
+        let first = ways.first().ok_or(OpenError::NoLower)?;
+        let place = W::place(&first, key);
+        let body = self.conversation_by(cx, upper, (&first, key), ways);
+        self.sessions.open(cx, this, upper, place, body)
+    }
+
+    /// The session of `upper` with this key and these ends below, once more held or new.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open_at(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: &ProtocolRef,
+        key: L::Key,
+        ends: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        let Some(place) = W::place_of(key, &ends) else {
+            let ways = W::open(cx, this, &self.lower, ends)?;
+            return self.open_by(cx, this, upper, ways, key);
+        };
+        // What is opened below may block.
+        let _turn = self.making.take(cx, place);
+        let Some(session) = self.sessions.found(&place, upper)? else {
+            let ways = W::open(cx, this, &self.lower, ends)?;
+            return self.open_by(cx, this, upper, ways, key);
+        };
+        if let Some(own) = session.body::<Conversation<L, N, W>>() {
+            let extended = own.ways.extend(own.acting(cx, &session), &ends);
+            extended.inspect_err(|_| session.close(cx))?;
+        }
+        Ok(session)
     }
 
     /// Hands a message of no session to the receiver that its key is offered to.
@@ -544,20 +625,27 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
         message: Message,
     ) -> Result<(), Refused> {
         let Arrival { cx, this, lower } = at;
-        let place = (lower.id().0, key);
+        let place = W::place(lower, key);
         // What the layer below is asked may block.
         let turn = self.making.take(cx, place);
         if let Some(session) = self.sessions.find(&place) {
             drop(turn);
-            return session.pop(cx, message);
+            return self.hand(at, session, message);
+        }
+        if let Err(why) = W::admits(cx, lower) {
+            drop(turn);
+            let header = message.peek::<N>().copied();
+            return self.refuse(at, header.as_ref(), message, why);
         }
         let make = || {
-            let made = (self.conversation(cx, upper, lower, key), self.layer.ends(cx, lower, key));
+            let ways = W::begin(cx, lower, true);
+            let body = self.conversation_by(cx, upper, (lower, key), ways);
+            let made = (body, self.layer.ends(cx, lower, key));
             drop(turn);
             made
         };
         match self.sessions.accept(cx, this, upper, place, lower.head().source(), make) {
-            Ok(session) => session.pop(cx, message),
+            Ok(session) => self.hand(at, session, message),
             Err(why) => {
                 let header = message.peek::<N>().copied();
                 self.refuse(at, header.as_ref(), message, why)
@@ -594,7 +682,7 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
     /// Answers what every layer answers: what the protocol below says of sizes, less the header;
     /// the rest as it does.
     pub fn answer(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
-        less_header::<L, N>(self.lower.control(cx, ask), ask)
+        less_header::<L, N, W>(self.lower.control(cx, ask), ask)
     }
 
     fn pass_offer(
@@ -618,15 +706,52 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
         upper: &ProtocolRef,
         lower: &SessionRef,
         key: L::Key,
-    ) -> Conversation<L, N> {
+    ) -> Conversation<L, N, W> {
+        self.conversation_by(cx, upper, (lower, key), W::begin(cx, lower, false))
+    }
+
+    fn conversation_by(
+        &self,
+        cx: &Kernel,
+        upper: &ProtocolRef,
+        (first, key): (&SessionRef, L::Key),
+        ways: W,
+    ) -> Conversation<L, N, W> {
         Conversation {
-            octets_max: self.layer.octets_max(cx, lower, key),
+            octets_max: self.layer.octets_max(cx, first, key),
             all: self.clone(),
             key,
-            lower: lower.clone(),
+            ways: self.layer.ways(ways),
             upper: upper.clone(),
-            state: self.layer.begin(cx, lower, key),
+            state: self.layer.begin(cx, first, key),
+            place: W::place(first, key),
         }
+    }
+
+    /// Passes a message up through its session.
+    #[inline(always)]
+    fn hand(&self, at: Arrival<'_>, session: SessionRef, message: Message) -> Result<(), Refused> {
+        match W::MANY {
+            true => self.hand_noted(at, &session, message),
+            false => session.pop_owned(at.cx, message),
+        }
+    }
+
+    fn hand_noted(
+        &self,
+        at: Arrival<'_>,
+        session: &SessionRef,
+        mut message: Message,
+    ) -> Result<(), Refused> {
+        if let Some(own) = session.body::<Conversation<L, N, W>>() {
+            let joins = |message: &Message| L::joins(own, at.cx, message);
+            let acting = own.acting(at.cx, session);
+            if let Err(why) = own.ways.note(acting, at.lower, &mut message, joins) {
+                let header = message.peek::<N>().copied();
+                return self.refuse(at, header.as_ref(), message, why);
+            }
+        }
+        session.pop(at.cx, message)
     }
 
     /// Takes a message whose session is not the last one, or is to be made.
@@ -642,11 +767,12 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
         let Some(header) = message.peek_in_place::<N>() else {
             return self.search_closely(cx, this, lower, message);
         };
-        match self.sessions.find(&(lower.id().0, L::key_of(header))) {
-            Some(session) => session.pop_owned(cx, message),
+        let at = Arrival { cx, this, lower };
+        match self.sessions.find(&W::place(lower, L::key_of(header))) {
+            Some(session) => self.hand(at, session, message),
             None => {
                 let header = *header;
-                L::first(self, Arrival { cx, this, lower }, &header, message)
+                L::first(self, at, &header, message)
             }
         }
     }
@@ -664,14 +790,14 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
             Ok(header) => header,
             Err(error) => return self.refuse(at, None, message, error.into()),
         };
-        match self.sessions.find(&(lower.id().0, L::key_of(&header))) {
-            Some(session) => session.pop_owned(cx, message),
+        match self.sessions.find(&W::place(lower, L::key_of(&header))) {
+            Some(session) => self.hand(at, session, message),
             None => L::first(self, at, &header, message),
         }
     }
 }
 
-impl<L: Layer<N>, const N: usize> Protocol for Layered<L, N> {
+impl<L: Layer<N, W>, const N: usize, W: Ways> Protocol for Layered<L, N, W> {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
         L::start(self, cx, this)
     }
@@ -734,10 +860,10 @@ impl<L: Layer<N>, const N: usize> Protocol for Layered<L, N> {
         message: Message,
     ) -> Result<(), Refused> {
         if let Some(header) = message.peek_in_place::<N>()
-            && let key = (lower.id().0, L::key_of(header))
-            && let Some(session) = self.sessions.latest(&key)
+            && let place = W::place(lower, L::key_of(header))
+            && let Some(session) = self.sessions.latest(&place)
         {
-            return session.pop_owned(cx, message);
+            return self.hand(Arrival { cx, this, lower }, session, message);
         }
         self.search(cx, this, lower, message)
     }
@@ -750,7 +876,8 @@ impl<L: Layer<N>, const N: usize> Protocol for Layered<L, N> {
         burst: Burst<'_>,
     ) -> Result<(), Refused> {
         while burst.goes_on(lower) {
-            if let Some(first) = burst.peek::<N>(0)
+            if !W::MANY
+                && let Some(first) = burst.peek::<N>(0)
                 && let key = L::key_of(&first.octets)
                 && let Some(session) = self.find(lower, key)
             {
@@ -761,6 +888,16 @@ impl<L: Layer<N>, const N: usize> Protocol for Layered<L, N> {
             }
         }
         Ok(())
+    }
+
+    fn call_demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        request: Message,
+    ) -> Result<Message, Refused> {
+        L::call_demux(self, Arrival { cx, this, lower }, request)
     }
 
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
@@ -794,7 +931,10 @@ impl<L: Layer<N>, const N: usize> Protocol for Layered<L, N> {
 }
 
 /// Takes this layer's header off an answer from below about sizes.
-fn less_header<L: Layer<N>, const N: usize>(answer: Answer, ask: &mut Ask<'_>) -> Answer {
+fn less_header<L: Layer<N, W>, const N: usize, W: Ways>(
+    answer: Answer,
+    ask: &mut Ask<'_>,
+) -> Answer {
     if answer.is_answered() {
         let max = u32::try_from(L::OCTETS_MAX).unwrap_or(u32::MAX);
         crate::net::ports::less_header(ask, N);

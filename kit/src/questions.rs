@@ -19,8 +19,8 @@ use crate::net::neighbour::{
     SubscribeType, WatchHosts, WayChanged,
 };
 use crate::net::stream::{
-    CarriesRecords, StreamAbort, StreamConnected, StreamConsumed, StreamEndRecord, StreamInfo,
-    StreamNotice, StreamRoom, StreamSet, StreamSetNext, StreamSettled, StreamShutdown,
+    CarriesRecords, StreamAbort, StreamConnected, StreamConsumed, StreamCredit, StreamEndRecord,
+    StreamInfo, StreamNotice, StreamRoom, StreamSet, StreamSetNext, StreamSettled, StreamShutdown,
     StreamSoftError, StreamSpace, StreamUse,
 };
 use crate::net::template::Headers;
@@ -111,6 +111,7 @@ table![
     StreamEndRecord,
     StreamInfo,
     StreamNotice,
+    StreamCredit,
     StreamSettled,
     StreamRoom,
     StreamSet,

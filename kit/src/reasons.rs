@@ -2,6 +2,7 @@
 //! address space looks a reason up in that came from another one.
 
 use crate::answers::{LOOP, SERVICE_PORT, TO_MANY, UNPROVED};
+use crate::layer::NOT_A_MEMBER;
 use crate::net::moving::MOVED;
 use crate::net::neighbour::UNKNOWN_STATION;
 use crate::net::ports::{ATTRIBUTES_FULL, NO_PEER, NO_REPLY, UNREACHABLE};
@@ -30,6 +31,7 @@ pub static SHARED: &[&Reason] = &[
     &NO_REPLY,
     &UNREACHABLE,
     &NO_WAY,
+    &NOT_A_MEMBER,
     &BAD_ARGUMENTS,
     &BAD_CREDENTIALS,
     &BUSY,

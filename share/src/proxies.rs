@@ -10,6 +10,7 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, SessionRef, Time,
     Upper, reason,
 };
+use xk_kit::net::stream::StreamCredit;
 
 use crate::frame::{Header, Op};
 use crate::imports::Facts;
@@ -17,6 +18,9 @@ use crate::port::{PATIENCE, Port, Target, WAITING_MAX};
 use crate::serve::Offer;
 use crate::waits::{Answered, Unanswered};
 
+/// Octets of a stream that may be on the way to the other side: what its protocol sends back at
+/// once finds room on the way.
+const CREDIT_OCTETS: u32 = 64 << 10;
 /// Layers that are followed from one that is granted to one whose sessions it passes on.
 const LAYERS_MAX: usize = 64;
 
@@ -251,6 +255,10 @@ impl Protocol for UpperProxy {
     }
 
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<StreamCredit>() {
+            question.octets = CREDIT_OCTETS;
+            return Answer::Answered;
+        }
         let target = Target { op: Op::AskProtocol, number: self.of.0, protocol: self.of };
         let facts = self.facts.since(self.port.losses.get());
         let answer = self.port.upcall(|| self.port.ask(cx, target, facts, ask));

@@ -266,7 +266,7 @@ impl Layer<OCTETS> for Dummy {
         } else if let Some(question) = ask.get::<PseudoHeader>() {
             *question = PseudoHeader::new([mine; 2], peer, number.into());
         } else if let Some(question) = ask.get::<Offloads>() {
-            question.answer(this.head().protocol(), || Offloads::of_session(cx, &own.lower));
+            question.answer(this.head().protocol(), || Offloads::of_session(cx, own.lower()));
         } else if !own.all.layer.answer(ask) {
             return own.answer(cx, ask);
         }

@@ -1,6 +1,6 @@
 //! Keys of maps: values of fixed size, as octets.
 
-use crate::participant::HostAddr;
+use crate::participant::{HostAddr, PeerName};
 use core::hash::Hasher;
 use core::num::{NonZeroU8, NonZeroU16, NonZeroU32, NonZeroU64};
 
@@ -102,6 +102,13 @@ impl Key for HostAddr {
     #[inline]
     fn put(&self, octets: &mut impl Hasher) {
         self.to_parts().put(octets);
+    }
+}
+
+impl Key for PeerName {
+    #[inline]
+    fn put(&self, octets: &mut impl Hasher) {
+        self.parts().put(octets);
     }
 }
 

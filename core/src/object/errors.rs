@@ -247,6 +247,34 @@ pub enum OpenError {
     NoAnswer,
 }
 
+/// Error of a push for which a session below had to be opened first.
+impl From<OpenError> for PushError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::NoBuffers => Self::NoBuffers,
+            OpenError::Full => Self::QueueFull,
+            _ => Self::NoRoute,
+        }
+    }
+}
+
+/// Error of a push that is a call below.
+impl From<CallCause> for PushError {
+    fn from(cause: CallCause) -> Self {
+        match cause {
+            CallCause::Push(error) => error,
+            CallCause::Closed | CallCause::Cancelled => Self::Closed,
+            CallCause::NoShepherds => Self::QueueFull,
+            CallCause::NotSupported => Self::NotSupported,
+            CallCause::TimedOut { .. }
+            | CallCause::Rebooted
+            | CallCause::Rejected(_)
+            | CallCause::NobodyThere
+            | CallCause::BadReply => Self::Unreachable,
+        }
+    }
+}
+
 impl From<BindError> for OpenError {
     fn from(error: BindError) -> Self {
         match error {

@@ -353,9 +353,17 @@ pub trait Session: Any {
         None
     }
 
-    /// The [`lower`](Self::lower) session has ended, whatever holds it: closed, evicted, reset, or
-    /// taken down with what it stood on. By default this one ends with it.
-    fn lower_gone(&self, cx: &Kernel, this: &SessionRef) {
+    /// Calls `see` with each session below that this one stands on from its beginning: by default
+    /// [`lower`](Self::lower). [`SessionRef::stand_on`] adds others later.
+    fn stands_on(&self, see: &mut dyn FnMut(&SessionRef)) {
+        self.lower().into_iter().for_each(see);
+    }
+
+    /// The session `way` that this one [stands on](Self::stands_on) has ended, whatever holds it:
+    /// closed, evicted, reset, or taken down with what it stood on. By default this one ends with
+    /// it.
+    fn lower_gone(&self, cx: &Kernel, this: &SessionRef, way: &SessionRef) {
+        let _ = way;
         this.abort(cx);
     }
 

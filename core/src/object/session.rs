@@ -4,10 +4,10 @@ use super::{
     Burst, CallCause, CallError, Outgoing, Payer, ProtocolId, ProtocolRef, PushError, Refused,
     Session, span,
 };
-use crate::HostAddr;
 use crate::control::{Answer, Ask, Question};
 use crate::kernel::Kernel;
 use crate::message::Message;
+use crate::participant::PeerName;
 use crate::reason::{self, Reason};
 use crate::trace::Operation;
 use alloc::boxed::Box;
@@ -69,7 +69,7 @@ pub struct SessionHead {
     protocol: ProtocolId,
     upper: ProtocolId,
     tag: Cell<u32>,
-    peer: Cell<HostAddr>,
+    peer: Cell<PeerName>,
     source: u64,
     /// See [`payer`](Self::payer).
     pub(super) payer: Option<Payer>,
@@ -135,20 +135,20 @@ impl SessionHead {
         self.tag.set(tag);
     }
 
-    /// The peer's host, as the receiver above has noted it; unspecified at first.
+    /// Returns the peer's name, as the receiver above has noted it; unknown at first.
     #[inline]
-    pub fn peer(&self) -> HostAddr {
+    pub fn peer(&self) -> PeerName {
         self.peer.get()
     }
 
-    /// Notes the peer's host, for the receiver above.
-    pub fn set_peer(&self, host: HostAddr) {
-        self.peer.set(host);
+    /// Notes the peer's name, for the receiver above.
+    pub fn set_peer(&self, name: impl Into<PeerName>) {
+        self.peer.set(name.into());
     }
 
-    /// Returns the [source](HostAddr::source) of the peer whose message made the session: tables
-    /// share out their room by it. Neighbours' share their upper bits. 0 for a session that was
-    /// opened, and for a link without addresses.
+    /// Returns the [source](crate::HostAddr::source) of the peer whose message made the session:
+    /// tables share out their room by it. Neighbours' share their upper bits. 0 for a session that
+    /// was opened, and for a link without addresses.
     pub fn source(&self) -> u64 {
         self.source
     }
@@ -220,17 +220,24 @@ impl SessionRef {
                 protocol,
                 upper,
                 tag: Cell::new(0),
-                peer: Cell::new(HostAddr::UNSPECIFIED),
+                peer: Cell::new(PeerName::UNKNOWN),
                 source,
                 payer,
                 above: RefCell::default(),
             },
             body: Box::new(body),
         }));
-        if let Some(lower) = session.0.body.lower() {
-            lower.carry(&session);
-        }
+        session.0.body.stands_on(&mut |way| way.carry(&session));
         session
+    }
+
+    /// Has the session told when `way`, a session below that it goes by from now on, has ended
+    /// ([`Session::lower_gone`]). It is told once, however often it was said.
+    pub fn stand_on(&self, way: &Self) {
+        let is_this = |other: &WeakSession| core::ptr::eq(other.0.as_ptr(), Rc::as_ptr(&self.0));
+        if !way.0.head.above.borrow().iter().any(is_this) {
+            way.carry(self);
+        }
     }
 
     /// Notes a session that stands on this one.
@@ -593,8 +600,11 @@ impl SessionRef {
             Closing::Idle => self.unfollow(cx),
             Closing::Lingering => head.gate.set(head.gate.get() | RELEASED),
         }
-        if !head.is_closed() && self.is_stranded() {
-            self.0.body.lower_gone(cx, self);
+        if !head.is_closed()
+            && let Some(lower) = self.0.body.lower()
+            && lower.head().is_closed()
+        {
+            self.0.body.lower_gone(cx, self, lower);
         }
     }
 
@@ -633,7 +643,7 @@ impl SessionRef {
             let head = upper.head();
             // One that closes itself has released this one.
             if !head.is_closed() && !head.is_closing.get() {
-                upper.0.body.lower_gone(cx, &upper);
+                upper.0.body.lower_gone(cx, &upper, self);
             }
         }
         if head.is_watched.get()

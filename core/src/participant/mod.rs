@@ -8,9 +8,11 @@
 //! `port7@10.0.0.1, port2005@10.0.0.2`. `*` at any place is a wildcard.
 
 mod host;
+mod peer;
 mod text;
 
 pub use host::{HostAddr, HostAddrError};
+pub use peer::PeerName;
 pub use text::{ParseError, pieces};
 
 use smallvec::SmallVec;

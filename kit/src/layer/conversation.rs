@@ -1,5 +1,6 @@
 //! The session object of a layer.
 
+use super::ways::{Acting, One, Ways};
 use super::{Arrival, Layer, Layered, Unsent, less_header};
 use crate::net::template::Headers;
 use alloc::string::String;
@@ -8,32 +9,45 @@ use xk_core::object::{BURST_MAX, Burst, Closing, Outgoing, PushError, Refused};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, reason};
 
 /// The session object of a layer.
-pub struct Conversation<L: Layer<N>, const N: usize> {
+pub struct Conversation<L: Layer<N, W>, const N: usize, W: Ways = One> {
     /// The layer that it is of.
-    pub all: Layered<L, N>,
-    /// Key of the conversation among those on its lower session.
+    pub all: Layered<L, N, W>,
+    /// Key of the conversation; among those on its session below where it has [`One`] way.
     pub key: L::Key,
-    /// The session below.
-    pub lower: SessionRef,
+    /// The sessions below.
+    pub ways: W,
     /// The protocol above.
     pub upper: ProtocolRef,
     /// Octets of the largest message from above.
     pub octets_max: usize,
     /// The layer's own state of the conversation.
     pub state: L::State,
+    pub(super) place: W::Place<L::Key>,
 }
 
 impl<L: Layer<N>, const N: usize> Conversation<L, N> {
+    /// The session below.
+    #[inline(always)]
+    pub fn lower(&self) -> &SessionRef {
+        &self.ways.0
+    }
+}
+
+impl<L: Layer<N, W>, const N: usize, W: Ways> Conversation<L, N, W> {
     /// Answers what every conversation answers: `headers`; what the session below says of sizes,
     /// less the header; the rest as it does.
     pub fn answer(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
         if let Some(question) = ask.get::<Headers>() {
-            let below = Headers::of(cx, &self.lower);
+            let below = self.ways.headers(cx);
             let found = below.and_then(|below| self.all.layer.headers(self, cx, below));
             let sent = |found: &Headers| found.sent.clone().carrying(self.octets_max);
             return question.found(found.map(|f| Headers { sent: sent(&f), ..f }));
         }
-        less_header::<L, N>(self.lower.control(cx, ask), ask)
+        less_header::<L, N, W>(self.ways.ask(cx, &self.all.lower, ask), ask)
+    }
+
+    pub(super) fn acting<'a>(&'a self, cx: &'a Kernel, this: &'a SessionRef) -> Acting<'a> {
+        Acting { cx, this, lower: &self.all.lower }
     }
 
     /// Puts the header in front of a message that has room for it and needs no closer look.
@@ -72,7 +86,7 @@ impl<L: Layer<N>, const N: usize> Conversation<L, N> {
         mut message: Message,
     ) -> Result<(), PushError> {
         match self.prepare_examined(cx, &mut message) {
-            Ok(()) => self.lower.push(cx, message),
+            Ok(()) => self.ways.send(self.acting(cx, this), message),
             Err(why) => L::unsent(self, cx, this, message, why),
         }
     }
@@ -96,28 +110,32 @@ impl<L: Layer<N>, const N: usize> Conversation<L, N> {
             return Err(this.refuse(cx, message, &reason::TRUNCATED));
         };
         if let Err(why) = self.all.layer.examine(self, &header, &mut message) {
-            if let Some(protocol) = this.protocol(cx) {
-                let (this, lower) = (&protocol, &self.lower);
-                let at = Arrival { cx, this, lower };
+            if let Some(protocol) = this.protocol(cx)
+                && let Some(lower) = self.ways.way_back(&message)
+            {
+                let at = Arrival { cx, this: &protocol, lower: &lower };
                 self.all.dropped(at, Some(&header), why);
             }
             return Err(this.refuse(cx, message, why));
         }
         let taken = L::deliver(self, cx, this, &header, message);
-        taken.or_else(|refused| quote::<L, N>(refused, &header))
+        taken.or_else(|refused| quote::<L, N, W>(refused, &header))
     }
 }
 
 #[cold]
-fn quote<L: Layer<N>, const N: usize>(refused: Refused, header: &[u8; N]) -> Result<(), Refused> {
+fn quote<L: Layer<N, W>, const N: usize, W: Ways>(
+    refused: Refused,
+    header: &[u8; N],
+) -> Result<(), Refused> {
     Err(if L::QUOTES { refused.quoting(header) } else { refused })
 }
 
-impl<L: Layer<N>, const N: usize> Session for Conversation<L, N> {
+impl<L: Layer<N, W>, const N: usize, W: Ways> Session for Conversation<L, N, W> {
     #[inline]
     fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
         if self.prepare(&mut message) {
-            return self.lower.push(cx, message);
+            return self.ways.send(self.acting(cx, this), message);
         }
         self.push_examined(cx, this, message)
     }
@@ -128,6 +146,13 @@ impl<L: Layer<N>, const N: usize> Session for Conversation<L, N> {
         this: &SessionRef,
         burst: &mut Outgoing,
     ) -> Result<(), PushError> {
+        let Some(ground) = self.ways.ground() else {
+            let mut sent = Ok(());
+            for message in burst.drain(..) {
+                sent = sent.and(self.push(cx, this, message));
+            }
+            return sent;
+        };
         let failed = Cell::new(None);
         let prepare = |message: &mut Message| {
             self.prepare(message)
@@ -140,7 +165,7 @@ impl<L: Layer<N>, const N: usize> Session for Conversation<L, N> {
             Some(why) => L::unsent(self, cx, this, message, why),
             None => self.push_examined(cx, this, message),
         };
-        self.lower.push_prepared(cx, burst, prepare, other)
+        ground.push_prepared(cx, burst, prepare, other)
     }
 
     /// Takes a message with its header in front.
@@ -151,7 +176,7 @@ impl<L: Layer<N>, const N: usize> Session for Conversation<L, N> {
         {
             let taken = L::deliver(self, cx, this, &header, message);
             return match L::QUOTES {
-                true => taken.or_else(|refused| quote::<L, N>(refused, &header)),
+                true => taken.or_else(|refused| quote::<L, N, W>(refused, &header)),
                 false => taken,
             };
         }
@@ -185,7 +210,7 @@ impl<L: Layer<N>, const N: usize> Session for Conversation<L, N> {
             if let Err(refused) = self.upper.demux_burst(cx, this, burst.first(run).behind(N)) {
                 let at = (burst.taken() - before).wrapping_sub(1);
                 return match L::QUOTES {
-                    true => quote::<L, N>(refused, &headers[at % BURST_MAX]),
+                    true => quote::<L, N, W>(refused, &headers[at % BURST_MAX]),
                     false => Err(refused),
                 };
             }
@@ -194,8 +219,10 @@ impl<L: Layer<N>, const N: usize> Session for Conversation<L, N> {
     }
 
     fn refused(&self, cx: &Kernel, _: &SessionRef, mut refused: Refused) {
-        if refused.message.uncover(N) {
-            self.lower.refused(cx, refused);
+        if refused.message.uncover(N)
+            && let Some(way) = self.ways.way_back(&refused.message)
+        {
+            way.refused(cx, refused);
         }
     }
 
@@ -212,19 +239,32 @@ impl<L: Layer<N>, const N: usize> Session for Conversation<L, N> {
     }
 
     fn lower(&self) -> Option<&SessionRef> {
-        Some(&self.lower)
+        self.ways.ground()
+    }
+
+    fn stands_on(&self, see: &mut dyn FnMut(&SessionRef)) {
+        self.ways.each(see);
+    }
+
+    fn lower_gone(&self, cx: &Kernel, this: &SessionRef, way: &SessionRef) {
+        if self.ways.lost(way) {
+            this.abort(cx);
+        }
+    }
+
+    fn held(&self, _: &SessionRef) {
+        self.ways.hold();
+    }
+
+    fn eased(&self, cx: &Kernel, _: &SessionRef) {
+        self.ways.ease(cx);
     }
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         L::end(self, cx, this);
         // Only if it is bound: one that found the table full is not, and another may have its key.
-        let sessions = &self.all.sessions;
-        sessions.release(&(self.lower.id().0, self.key), this);
-        // What was opened for it is closed with it; one that a message made holds the lower one
-        // only while it is held.
-        if !this.head().is_passive() {
-            self.lower.close(cx);
-        }
+        self.all.sessions.release(&self.place, this);
+        self.ways.close(self.acting(cx, this));
         Closing::Done
     }
 }

@@ -91,8 +91,18 @@ pub struct StreamConnected {
 }
 question!(StreamConnected { watcher, connecting }, "stream-connected", Ask);
 
-/// Asked upwards, of a protocol in another address space: whatever it answers, it has had what was
-/// handed to it for the stream before, and has pushed what it pushes at once.
+/// Asked upwards, of the protocol that will take the octets of a stream: how much may be on the way
+/// to it. One that has had all when it is called does not know the question.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StreamCredit {
+    /// Out: octets, at most, that it has been handed and has not [settled](StreamSettled). It may
+    /// refuse some for want of room, and takes them later.
+    pub octets: u32,
+}
+question!(StreamCredit { octets }, "stream-credit", Ask, upward);
+
+/// Asked upwards, of a protocol that gives [`StreamCredit`]: whatever it answers, it has had what
+/// was handed to it for the stream before, and has pushed what it pushes at once.
 #[derive(Clone, Debug)]
 pub struct StreamSettled {
     /// The stream.

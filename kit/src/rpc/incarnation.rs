@@ -36,7 +36,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::Cell;
 use xk_core::reason::Class;
-use xk_core::{HostAddr, Kernel, Reason, Secret};
+use xk_core::{Kernel, PeerName, Reason, Secret};
 
 /// The server does not know the client: it challenged the client and executed nothing.
 pub static CHALLENGED: Reason = Reason::new("challenged", Class::NotMine);
@@ -76,7 +76,7 @@ pub struct Clients {
     tickets: Secret,
     /// Key that assigns hosts to shares.
     shares: Secret,
-    records: Cache<HostAddr, Record>,
+    records: Cache<PeerName, Record>,
     generations: Vec<Cell<u16>>,
 }
 
@@ -96,10 +96,10 @@ impl Clients {
     #[inline]
     pub fn admit(
         &self,
-        host: HostAddr,
+        host: PeerName,
         boot: u32,
         ticket: u16,
-        may_forget: impl FnMut(HostAddr) -> bool,
+        may_forget: impl FnMut(PeerName) -> bool,
     ) -> Admission {
         let is_right = |record: &Record| record.boot == boot && record.ticket == ticket & TICKET;
         match self.records.touch_if(&host, is_right) {
@@ -112,10 +112,10 @@ impl Clients {
     #[cold]
     fn admit_other(
         &self,
-        host: HostAddr,
+        host: PeerName,
         (boot, ticket): (u32, u16),
         is_known: bool,
-        mut may_forget: impl FnMut(HostAddr) -> bool,
+        mut may_forget: impl FnMut(PeerName) -> bool,
     ) -> Admission {
         let right = self.stateless_ticket(host, boot);
         if ticket != right | FIRST {
@@ -133,7 +133,7 @@ impl Clients {
     }
 
     /// The ticket that an incarnation without a record gets now: never 0.
-    fn stateless_ticket(&self, host: HostAddr, boot: u32) -> u16 {
+    fn stateless_ticket(&self, host: PeerName, boot: u32) -> u16 {
         // Added and not hashed in, so that the tickets of one incarnation differ for sure from one
         // generation to the next.
         let [a, b, c] = host.words();
@@ -142,19 +142,19 @@ impl Clients {
         (sum % u64::from(TICKET)) as u16 + 1
     }
 
-    fn generation(&self, host: HostAddr) -> &Cell<u16> {
+    fn generation(&self, host: PeerName) -> &Cell<u16> {
         let share = self.shares.hash(&host.words()) as usize % SHARES;
         &self.generations[share]
     }
 
-    fn move_on(&self, host: HostAddr) {
+    fn move_on(&self, host: PeerName) {
         let generation = self.generation(host);
         generation.set((generation.get() + 1) % TICKET);
     }
 
     /// Drops the record of a host of which nothing is executed or kept any more: what comes of it
     /// later is challenged.
-    pub fn forget(&self, host: HostAddr) {
+    pub fn forget(&self, host: PeerName) {
         if self.records.remove(&host).is_some() {
             self.move_on(host);
         }
@@ -278,7 +278,7 @@ impl Server {
 
 /// The servers that a client knows, bounded: the one used longest ago goes first.
 pub struct Servers {
-    servers: Cache<HostAddr, Rc<Server>>,
+    servers: Cache<PeerName, Rc<Server>>,
 }
 
 impl Servers {
@@ -288,19 +288,19 @@ impl Servers {
     }
 
     /// The record of `host`, if there is one.
-    pub fn known(&self, host: HostAddr) -> Option<Rc<Server>> {
+    pub fn known(&self, host: PeerName) -> Option<Rc<Server>> {
         self.servers.get(&host)
     }
 
     /// The record of `host`, shared by all that call it. It stays valid for its holders when the
     /// table has evicted it.
-    pub fn of(&self, host: HostAddr) -> Rc<Server> {
+    pub fn of(&self, host: PeerName) -> Rc<Server> {
         if let Some(server) = self.servers.touch(&host) {
             return server;
         }
         let server = Rc::new(Server::default());
         // Of one that is free there are two: in the table, and the one that is looked at here.
-        let is_free = |_: &HostAddr, server: &Rc<Server>| Rc::strong_count(server) <= 2;
+        let is_free = |_: &PeerName, server: &Rc<Server>| Rc::strong_count(server) <= 2;
         if !self.servers.is_full() || self.servers.evict(SCAN_MAX, is_free).is_some() {
             self.servers.put(host, Rc::clone(&server));
         }

@@ -333,12 +333,7 @@ impl SessionPool {
         }
         opened.map_err(|error| {
             self.pass_on(cx, None);
-            CallCause::Push(match error {
-                OpenError::NoRoute => PushError::NoRoute,
-                OpenError::NoBuffers => PushError::NoBuffers,
-                _ => PushError::QueueFull,
-            })
-            .into()
+            PushError::from(error).into()
         })
     }
 

@@ -118,7 +118,7 @@ impl Layer<HEADER_LEN> for Aep {
     }
 
     fn describe(&self, own: &Pinging) -> String {
-        alloc::format!("echo on {:?}", own.lower)
+        alloc::format!("echo on {:?}", own.lower())
     }
 
     fn start(all: &Pings, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {

@@ -15,7 +15,7 @@ use xk_core::kernel::Timer;
 use xk_core::map::MapStats;
 use xk_core::object::{Enable, OpenError, Refused, SessionTable};
 use xk_core::{
-    Answer, Ask, HostAddr, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
+    Answer, Ask, Kernel, Message, Part, Participant, Participants, PeerName, Protocol, ProtocolRef,
     Reason, Secret, SessionRef, Upper, question, reason,
 };
 use xk_kit::net::appletalk::now;
@@ -123,7 +123,7 @@ impl Shared {
     }
 
     /// A name for what these participants say, the first being our own, and this number.
-    fn name(&self, participants: &Participants, number: u64) -> HostAddr {
+    fn name(&self, participants: &Participants, number: u64) -> PeerName {
         let mut ends = Vec::from([number]);
         let mut host = Vec::new();
         for (at, participant) in participants.iter().enumerate() {
@@ -139,13 +139,12 @@ impl Shared {
         let (ends, host) = (self.secret.hash(&ends), self.secret.hash(&host) as u32);
         let [a, b, c, d, e, f, g, h] = ends.to_be_bytes();
         let [i, j, k, l] = host.to_be_bytes();
-        HostAddr::from_parts(([0xfd, 1, 1, 1, a, b, c, d, e, f, g, h, i, j, k, l], 0))
+        PeerName::no_host([a, b, c, d, e, f, g, h, i, j, k, l])
     }
 
     /// The other end of a session below, by the name that it was given.
     pub(crate) fn origin(&self, lower: &SessionRef) -> Origin {
-        let (name, _) = lower.head().peer().to_parts();
-        let [0xfd, 1, 1, 1, a, b, c, d, e, f, g, h, i, j, k, l] = name else {
+        let Some([a, b, c, d, e, f, g, h, i, j, k, l]) = lower.head().peer().own() else {
             return Origin { ends: lower.id().0, host: 0 };
         };
         let ends = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
@@ -251,7 +250,7 @@ impl Protocol for Atp {
             return Err(OpenError::InUse);
         }
         let lower = self.lower.open(cx, Upper::new(this), participants.clone())?;
-        if lower.head().peer().is_unspecified() {
+        if lower.head().peer() == PeerName::UNKNOWN {
             // Our own end may be any, so that the participants alone do not name it.
             lower.head().set_peer(self.shared.name(&participants, lower.id().0));
         }

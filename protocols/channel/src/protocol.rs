@@ -17,7 +17,7 @@ use xk_core::map::Map;
 use xk_core::object::{Enable, OpenError, Refused};
 use xk_core::participant::AddressError;
 use xk_core::{
-    Answer, Ask, HostAddr, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
+    Answer, Ask, Kernel, Message, Part, Participant, Participants, PeerName, Protocol, ProtocolRef,
     Reason, SessionRef, Upper, reason,
 };
 use xk_kit::answers::is_for_one;
@@ -98,7 +98,7 @@ fn key_of(cx: &Kernel, lower: &SessionRef, octets: &[u8; HEADER_OCTETS]) -> Key 
 impl Channel {
     /// A free channel to this peer: of those that were closed, or the next one. Answers its number
     /// and its last sequence number.
-    fn choose(&self, peer: HostAddr, number: u32) -> Result<(u16, u32), OpenError> {
+    fn choose(&self, peer: PeerName, number: u32) -> Result<(u16, u32), OpenError> {
         if let Some(woken) = self.table.wake(peer, number, None) {
             return Ok(woken);
         }
@@ -119,7 +119,7 @@ impl Channel {
         &self,
         cx: &Kernel,
         (this, upper): (&ProtocolRef, &ProtocolRef),
-        (peer, number, channel): (HostAddr, u32, Option<u16>),
+        (peer, number, channel): (PeerName, u32, Option<u16>),
         (lower, path): (&SessionRef, Path),
     ) -> Result<SessionRef, OpenError> {
         let sessions = &self.table.sessions;
@@ -177,7 +177,7 @@ impl Channel {
         (key, octets): (Key, [u8; HEADER_OCTETS]),
         message: Message,
     ) -> Result<(), Refused> {
-        if key.0 == HostAddr::UNSPECIFIED {
+        if key.0 == PeerName::UNKNOWN {
             return Err(this.refuse(message, &reason::NO_ANSWER));
         }
         let Ok(header) = Header::parse(&octets) else {
@@ -239,8 +239,9 @@ impl Channel {
         let make = || {
             let body = ServerSession::new(cx, &self.table, (this, upper), &state, lower);
             let mut peer = Participant::new();
-            if !key.0.is_unspecified() {
-                peer.push(Part::Host(key.0));
+            let host = key.0.host();
+            if !host.is_unspecified() {
+                peer.push(Part::Host(host));
             }
             peer.push(Part::Number(CHANNEL, u64::from(header.channel)));
             (body, Participants::pair(Part::Any, peer))

@@ -10,7 +10,7 @@ use core::time::Duration;
 use xk_core::Secret;
 use xk_core::object::{ProtocolId, SessionTable};
 use xk_core::question;
-use xk_core::{HostAddr, Kernel, ProtocolRef, SessionRef, reason};
+use xk_core::{HostAddr, Kernel, PeerName, ProtocolRef, SessionRef, reason};
 use xk_kit::control::{MinPacket, OptPacket, PeerHost, max_packet};
 use xk_kit::rpc::incarnation::{Clients, Servers};
 
@@ -22,13 +22,9 @@ pub(crate) const SWEEP: Duration = Duration::from_secs(1);
 const HEADROOM_OCTETS: usize = 128;
 /// Packet that a layer below carries whole if it does not say, in octets.
 const OPT_PACKET_UNKNOWN: u32 = 1500;
-/// In the scope of an address that stands for a session below that knows no host: then what
-/// follows is the session's number.
-const NAMELESS: u32 = 1 << 31;
-
 /// The key that a packet is demultiplexed by: the peer, as [`peer_of`] names it, the type number,
 /// and the channel with [`SERVER_SIDE`].
-pub(crate) type Key = (HostAddr, u32, u32);
+pub(crate) type Key = (PeerName, u32, u32);
 /// In a key: the session is the server's.
 pub(crate) const SERVER_SIDE: u32 = 1 << 16;
 
@@ -147,7 +143,7 @@ impl Table {
     /// number. The one of this number, or any that is free.
     pub(crate) fn wake(
         &self,
-        peer: HostAddr,
+        peer: PeerName,
         number: u32,
         channel: Option<u16>,
     ) -> Option<(u16, u32)> {
@@ -165,14 +161,14 @@ impl Table {
     }
 
     /// Behind which number a channel to this peer begins that nothing is known of.
-    pub(crate) fn floor(&self, peer: HostAddr) -> u32 {
+    pub(crate) fn floor(&self, peer: PeerName) -> u32 {
         self.floor.get().wrapping_add(self.begin_at(peer))
     }
 
     /// First number for a peer. It differs in each boot, because otherwise a late reply to the boot
     /// before this one, which names only the server, could be taken for that of a call of this one;
     /// and it differs for each peer, so that none knows those of others.
-    fn begin_at(&self, peer: HostAddr) -> u32 {
+    fn begin_at(&self, peer: PeerName) -> u32 {
         self.begins.hash(&peer.words()) as u32
     }
 
@@ -211,28 +207,31 @@ impl Table {
     }
 }
 
-/// The peer of a lower session: its host, or an address of no host that stands for the session. It
-/// is noted on the session.
+/// The peer of a lower session: its host, or the number of a session that knows none. It is noted
+/// on the session.
 #[inline(always)]
-pub(crate) fn peer_of(cx: &Kernel, lower: &SessionRef) -> HostAddr {
+pub(crate) fn peer_of(cx: &Kernel, lower: &SessionRef) -> PeerName {
     let peer = lower.head().peer();
-    if peer == HostAddr::UNSPECIFIED { name_peer(cx, lower, None) } else { peer }
+    if peer == PeerName::UNKNOWN { name_peer(cx, lower, None) } else { peer }
 }
 
 /// Names the peer of a lower session; `host` is the one that it was opened to, if that is known.
-/// [`HostAddr::UNSPECIFIED`] names none: the question was lost.
+/// [`PeerName::UNKNOWN`] names none: the question was lost.
 #[cold]
-pub(crate) fn name_peer(cx: &Kernel, lower: &SessionRef, host: Option<HostAddr>) -> HostAddr {
+pub(crate) fn name_peer(cx: &Kernel, lower: &SessionRef, host: Option<HostAddr>) -> PeerName {
     let head = lower.head();
     // Once named, it stays so: what is known of a peer is known under this name.
-    if head.peer() == HostAddr::UNSPECIFIED {
+    if head.peer() == PeerName::UNKNOWN {
         let Ok(asked) = cx.unless_lost(|| lower.ask(cx, PeerHost::default())) else {
-            return HostAddr::UNSPECIFIED;
+            return PeerName::UNKNOWN;
         };
         let asked = asked.map(|q| q.host).or(host);
         let known = asked.filter(|host| !host.is_unspecified());
-        let session = lower.id().0 as u32 | NAMELESS;
-        head.set_peer(known.unwrap_or(HostAddr::from_parts(([0; 16], session))));
+        let session = || {
+            let [a, b, c, d, e, f, g, h] = lower.id().0.to_be_bytes();
+            PeerName::no_host([0, 0, 0, 0, a, b, c, d, e, f, g, h])
+        };
+        head.set_peer(known.map_or_else(session, PeerName::from));
     }
     head.peer()
 }

@@ -425,7 +425,7 @@ impl Layer<HEADER_LEN> for Eth {
         } else if let Some(question) = ask.get::<MaxPacket>() {
             question.octets = max;
         } else if let Some(question) = ask.get::<OptPacket>() {
-            let frame = own.lower.ask(cx, OptPacket::default());
+            let frame = own.lower().ask(cx, OptPacket::default());
             let headers = (HEADER_LEN + state.llc_octets) as u32;
             question.octets = frame.map_or(max, |q| q.octets.saturating_sub(headers).min(max));
         } else if let Some(question) = ask.get::<LinkType>() {

@@ -234,7 +234,7 @@ pub(crate) fn ask_for_missing(own: &Fragmented, cx: &Kernel, this: &SessionRef, 
         return;
     }
     // If it is lost, the next one asks.
-    let _ = own.lower.push(cx, packet);
+    let _ = own.lower().push(cx, packet);
 }
 /// Room in front of a NACK, in octets: for its header and those below.
 const HEADROOM_OCTETS: usize = 128;

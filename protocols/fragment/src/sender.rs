@@ -101,13 +101,13 @@ fn send_large(
     }
     // If not even the first one goes, the message is not under way. What becomes of the others
     // is counted below, and the receiver will ask for them.
-    if let Err(error) = own.lower.push(cx, first) {
+    if let Err(error) = own.lower().push(cx, first) {
         drop(own.all.layer.release_place(cx, place, false));
         return Err(error);
     }
     own.state.last_kept.set(sequence);
     own.all.layer.count(|f| &mut f.messages_sent, 1);
-    let _ = own.lower.push_burst(cx, &mut packets);
+    let _ = own.lower().push_burst(cx, &mut packets);
     Ok(())
 }
 
@@ -189,7 +189,7 @@ pub(crate) fn nacked(
     own.all.layer.count(|f| &mut f.nacks_answered, 1);
     own.all.layer.count(|f| &mut f.retransmits, packets.len() as u64);
     // What is lost on the way is asked for again.
-    let _ = own.lower.push_burst(cx, &mut packets);
+    let _ = own.lower().push_burst(cx, &mut packets);
 }
 
 impl Fragment {

@@ -174,8 +174,8 @@ impl Layer<HEADER_LEN> for Icmp {
     fn end(own: &Pinging, _: &Kernel, this: &SessionRef) {
         // One that another open was quicker than was never bound.
         let owners = &own.all.layer.owners;
-        let owner = (own.lower.id().0, own.upper.id().0);
-        let is_bound = own.all.find(&own.lower, own.key).as_ref() == Some(this);
+        let owner = (own.lower().id().0, own.upper.id().0);
+        let is_bound = own.all.find(own.lower(), own.key).as_ref() == Some(this);
         if is_bound && owners.get(&owner).map(u32::from) == Some(own.key) {
             owners.unbind(&owner);
         }

@@ -11,7 +11,7 @@ use core::fmt;
 use xk_core::Secret;
 use xk_core::map::{Map, MapStats};
 use xk_core::object::SessionSlot;
-use xk_core::{HostAddr, Kernel, SessionRef, Time};
+use xk_core::{HostAddr, Kernel, PeerName, SessionRef, Time};
 use xk_kit::control::PeerHost;
 use xk_kit::rpc::retransmit::SavedMessage;
 
@@ -51,36 +51,35 @@ pub(crate) fn channel_key(octets: &[u8; HEADER_LEN]) -> ChannelKey {
 }
 
 /// The key of a process: the client's host and channel.
-pub(crate) type Key = (HostAddr, u16);
+pub(crate) type Key = (PeerName, u16);
 
 /// The host that a packet's client is: that of the session below, or what its header says where
-/// that knows none. [`HostAddr::UNSPECIFIED`] if the question was lost.
+/// that knows none. [`PeerName::UNKNOWN`] if the question was lost.
 #[inline(always)]
-pub(crate) fn client_of(cx: &Kernel, lower: &SessionRef, header: &Header) -> HostAddr {
-    let head = lower.head();
-    match head.peer() {
-        HostAddr::UNSPECIFIED if head.tag() == NO_HOST => header.client_host.to_be_bytes().into(),
-        HostAddr::UNSPECIFIED => ask_client(cx, lower, header),
+pub(crate) fn client_of(cx: &Kernel, lower: &SessionRef, header: &Header) -> PeerName {
+    match lower.head().peer() {
+        PeerName::UNKNOWN => ask_client(cx, lower, header),
+        NO_HOST => said_by(header),
         peer => peer,
     }
 }
 
-/// The tag of a session below that has been asked for its peer's host and knows none.
-const NO_HOST: u32 = 1;
+/// The peer of a session below that has been asked for its host and knows none.
+const NO_HOST: PeerName = PeerName::no_host([0; 12]);
+
+/// The client as its header has it.
+fn said_by(header: &Header) -> PeerName {
+    HostAddr::from(header.client_host.to_be_bytes()).into()
+}
 
 #[cold]
-fn ask_client(cx: &Kernel, lower: &SessionRef, header: &Header) -> HostAddr {
-    match cx.unless_lost(|| lower.ask(cx, PeerHost::default())) {
-        Ok(Some(peer)) => {
-            lower.head().set_peer(peer.host);
-            peer.host
-        }
-        Ok(None) => {
-            lower.head().set_tag(NO_HOST);
-            header.client_host.to_be_bytes().into()
-        }
-        Err(_) => HostAddr::UNSPECIFIED,
-    }
+fn ask_client(cx: &Kernel, lower: &SessionRef, header: &Header) -> PeerName {
+    let Ok(asked) = cx.unless_lost(|| lower.ask(cx, PeerHost::default())) else {
+        return PeerName::UNKNOWN;
+    };
+    let known = asked.map_or(NO_HOST, |peer| peer.host.into());
+    lower.head().set_peer(known);
+    if known == NO_HOST { said_by(header) } else { known }
 }
 
 /// One process.
@@ -137,8 +136,8 @@ impl Process {
         }
     }
 
-    /// The client's host.
-    pub(crate) fn host(&self) -> HostAddr {
+    /// The client's name.
+    pub(crate) fn peer(&self) -> PeerName {
         self.key.0
     }
 
@@ -285,22 +284,22 @@ impl Processes {
         &self,
         key: Key,
         path: Path,
-        forget: impl FnOnce(HostAddr),
+        forget: impl FnOnce(PeerName),
     ) -> Option<Rc<Process>> {
         let host = key.0;
         let all = self.all.borrow();
-        let share = all.iter().filter(|p| p.host() == host).count();
+        let share = all.iter().filter(|p| p.peer() == host).count();
         let (own, full) = (share >= self.client_max, all.len() >= self.max);
         let mut victim = None;
         if own || full {
             let free = all.iter().filter(|p| p.state.get() == State::Free);
-            let fitting = free.filter(|p| !own || p.host() == host);
+            let fitting = free.filter(|p| !own || p.peer() == host);
             victim = Some(Rc::clone(fitting.min_by_key(|p| p.heard.get())?));
         }
         drop(all);
         if let Some(victim) = victim {
             self.remove(&victim);
-            forget(victim.host());
+            forget(victim.peer());
         }
         let process = Rc::new(Process::new(key, path));
         self.map.bind(key, Rc::clone(&process)).ok()?;
@@ -319,18 +318,18 @@ impl Processes {
     }
 
     /// Takes all processes off their channels that serve another boot of this host.
-    pub(crate) fn remove_others(&self, host: HostAddr, boot: u32) {
+    pub(crate) fn remove_others(&self, host: PeerName, boot: u32) {
         for process in self.list() {
-            if process.host() == host && process.boot.get() != boot {
+            if process.peer() == host && process.boot.get() != boot {
                 self.remove(&process);
             }
         }
     }
 
     /// Whether nothing of a client is executed or kept.
-    pub(crate) fn is_idle(&self, host: HostAddr) -> bool {
+    pub(crate) fn is_idle(&self, host: PeerName) -> bool {
         let all = self.all.borrow();
-        all.iter().all(|p| p.host() != host || p.state.get() == State::Free)
+        all.iter().all(|p| p.peer() != host || p.state.get() == State::Free)
     }
 
     /// All of them.

@@ -117,7 +117,7 @@ impl Shared {
         lower: &SessionRef,
         header: &Header,
     ) -> Option<&'static Reason> {
-        if client_of(cx, lower, header).folded() != header.client_host {
+        if client_of(cx, lower, header).host().folded() != header.client_host {
             return Some(&reason::BAD_SOURCE);
         }
         let own = match self.config.address {
@@ -338,7 +338,7 @@ impl Shared {
             let own = self.config.address;
             let own = own.or_else(|| lower.ask(cx, MyHost::default()).map(|q| q.host));
             let said = process.header(0, 0).server_host.to_be_bytes();
-            let hosts = (own.unwrap_or(said.into()), process.host());
+            let hosts = (own.unwrap_or(said.into()), process.peer().host());
             let suited = (process.path.get(), timers(cx, self, lower));
             let body = MrpcSession::new(self, key, (lower, &upper), hosts, suited);
             (body, Participants::pair(part(hosts.0).with(named), part(hosts.1)))
@@ -552,6 +552,6 @@ impl Shared {
     /// Takes a process away from a client that is gone or idle. What it sends later is challenged.
     fn reclaim(&self, process: &Rc<Process>) {
         self.processes.remove(process);
-        self.clients.forget(process.host());
+        self.clients.forget(process.peer());
     }
 }

@@ -127,7 +127,7 @@ impl MrpcSession {
     /// Record of the peer as a server.
     #[inline]
     pub(crate) fn server(&self) -> &Rc<Server> {
-        self.server.get_or_init(|| self.shared.servers.of(self.hosts.1))
+        self.server.get_or_init(|| self.shared.servers.of(self.hosts.1.into()))
     }
 
     /// The waits that suit where the peer is now. Looked at again by each call that is not answered
@@ -212,7 +212,7 @@ impl Session for MrpcSession {
 
     fn describe(&self, this: &SessionRef) -> Option<String> {
         let side = if this.head().is_passive() { "from" } else { "of" };
-        let (procedure, peer) = (self.key.1, self.lower.head().peer());
+        let (procedure, peer) = (self.key.1, self.lower.head().peer().host());
         let (octets, hung) = (self.path.payload.0, self.hung.get());
         let whose = alloc::format!("procedure {procedure} {side} {peer}");
         Some(alloc::format!("{whose}, fragments of {octets}, server hung {hung} times"))

@@ -28,10 +28,6 @@
 //! the number. A session made by an arriving message gets a channel when something is pushed into
 //! it.
 //!
-//! The skeletons of layers (`xk_kit`) do not fit: a session is found by the peer's host and not by
-//! the session below, of which it has none until something is pushed; what arrives is a request,
-//! and a push is a call that blocks.
-//!
 //! # Example
 //! ```kdl
 //! host alice {
@@ -55,8 +51,8 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod calls;
 mod protocol;
-mod session;
 pub mod wire;
 
 pub use protocol::{Rdgram, add, build};
@@ -82,4 +78,4 @@ pub static ENTRY: Entry = Entry::layer("rdgram", include_str!("lib.rs"), build)
         duration("total", Duration::from_secs(30), "how long a push lasts at most"),
     ])
     .questions(&[question("peer-host", "of a session: the peer")])
-    .reasons(&[&session::NO_CHANNEL]);
+    .reasons(&[&calls::NO_CHANNEL]);

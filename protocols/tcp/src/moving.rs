@@ -279,7 +279,7 @@ impl Tcp {
         }
         connection.arrived(path, table.settings.borrow().time_wait, cx.now());
         let is_passive = !connection.is_active();
-        let body = TcpSession::new(table, link, key, upper.receiver, connection);
+        let body = TcpSession::new(cx, table, link, key, upper.receiver, connection);
         let session = match is_passive {
             true => cx.new_passive_session(this, upper.receiver, lower.head().source(), body),
             false => cx.new_session(this, upper.receiver, body),

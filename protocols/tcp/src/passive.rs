@@ -8,7 +8,7 @@ use crate::origin::path;
 use crate::output::send_alone;
 use crate::pending::{Note, PendingKey};
 use crate::protocol::Tcp;
-use crate::session::{Link, TcpSession, end_silently, keep_back, start};
+use crate::session::{Link, TcpSession, end_silently, gives_credit, keep_back, start};
 use crate::table::{key, ports};
 use crate::wire::{Flags, Header};
 use alloc::rc::Rc;
@@ -345,7 +345,7 @@ impl Tcp {
         let key = key(lower, ports(local, peer));
         if let Err(unwanted) = self.tell(stray, &note, &session, Some(message)) {
             self.turn_away(stray, unwanted);
-            if unwanted.class == Class::Exhausted && note.upper.is_proxy() {
+            if unwanted.class == Class::Exhausted && gives_credit(&session) {
                 // No room on the way: the peer's segment comes again, or our SYN brings it.
                 end_silently(cx, &session);
                 self.table.pending.enter(pending, note);
@@ -418,7 +418,7 @@ impl Tcp {
             lower.ease(cx);
             return Ok((session, false));
         }
-        let body = TcpSession::new(&self.table, link, key, &note.upper, connection);
+        let body = TcpSession::new(cx, &self.table, link, key, &note.upper, connection);
         let session = cx.new_passive_session(this, &note.upper, lower.head().source(), body);
         if let Err(full) = self.table.sessions.bind(cx, key, session.clone()) {
             // Without a word to the peer.

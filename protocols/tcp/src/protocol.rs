@@ -294,7 +294,7 @@ impl Tcp {
         {
             connection.open_fast(known, cx.now());
         }
-        let body = TcpSession::new(&self.table, link, key, upper.receiver, connection);
+        let body = TcpSession::new(cx, &self.table, link, key, upper.receiver, connection);
         let session = cx.new_session(this, upper.receiver, body);
         if sessions.bind(cx, key, session.clone()).is_err() {
             // Marked closed without closing the lower one: that is the caller's again.

@@ -25,17 +25,14 @@ use xk_kit::control::{
 use xk_kit::net::moving::GiveState;
 use xk_kit::net::ports::{self, Origin};
 use xk_kit::net::stream::{
-    StreamAbort, StreamConnected, StreamConsumed, StreamEndRecord, StreamEvent, StreamInfo,
-    StreamNotice, StreamSet, StreamSettled, StreamShutdown, StreamSoftError, StreamSpace,
-    StreamUse,
+    StreamAbort, StreamConnected, StreamConsumed, StreamCredit, StreamEndRecord, StreamEvent,
+    StreamInfo, StreamNotice, StreamSet, StreamSettled, StreamShutdown, StreamSoftError,
+    StreamSpace, StreamUse,
 };
 use xk_kit::net::template::{HeaderField, Headers};
 use xk_kit::wire::offload::Offloads;
 
-/// Octets that are handed to a protocol in another address space before it is known to have had
-/// them: what it sends back is to find room on the way.
-const UNSETTLED_MAX: usize = 64 << 10;
-/// For how many of these a message counts at least.
+/// For how many octets of its credit a message counts at least.
 const UNSETTLED_LEAST: usize = 256;
 /// Time after which octets without room above are handed up again.
 const LOOK_FOR_ROOM: Duration = Duration::from_millis(1);
@@ -68,6 +65,8 @@ pub(crate) struct TcpSession {
     pub(crate) link: Link,
     pub(crate) key: Key,
     upper: ProtocolRef,
+    /// Octets that may be on the way to the protocol above, if it says ([`StreamCredit`]).
+    credit: Option<usize>,
     pub(crate) connection: RefCell<Connection>,
     timer: Cell<Option<(Timer, Time)>>,
     /// Octets are being handed up: what comes meanwhile is left to that, so that they stay in
@@ -81,7 +80,7 @@ pub(crate) struct TcpSession {
     is_crowded: Cell<bool>,
     /// The connection is over, and everything was released.
     pub(crate) is_finished: Cell<bool>,
-    /// Octets handed to a protocol in another address space that may still push as many.
+    /// Octets handed to a protocol that gives credit, which may still push as many.
     unsettled: Cell<usize>,
     /// True while it counts among the peers that have data here before their handshake is done.
     pub(crate) is_fast_pending: Cell<bool>,
@@ -127,13 +126,18 @@ pub(crate) fn report(cx: &Kernel, session: &SessionRef, kind: NetworkErrorKind, 
 }
 
 /// Whether what arrives is kept for later, in the window: while the protocol above is told of the
-/// session. One in another address space may find that there is no room on the way: nothing is
+/// session. One that gives credit may find that there is no room on the way: nothing is
 /// acknowledged to the peer until then.
 pub(crate) fn keep_back(session: &SessionRef, keeps: bool) {
     if let Some(own) = live(session) {
         own.is_delivering.set(keeps);
-        own.is_sending.set(keeps && own.upper.is_proxy());
+        own.is_sending.set(keeps && own.credit.is_some());
     }
+}
+
+/// Whether the protocol above gives credit to the session.
+pub(crate) fn gives_credit(session: &SessionRef) -> bool {
+    session.body().is_some_and(|own: &TcpSession| own.credit.is_some())
 }
 
 /// Whether `session` stands on `lower`.
@@ -148,6 +152,7 @@ pub(crate) fn has_outstanding(session: &SessionRef, seq: Seq) -> bool {
 
 impl TcpSession {
     pub(crate) fn new(
+        cx: &Kernel,
         table: &Rc<Table>,
         link: Link,
         key: Key,
@@ -155,13 +160,15 @@ impl TcpSession {
         mut connection: Connection,
     ) -> Self {
         connection.set_runs(link.offloads.tx_segments);
-        // Whether a protocol in another address space holds it is not known yet.
-        let is_offered = !connection.is_active() && upper.is_proxy();
+        let credit = upper.ask(cx, StreamCredit::default()).map(|credit| credit.octets as usize);
+        // Whether the protocol above holds it is not known yet.
+        let is_offered = !connection.is_active() && credit.is_some();
         Self {
             table: Rc::clone(table),
             link,
             key,
             upper: upper.clone(),
+            credit,
             connection: RefCell::new(connection),
             timer: Cell::new(None),
             is_delivering: Cell::new(false),
@@ -223,13 +230,13 @@ impl TcpSession {
         any
     }
 
-    /// Hands octets up; false if they wait for room on the way to another address space. What
-    /// refuses some for another reason has counted them.
+    /// Hands octets up; false if they wait for room on the way to a protocol that gives credit.
+    /// Those that are refused for another reason are counted where they are refused.
     fn hand_up(&self, cx: &Kernel, this: &SessionRef, message: Message) -> bool {
         let find_no_room = [&reason::QUEUE_FULL, &reason::TOO_BIG];
         let waits = |refused: &Refused| {
             let mut all = find_no_room.into_iter();
-            self.upper.is_proxy() && all.any(|reason| core::ptr::eq(refused.reason, reason))
+            self.credit.is_some() && all.any(|reason| core::ptr::eq(refused.reason, reason))
         };
         match self.upper.demux(cx, this, message) {
             Err(refused) if waits(&refused) => {
@@ -255,11 +262,9 @@ impl TcpSession {
         if is_unattended {
             let (space, buffer) = (connection.space() as usize, connection.buffer() as usize);
             // Of a run that is longer than what may be on its way up, as much as that goes first.
-            let (octets, space) = match self.upper.is_proxy() {
-                true => {
-                    (octets.min(UNSETTLED_MAX), space.min(UNSETTLED_MAX).saturating_sub(unsettled))
-                }
-                false => (octets, space),
+            let (octets, space) = match self.credit {
+                Some(most) => (octets.min(most), space.min(most).saturating_sub(unsettled)),
+                None => (octets, space),
             };
             if unsettled > 0 && octets > space {
                 return None;
@@ -269,21 +274,20 @@ impl TcpSession {
             }
             // Runs that were kept out of order may have become more than would ever fit.
             let message = connection.deliver_at_most(space.max(1))?;
-            if self.upper.is_proxy() {
+            if self.credit.is_some() {
                 self.unsettled.set(unsettled + message.len().max(UNSETTLED_LEAST));
             }
             return Some(message);
         }
-        match self.upper.is_proxy() {
-            // What no frame holds would be refused.
-            true => connection.deliver_at_most(UNSETTLED_MAX),
-            false => connection.deliver(),
+        match self.credit {
+            // More would be refused.
+            Some(most) => connection.deliver_at_most(most),
+            None => connection.deliver(),
         }
     }
 
-    /// Makes sure, if the protocol above is in another address space and more waits for it, that it
-    /// has received the octets handed up, whose answers take space in this buffer; false if there
-    /// is no need.
+    /// Makes sure, if the protocol above gives credit and more waits for it, that it has received
+    /// the octets handed up, whose answers take space in this buffer; false if there is no need.
     fn catch_up(&self, cx: &Kernel, this: &SessionRef) -> bool {
         if self.unsettled.get() == 0 || self.connection.borrow().next_len().is_none() {
             return false;
@@ -745,7 +749,7 @@ impl Session for TcpSession {
         Some(&self.link.lower)
     }
 
-    fn lower_gone(&self, cx: &Kernel, this: &SessionRef) {
+    fn lower_gone(&self, cx: &Kernel, this: &SessionRef, _: &SessionRef) {
         self.connection.borrow_mut().cut_off();
         self.work(cx, this);
     }

@@ -272,12 +272,12 @@ impl Layer<HEADER_LEN> for Udp {
     fn headers(&self, own: &Connected, cx: &Kernel, below: Headers) -> Option<Headers> {
         let header = |ports| Header::new(ports, 0, 0).octets();
         let fields = (CHECKSUM_AT as u8, &[(4, HeaderField::Length { from: 0 })][..]);
-        self.origins.of(cx, &own.lower).headers(below, ports_in(own.key), header, fields)
+        self.origins.of(cx, own.lower()).headers(below, ports_in(own.key), header, fields)
     }
 
     fn describe(&self, own: &Connected) -> String {
         let (local, peer) = ports_in(own.key);
-        alloc::format!("port {local} with port {peer} on {:?}", own.lower)
+        alloc::format!("port {local} with port {peer} on {:?}", own.lower())
     }
 
     fn open(
@@ -379,7 +379,7 @@ impl Layer<HEADER_LEN> for Udp {
         if let Some(question) = ask.get::<control::MaxPacket>() {
             question.octets = own.octets_max as u32;
         } else if let Some(question) = ask.get::<control::ServesPort>() {
-            let host = own.all.layer.origins.of(cx, &own.lower).local;
+            let host = own.all.layer.origins.of(cx, own.lower()).local;
             question.served = serves(&own.all, question.port, host);
         } else {
             return own.answer(cx, ask);

@@ -150,7 +150,7 @@ impl Unconnected {
         let heard = self.heard.borrow().clone();
         let heard = heard.iter().flatten().filter_map(WeakSession::upgrade);
         let sent = self.peers.get(&(self.host, peer.host, peer.port));
-        let mut ways = heard.chain(sent.map(|known| known.lower.clone()));
+        let mut ways = heard.chain(sent.map(|known| known.lower().clone()));
         let origins = &self.all.layer.origins;
         ways.find(|way| !way.head().is_closed() && origins.of(cx, way).peer == Some(peer.host))
     }
@@ -158,7 +158,7 @@ impl Unconnected {
     /// The conversation with a peer from one of our hosts: the one kept, or a new one.
     fn conversation(&self, cx: &Kernel, from: HostAddr, peer: Peer) -> Found {
         let place = (from, peer.host, peer.port);
-        let is_open = |known: &Rc<Connected>| !known.lower.head().is_closed();
+        let is_open = |known: &Rc<Connected>| !known.lower().head().is_closed();
         let known = || self.peers.touch(&place).filter(is_open);
         if let Some(known) = known() {
             return Ok(known);
@@ -173,7 +173,7 @@ impl Unconnected {
             return Ok(known);
         }
         if let Some((_, gone)) = self.peers.put(place, Rc::clone(&fresh)) {
-            gone.lower.close(cx);
+            gone.lower().close(cx);
         }
         Ok(fresh)
     }
@@ -195,11 +195,7 @@ impl Unconnected {
             Ok(conversation) => conversation.push(cx, this, message),
             Err(error) => {
                 this.discard(cx, message, &NO_ROUTE);
-                Err(match error {
-                    OpenError::NoBuffers => PushError::NoBuffers,
-                    OpenError::Full => PushError::QueueFull,
-                    _ => PushError::NoRoute,
-                })
+                Err(error.into())
             }
         }
     }
@@ -208,7 +204,7 @@ impl Unconnected {
     fn forget(&self, cx: &Kernel) {
         for (place, known) in self.peers.snapshot() {
             self.peers.remove(&place);
-            known.lower.close(cx);
+            known.lower().close(cx);
         }
     }
 }

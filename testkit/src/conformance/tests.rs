@@ -321,7 +321,7 @@ impl Session for LayerSession {
         (self.fault != Fault::LetsGoBelow).then_some(&self.lower)
     }
 
-    fn lower_gone(&self, cx: &Kernel, this: &SessionRef) {
+    fn lower_gone(&self, cx: &Kernel, this: &SessionRef, _: &SessionRef) {
         if self.fault != Fault::OutlivesBelow {
             this.abort(cx);
         }

@@ -2,20 +2,21 @@ use super::*;
 use alloc::boxed::Box;
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
-use xk_core::Pool;
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
 use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
+use xk_core::{HostAddr, Pool};
 
 const HOST: u32 = 0x0a00_0001;
 
 /// Hosts of either family, by number.
-fn host(number: u32) -> HostAddr {
-    match number % 2 {
+fn host(number: u32) -> PeerName {
+    let host = match number % 2 {
         0 => HostAddr::from(number.to_be_bytes()),
         _ => HostAddr::v6((0x2001_0db8 << 96 | u128::from(number)).into(), 0),
-    }
+    };
+    host.into()
 }
 const BOOT: u32 = 0x2a00_0001;
 

@@ -4,7 +4,7 @@ use super::server::ServerSession;
 use crate::table::{Key, Table};
 use crate::wire::is_newer;
 use core::cell::{Cell, RefCell};
-use xk_core::{HostAddr, Kernel, Time};
+use xk_core::{Kernel, PeerName, Time};
 use xk_kit::rpc::incarnation::TICKET;
 use xk_kit::rpc::retransmit::SavedMessage;
 
@@ -88,7 +88,7 @@ impl State {
 
 /// Forgets the channels of a host's other incarnations.
 #[cold]
-pub(crate) fn forget_others(cx: &Kernel, table: &Table, host: HostAddr, boot: u32) {
+pub(crate) fn forget_others(cx: &Kernel, table: &Table, host: PeerName, boot: u32) {
     let mut place = 0;
     while let Some((session, state)) = table.state(place) {
         place += 1;

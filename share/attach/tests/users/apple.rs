@@ -1,7 +1,5 @@
 //! AppleTalk at a door: sockets belong to the user that has them, as ports do.
 
-use std::net::Ipv4Addr;
-
 use xk_core::object::{Enable, OpenError};
 use xk_core::{
     Kernel, Part, Participant, Participants, Protocol, ProtocolRef, Session, SessionRef, Upper,
@@ -24,7 +22,7 @@ impl Protocol for Anything {
         struct Way;
         impl Session for Way {}
         let session = cx.new_session(this, upper.receiver, Way);
-        session.head().set_peer(Ipv4Addr::LOCALHOST.into());
+        session.head().set_peer(xk_core::HostAddr::LOCALHOST);
         Ok(session)
     }
 
