@@ -34,6 +34,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_discard::ENTRY,
     &xk_echo::ENTRY,
     &xk_eth::ENTRY,
+    &xk_fanout::ENTRY,
     &xk_fault::ENTRY,
     &xk_fragment::ENTRY,
     &xk_host::ENTRY,

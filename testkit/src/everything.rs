@@ -24,6 +24,7 @@ pub const LAYERS: &str = r#"
     vipadv arp
     vip vipadv ip
     "null" ip
+    fanout ip joins=#true
     vipaddr vipadv ip
     fragment vipaddr
     vipsize vipaddr fragment
@@ -48,6 +49,7 @@ pub const SERVERS: &str = r#"
     echo "null" name=null-echo
     procedures deadline name=deadline-procedures
     echo rdgram name=rdgram-echo
+    echo fanout name=fanout-echo
     procedures forward name=forward-procedures
     procedures mrpc name=mrpc-procedures
 "#;
@@ -101,6 +103,7 @@ const ASKERS: &[(&str, &str, &str)] = &[
     ("probe tcp", "streams", "port7@"),
     ("probe \"null\"", "frames", ""),
     ("probe rdgram", "reliable", ""),
+    ("probe fanout", "rooms", ""),
     ("caller portmap", "calls", "procedure1@version1@program536870913@port2049@"),
     ("caller stream-sunprog", "records", "procedure1@version1@program536870914@port2050@"),
     ("caller deadline", "selects", "procedure1@"),

@@ -44,8 +44,9 @@ cargo xtask COMMAND
   install [--prefix FOLDER]              the command, the library of `xk exec`, manual pages and completions;
                                          below /usr/local for root, else ~/.local
   uninstall [--prefix FOLDER]            removes what was installed there
-  new-protocol NAME [--calls]            a new protocol, listed in the catalog: a copy of the guide's;
-                                         with --calls a layer of the rpc realm, of protocols/deadline
+  new-protocol NAME [--calls | --many]   a new protocol, listed in the catalog: a copy of the guide's;
+                                         with --calls a layer of the rpc realm, of protocols/deadline;
+                                         with --many one with several peers, of protocols/fanout
   help                                   this text";
 
 fn main() -> ExitCode {
@@ -79,6 +80,9 @@ fn dispatch(words: &[&str]) -> io::Result<bool> {
         ["new-protocol", name] => new(&root, &new_protocol::MESSAGES, name),
         ["new-protocol", name, "--calls"] | ["new-protocol", "--calls", name] => {
             new(&root, &new_protocol::CALLS, name)
+        }
+        ["new-protocol", name, "--many"] | ["new-protocol", "--many", name] => {
+            new(&root, &new_protocol::MANY, name)
         }
         ["help" | "--help" | "-h"] | [] => {
             println!("{USAGE}");

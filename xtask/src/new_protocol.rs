@@ -1,4 +1,5 @@
-//! `cargo xtask new-protocol NAME [--calls]`: a protocol that builds, a copy of one of ours.
+//! `cargo xtask new-protocol NAME [--calls | --many]`: a protocol that builds, a copy of one of
+//! ours.
 
 use std::fs;
 use std::io;
@@ -27,6 +28,10 @@ pub(crate) const MESSAGES: Model = Model { folder: "docs/guide", package: "guide
 /// A layer of calls: that of the guide's chapter about them.
 pub(crate) const CALLS: Model =
     Model { folder: "protocols/deadline", package: "deadline", kind: "deadline" };
+/// A layer of messages whose conversations have several peers: that of the guide's chapter about
+/// them.
+pub(crate) const MANY: Model =
+    Model { folder: "protocols/fanout", package: "fanout", kind: "fanout" };
 
 /// Copies this model to `protocols/NAME`, lists it in the catalog; gives back what to do next.
 pub(crate) fn create(root: &Path, model: &Model, name: &str) -> io::Result<String> {

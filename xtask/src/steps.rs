@@ -417,8 +417,11 @@ fn step_new_protocol(world: &World) -> io::Result<Outcome> {
 }
 
 /// The models, and what their copies are called.
-const COPIES: [(new_protocol::Model, &str); 2] =
-    [(new_protocol::MESSAGES, "sample"), (new_protocol::CALLS, "callsample")];
+const COPIES: [(new_protocol::Model, &str); 3] = [
+    (new_protocol::MESSAGES, "sample"),
+    (new_protocol::CALLS, "callsample"),
+    (new_protocol::MANY, "manysample"),
+];
 
 fn in_copy(world: &World, copy: &Path) -> io::Result<Outcome> {
     if copy.exists() {
@@ -442,8 +445,12 @@ fn in_copy(world: &World, copy: &Path) -> io::Result<Outcome> {
     }
     // Only what is new is judged here; the step `tidy` has listed the rest.
     let untidy = tidy::check(copy)?;
-    let touched = ["protocols/sample/", "protocols/callsample/", "catalog/", "Cargo.toml"];
-    let mut untidy = untidy.iter().filter(|v| touched.iter().any(|path| v.path.starts_with(path)));
+    let copies = COPIES.map(|(_, name)| format!("protocols/{name}/"));
+    let is_touched = |path: &str| {
+        let mut copies = copies.iter().map(String::as_str).chain(["catalog/", "Cargo.toml"]);
+        copies.any(|touched| path.starts_with(touched))
+    };
+    let mut untidy = untidy.iter().filter(|violation| is_touched(&violation.path));
     if let Some(violation) = untidy.next() {
         println!("{violation}");
         return Ok(verdict(false, "a new protocol is not tidy"));
@@ -451,8 +458,9 @@ fn in_copy(world: &World, copy: &Path) -> io::Result<Outcome> {
     let mut counts = Counts::default();
     // The new ones whole; of the catalog what looks at its list, not what runs its protocols on one
     // another.
-    for tested in [&["-p", "xk-sample", "-p", "xk-callsample"][..], &["-p", "xk-catalog", "--lib"]]
-    {
+    let packages = COPIES.map(|(_, name)| format!("xk-{name}"));
+    let new: Vec<&str> = packages.iter().flat_map(|name| ["-p", name.as_str()]).collect();
+    for tested in [&new[..], &["-p", "xk-catalog", "--lib"]] {
         let mut command = world.tests();
         // What others wrote is built already, where the other steps have it.
         command

@@ -19,9 +19,10 @@ const PAGES: [&str; 3] = ["../message.md", "../paths.md", "../embed.md"];
 const OTHERS: [&str; 3] =
     ["../../sockets/tokio/tests", "../../sockets/world/tests", "../../wires/host/tests"];
 
-/// The graph of chapter 10, and where the layer of chapter 10 lies.
+/// The graph of chapter 10, and where the layers of chapters 10 and 14 lie.
 const CALLS: &str = "../../graphs/rpc-deadline.kdl";
 const LAYER: &str = "../../protocols/deadline";
+const MANY: &str = "../../protocols/fanout";
 
 /// A fenced block: its language and its lines, without the indentation.
 struct Block {
@@ -85,8 +86,8 @@ fn blocks() -> Vec<Block> {
 #[test]
 fn fragments_are_part_of_the_sources() {
     let mut sources = vec![trimmed(&read(CALLS))];
-    let own = [("src", "rs"), ("tests", "rs"), ("examples", "rs"), (".", "kdl"), (LAYER, "rs")];
-    let others = OTHERS.map(|folder| (folder, "rs"));
+    let own = [("src", "rs"), ("tests", "rs"), ("examples", "rs"), (".", "kdl")];
+    let others = OTHERS.into_iter().chain([LAYER, MANY]).map(|folder| (folder, "rs"));
     for (folder, ending) in own.into_iter().chain(others) {
         for path in files(folder, ending) {
             sources.push(trimmed(&fs::read_to_string(path).unwrap()));

@@ -75,6 +75,12 @@ const STACKS: &[Stack<'static>] = &[
         client: r#"probe rdgram to="10.0.0.1" timeout="1s""#,
     },
     Stack {
+        name: "fanout",
+        layers: "fanout ip joins=#true",
+        server: "echo fanout",
+        client: r#"probe fanout to="10.0.0.1" timeout="1s""#,
+    },
+    Stack {
         name: "channel",
         layers: "channel ip",
         server: "procedures channel procedure=1",
