@@ -73,9 +73,9 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_tracer::ENTRY,
     &xk_udp::ENTRY,
     &xk_vip::ENTRY,
-    &xk_vipaddr::ENTRY,
-    &xk_vipadv::ENTRY,
-    &xk_vipsize::ENTRY,
+    &xk_vip::vipaddr::ENTRY,
+    &xk_vip::vipadv::ENTRY,
+    &xk_vip::vipsize::ENTRY,
     &xk_xdp::ENTRY,
     &xk_zip::ENTRY,
     // catalog:protocols

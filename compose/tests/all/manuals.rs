@@ -1,5 +1,6 @@
 //! The examples in the manuals are graphs, and check.
 
+use crate::waits::sources;
 use std::fs;
 use std::path::Path;
 use xk_catalog::PROTOCOLS;
@@ -184,8 +185,7 @@ fn every_reason_of_the_rpc_realm_is_explained() {
             || is_virtual
             || matches!(entry.kind, "fragment" | "rm" | "rdgram")
         {
-            let folder = root.join("protocols").join(entry.kind).join("src");
-            if folder.is_dir() {
+            if let Some(folder) = sources(entry.kind) {
                 reasons(&folder, &mut found);
             }
         }

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_sim::{HostId, World};
-use xk_vipadv::VipTable;
+use xk_vip::vipadv::VipTable;
 
 const HOSTS: usize = 200;
 /// Interval of announcements; a broadcast may come a tenth later.

@@ -7,7 +7,7 @@ use xk_core::HostAddr;
 use xk_core::SessionRef;
 use xk_kit::control::ClaimHost;
 use xk_kit::net::neighbour::{ArpReply, is_far};
-use xk_vipadv::VipTable;
+use xk_vip::vipadv::VipTable;
 
 const IP: u16 = 0x0800;
 
@@ -170,7 +170,7 @@ fn a_flood_of_hosts_that_nobody_needs_drives_out_none_that_is_spoken_to() {
             let vipadv = cx.find_protocol("vipadv").unwrap();
             let [_, _, high, low] = n.to_be_bytes();
             let heard = ArpReply {
-                protocol_type: xk_vipadv::PROTOCOL_TYPE,
+                protocol_type: xk_vip::ETHER_BASE,
                 host: [10, 0, 7 + high, low].into(),
                 address: [2, 7, 7, 7, high, low],
             };

@@ -1,12 +1,12 @@
 //! Operations that wait on a real host wait in the simulator as well.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::Time;
 use xk_core::control::Report;
-use xk_core::graph::Shape;
+use xk_core::graph::{Catalog, Shape};
 
 /// Two hosts, `above` on IP on both, and on top of it a client or a server.
 fn pair(above: &str, client: &str, server: &str) -> String {
@@ -47,12 +47,23 @@ fn messages_wait_for_a_place_without_a_layer_of_calls() {
     assert_eq!(line(&report, "received"), Some("200"), "{:?}", report.lines);
 }
 
+/// The sources of a kind: a crate of its own, or a module of a family.
+pub(crate) fn sources(kind: &str) -> Option<PathBuf> {
+    let protocols = Path::new(env!("CARGO_MANIFEST_DIR")).join("../protocols");
+    let crates = fs::read_dir(&protocols).unwrap();
+    let mut modules = crates.map(|folder| folder.unwrap().path().join("src").join(kind));
+    let own = protocols.join(kind).join("src");
+    if own.exists() { Some(own) } else { modules.find(|module| module.exists()) }
+}
+
 /// Whether a file in the folder or below has a semaphore in it: nothing else makes a shepherd wait.
-fn has_semaphore(folder: &Path) -> bool {
+/// Modules of other kinds do not count.
+fn has_semaphore(folder: &Path, standard: &Catalog) -> bool {
     fs::read_dir(folder).unwrap().any(|file| {
         let path = file.unwrap().path();
         match path.is_dir() {
-            true => has_semaphore(&path),
+            true if standard.find(path.file_name().unwrap().to_str().unwrap()).is_some() => false,
+            true => has_semaphore(&path, standard),
             false => fs::read_to_string(path).unwrap().contains("Semaphore"),
         }
     })
@@ -61,14 +72,12 @@ fn has_semaphore(folder: &Path) -> bool {
 /// Every protocol with a semaphore has calls, or says that it waits.
 #[test]
 fn who_waits_says_so() {
-    let protocols = Path::new(env!("CARGO_MANIFEST_DIR")).join("../protocols");
     let mut waiting = Vec::new();
     let standard = xk_catalog::standard();
     for entry in standard.entries().iter().filter(|entry| entry.subsystem.is_none()) {
-        let sources = protocols.join(entry.kind).join("src");
         let calls = entry.shape == Shape::Calls;
         // A wire, or a second name of one of these, has no folder.
-        if calls || !sources.exists() || !has_semaphore(&sources) {
+        if calls || sources(entry.kind).is_none_or(|folder| !has_semaphore(&folder, &standard)) {
             continue;
         }
         waiting.push(entry.kind);

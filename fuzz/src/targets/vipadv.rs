@@ -12,21 +12,21 @@ use xk_kit::net::neighbour::{
     WatchHosts,
 };
 use xk_testkit::kernel::{Lower, Top};
-use xk_vipadv::VipTable;
+use xk_vip::vipadv::VipTable;
 
 /// Hosts that it remembers in the target: few, so that they give way too.
 const ENTRIES_MAX: usize = 4;
 /// Time that it remembers them, in seconds.
 const LIFETIME_S: u64 = 180;
 /// The protocol type of its packets.
-const PROTOCOL_TYPE: u16 = xk_vipadv::PROTOCOL_TYPE;
+const PROTOCOL_TYPE: u16 = xk_vip::ETHER_BASE;
 
 /// Feeds the protocol with what `data` says: hosts that speak, exchanges of addresses, time that
 /// passes. The table stays within its bound, keeps no host for too long, and does not contradict
 /// itself.
 pub(crate) fn stack(data: &[u8]) {
     let params = integers(&[("entries_max", ENTRIES_MAX as i64)]);
-    let rig = Rig::new(Lower::ether([2; 6]), 64, &xk_vipadv::ENTRY, &params);
+    let rig = Rig::new(Lower::ether([2; 6]), 64, &xk_vip::vipadv::ENTRY, &params);
     // The lower layer stands for address resolution: it counts what is said.
     let said = Rc::new(Cell::new(0));
     let counted = Rc::clone(&said);

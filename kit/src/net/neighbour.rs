@@ -1,9 +1,11 @@
 //! Questions about the hosts on a link: how a host is reached, which host is behind an address,
 //! when that changes, and what hosts say of themselves in packets of address resolution.
 
+use alloc::vec::Vec;
+use core::cell::RefCell;
 use xk_core::object::{ProtocolRef, SessionRef};
 use xk_core::participant::{Part, Participants};
-use xk_core::{HostAddr, Kernel, Reason, question, reason::Class};
+use xk_core::{Answer, HostAddr, Kernel, Reason, question, reason::Class};
 
 use crate::control::PseudoHeader;
 
@@ -43,6 +45,35 @@ pub struct WatchHosts {
 }
 
 question!(WatchHosts { watcher }, "watch-hosts", Tell, standing);
+
+/// The watchers of the hosts on a link, at most 16.
+#[derive(Default)]
+pub struct Watchers(RefCell<Vec<ProtocolRef>>);
+
+impl Watchers {
+    /// Lets a watcher be told. Unknown if there are too many.
+    pub fn add(&self, watcher: &ProtocolRef) -> Answer {
+        let mut all = self.0.borrow_mut();
+        if !all.contains(watcher) && all.len() < 16 {
+            all.push(watcher.clone());
+        }
+        if all.contains(watcher) { Answer::Answered } else { Answer::Unknown }
+    }
+
+    /// Tells the watchers that more or less is known of a host now.
+    pub fn tell(&self, cx: &Kernel, host: HostAddr) {
+        let all = self.0.borrow().clone();
+        for watcher in all {
+            // A watcher need not care.
+            let _ = watcher.ask(cx, HostChanged { host });
+        }
+    }
+
+    /// Forgets all; for the layer's `stop`.
+    pub fn clear(&self) {
+        drop(self.0.take());
+    }
+}
 
 /// Asked upwards of the watchers: the address of this host on the link has become known or has
 /// changed, is not known any more, or the host has said something of itself. What holds now is to

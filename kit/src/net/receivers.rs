@@ -2,7 +2,10 @@
 //! uppers: an object that receives for each upper, and marks by which a lower session leads to the
 //! session above it.
 
-use crate::control::{PeerEther, PseudoHeader, Resolve, SpecificDestination};
+use crate::control::{
+    HostConflict, IsOutstanding, NetworkError, PeerEther, PseudoHeader, Resolve, SendError,
+    SpecificDestination,
+};
 use crate::rpc::call::{LargestPush, NeedsPseudoHeader};
 use crate::wire::offload::Offloads;
 use alloc::format;
@@ -11,7 +14,9 @@ use core::cell::{Cell, RefCell};
 use xk_core::control::ListSessions;
 use xk_core::graph::{DerivedNumber, Guarantees, StackingRules};
 use xk_core::object::{Enable, OpenError, ProtocolId};
-use xk_core::{Ask, HostAddr, Kernel, Participants, Protocol, ProtocolRef, SessionRef, Upper};
+use xk_core::{
+    Answer, Ask, HostAddr, Kernel, Participants, Protocol, ProtocolRef, SessionRef, Upper,
+};
 
 /// Largest number of pairs of receiver and selector on one layer.
 pub const UPPERS_MAX: usize = 64;
@@ -128,6 +133,25 @@ impl UpperReceivers {
     /// The protocol at a place.
     pub fn get(&self, at: usize) -> Option<UpperReceiver> {
         self.all.borrow().get(at).cloned()
+    }
+
+    /// Passes a question of a layer below about a session on to the protocol above that `find`
+    /// leads to; not if it was, and came back from there. `None` if it is another question.
+    pub fn ask_above(
+        &self,
+        cx: &Kernel,
+        ask: &mut Ask<'_>,
+        find: impl FnOnce(&mut Ask<'_>) -> Option<ProtocolRef>,
+    ) -> Option<Answer> {
+        if ask.get::<SendError>().is_some() || ask.get::<HostConflict>().is_some() {
+            // The packet's beginning follows, and IP is told of the conflict too.
+            return Some(Answer::Unknown);
+        }
+        if ask.get::<NetworkError>().is_none() && ask.get::<IsOutstanding>().is_none() {
+            return None;
+        }
+        let upper = if self.may_ask_above(ask) { find(ask) } else { None };
+        Some(upper.map_or(Answer::Unknown, |upper| upper.control(cx, ask)))
     }
 
     /// Whether a question from below may be passed on to one of those above; not if it was, and

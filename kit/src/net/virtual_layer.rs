@@ -14,8 +14,7 @@
 //! ```
 
 use crate::control::{
-    HostConflict, IsOutstanding, MinPacket, NetworkError, PeerEther, PeerHost, SendError,
-    SpecificDestination,
+    IsOutstanding, MinPacket, NetworkError, PeerEther, PeerHost, SpecificDestination,
 };
 use crate::net::neighbour::{UNKNOWN_STATION, peer_host};
 use crate::net::receivers::{LINK_MIN, Marks, UpperReceiver, UpperReceivers, has_no_answer};
@@ -26,6 +25,7 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 use core::ops::Deref;
 use xk_core::control::Tables;
+use xk_core::graph::{Build, BuildError, ParamSpec, int};
 use xk_core::object::{
     Burst, Closing, Enable, OpenError, Outgoing, PushError, Refused, SessionTable,
 };
@@ -33,11 +33,20 @@ use xk_core::participant::AddressError;
 use xk_core::reason::{self, Class};
 use xk_core::{
     Answer, Ask, HostAddr, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Reason,
-    Secret, Session, SessionRef, Upper,
+    Session, SessionRef, Upper,
 };
 
 /// None of the layers below leads to the host.
 pub static NO_WAY: Reason = Reason::new("no way to the host", Class::Exhausted);
+
+/// The parameter of such a layer that bounds its sessions.
+#[rustfmt::skip]
+pub const SESSIONS_MAX: ParamSpec = int("sessions_max", 1..=1_048_575, 65_536,
+    "how many sessions it holds");
+/// The parameter of such a layer that bounds its idle sessions.
+#[rustfmt::skip]
+pub const IDLE_MAX: ParamSpec = int("idle_max", 1..=1_048_575, 4096,
+    "from how many sessions on each that a message makes takes the place of an idle one");
 
 /// A layer without a header above several others.
 pub trait VirtualLayer: Sized + 'static {
@@ -189,8 +198,7 @@ impl<V> Deref for Virtual<V> {
 }
 
 /// The peer's host, the place of the upper protocol, and the broadcast or group that messages are
-/// sent to, or
-/// none.
+/// sent to, or none.
 type Key = (HostAddr, u32, HostAddr);
 
 /// The host of ours in these participants; unspecified if answers cannot come from it.
@@ -202,23 +210,22 @@ pub fn local_host(ends: &Participants) -> HostAddr {
 }
 
 impl<V: VirtualLayer> Virtual<V> {
-    /// A layer on `lowers` with at most `sessions_max` sessions; from `idle_max` on each that a
-    /// message makes takes the place of an idle one.
-    pub fn new(
-        secret: Secret,
-        lowers: Vec<ProtocolRef>,
-        (sessions_max, idle_max): (usize, usize),
-        layer: V,
-    ) -> Self {
-        let sessions = SessionTable::new(secret, sessions_max.min(Marks::MAX));
+    /// Adds a layer to a kernel at its place in a graph; its entry has the parameters
+    /// [`SESSIONS_MAX`] and [`IDLE_MAX`].
+    ///
+    /// # Errors
+    /// [`BuildError::Param`].
+    pub fn build(build: &Build<'_>, layer: V) -> Result<ProtocolRef, BuildError> {
+        let sessions_max: usize = build.int(SESSIONS_MAX.name)?;
+        let sessions = SessionTable::new(build.cx.secret(), sessions_max.min(Marks::MAX));
         let parts = Parts {
             layer,
-            lowers,
+            lowers: build.lowers.to_vec(),
             uppers: UpperReceivers::default(),
-            sessions: sessions.with_idle_max(idle_max),
+            sessions: sessions.with_idle_max(build.int(IDLE_MAX.name)?),
             marks: Marks::default(),
         };
-        Self { parts: Rc::new(parts), place: 0 }
+        build.add(Self { parts: Rc::new(parts), place: 0 })
     }
 
     /// Calls `see` with the session of each upper protocol to a host.
@@ -357,32 +364,18 @@ impl<V: VirtualLayer> Virtual<V> {
         }
     }
 
-    /// Passes a question from below about one of its sessions on to the protocol above that.
-    fn ask_above(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Option<Answer> {
-        let is_from_below =
-            ask.get::<NetworkError>().is_some() || ask.get::<IsOutstanding>().is_some();
-        if is_from_below && !self.uppers.may_ask_above(ask) {
-            return Some(Answer::Unknown);
-        }
+    /// The protocol above the session that a layer below asks about, named as it is known there.
+    fn asked_about(&self, ask: &mut Ask<'_>) -> Option<ProtocolRef> {
         let find = |lower: &SessionRef| self.marks.get(lower.head().tag());
         let session = if let Some(error) = ask.get::<NetworkError>() {
-            let found = error.session.as_ref().and_then(find);
-            error.session.clone_from(&found);
-            found
-        } else if let Some(question) = ask.get::<IsOutstanding>() {
-            let found = find(&question.session);
-            if let Some(found) = &found {
-                question.session = found.clone();
-            }
-            found
-        } else if ask.get::<SendError>().is_some() || ask.get::<HostConflict>().is_some() {
-            // The packet's beginning follows, and IP is told of the conflict too.
-            None
+            error.session = error.session.as_ref().and_then(find);
+            error.session.clone()
         } else {
-            return None;
+            let question = ask.get::<IsOutstanding>()?;
+            question.session = find(&question.session)?;
+            Some(question.session.clone())
         };
-        let own = session.as_ref().and_then(|session| session.body::<VirtualSession<V>>());
-        Some(own.map_or(Answer::Unknown, |own| own.receiver.upper.control(cx, ask)))
+        Some(session?.body::<VirtualSession<V>>()?.receiver.upper.clone())
     }
 }
 
@@ -481,7 +474,7 @@ impl<V: VirtualLayer> Protocol for Virtual<V> {
         if has_no_answer(ask) {
             return Answer::Unknown;
         }
-        let above = self.ask_above(cx, ask);
+        let above = self.uppers.ask_above(cx, ask, |ask| self.asked_about(ask));
         let below = || self.lowers.last().map_or(Answer::Unknown, |last| last.control(cx, ask));
         above.unwrap_or_else(below)
     }

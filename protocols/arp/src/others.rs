@@ -7,29 +7,20 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use xk_core::{Answer, Ask, Kernel, ProtocolRef};
 use xk_kit::net::neighbour::{
-    ArpExchange, ArpReply, HostAt, HostChanged, SendArpReply, SubscribeType, WatchHosts,
+    ArpExchange, ArpReply, HostAt, SendArpReply, SubscribeType, WatchHosts, Watchers,
 };
 
-/// Largest number of each kind.
+/// Largest number of protocols that take a type.
 pub(crate) const OTHERS_MAX: usize = 16;
 
 /// All of them.
 #[derive(Default)]
 pub(crate) struct Others {
-    watchers: RefCell<Vec<ProtocolRef>>,
+    watchers: Watchers,
     types: RefCell<Vec<(u16, ProtocolRef)>>,
 }
 
 impl Others {
-    fn watch(&self, watcher: &ProtocolRef) -> bool {
-        let mut watchers = self.watchers.borrow_mut();
-        let is_new = !watchers.contains(watcher);
-        if is_new && watchers.len() < OTHERS_MAX {
-            watchers.push(watcher.clone());
-        }
-        watchers.contains(watcher)
-    }
-
     fn take_type(&self, number: u16, receiver: &ProtocolRef) -> bool {
         let mut types = self.types.borrow_mut();
         let is_free = types.iter().all(|(taken, _)| *taken != number);
@@ -48,19 +39,15 @@ impl Others {
     }
 
     pub(crate) fn clear(&self) {
-        let (watchers, types) = (self.watchers.take(), self.types.take());
-        drop((watchers, types));
+        self.watchers.clear();
+        drop(self.types.take());
     }
 }
 
 impl Shared {
     /// Tells the watchers that more or less is known of a host now.
     pub(crate) fn tell_changed(&self, cx: &Kernel, host: Ipv4) {
-        let watchers = self.others.watchers.borrow().clone();
-        for watcher in watchers {
-            // A watcher need not care.
-            let _ = watcher.ask(cx, HostChanged { host: host.into() });
-        }
+        self.others.watchers.tell(cx, host.into());
     }
 
     /// Tells those of further types that a host of ours and another have exchanged addresses.
@@ -127,7 +114,7 @@ impl Shared {
             question.host = host.map_or(question.host, Into::into);
             host.is_some()
         } else if let Some(question) = ask.get::<WatchHosts>() {
-            self.others.watch(&question.watcher)
+            return Some(self.others.watchers.add(&question.watcher));
         } else if let Some(question) = ask.get::<SubscribeType>() {
             let receiver = &question.receiver;
             self.others.take_type(question.protocol_type, receiver)

@@ -1,43 +1,28 @@
 //! The ways of a session: over the link, by IP, or either.
 
+use crate::below::Below;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
-use xk_core::map::Map;
 use xk_core::object::{OpenError, ProtocolId, SessionSlot, WeakSession};
-use xk_core::{HostAddr, Kernel, Part, Participants, ProtocolRef, Secret, SessionRef, Time};
-use xk_kit::control::{MyHost, PeerEther, PeerHost, Resolve, max_packet};
-use xk_kit::net::neighbour::{self, HostAt, RunsVirtual};
-use xk_kit::net::receivers::Openings;
+use xk_core::{HostAddr, Kernel, Part, Participants, ProtocolRef, SessionRef};
+use xk_kit::control::{MyHost, PeerEther, PeerHost, max_packet};
 use xk_kit::net::virtual_layer::VirtualSession;
-use xk_kit::rpc::call::LargestPush;
 
-/// Time for which an open does not ask again for a host that did not answer.
-const NEGATIVE: Duration = Duration::from_secs(20);
 /// Interval at which the routes are looked at again for hosts that have moved on the link or off
 /// it.
 const LOOK: Duration = Duration::from_secs(20);
-/// Hosts that are remembered as asked for.
-const ASKED_MAX: usize = 1024;
 /// Octets of the largest message on the link if no layer there knows: an Ethernet's.
 const LINK_MAX: u32 = 1500;
-
-/// Stations whose sessions lead to one session: as many as a host has addresses at a time, and a
-/// few.
+/// Stations whose sessions lead to one session: a few more than a host has addresses at a time.
 const HEARD_MAX: usize = 8;
 
 /// One instance of the layer.
-pub struct Vip {
-    /// The layer that takes hosts on the link.
-    pub(crate) link: ProtocolRef,
-    /// The layer that takes all hosts.
-    pub(crate) net: ProtocolRef,
-    /// The marks of the sessions whose ways over the link are being opened.
-    pub(crate) openings: Openings<u32>,
+pub(crate) struct Vip {
+    /// The layers below; ways over the link are opened for the marks of sessions.
+    pub(crate) below: Below<u32>,
     /// Whether the timer for the next look at the routes is set.
     pub(crate) looks: Cell<bool>,
-    /// Until when a host is not asked for again.
-    pub(crate) asked: Map<HostAddr, Time>,
 }
 
 /// The session object.
@@ -45,7 +30,7 @@ pub(crate) type VipSession = VirtualSession<Vip>;
 
 /// State of a session.
 #[derive(Default)]
-pub struct Lowers {
+pub(crate) struct Lowers {
     /// One more than the octets of the largest message that goes over the link; 0 if none does.
     pub(crate) limit: Cell<usize>,
     /// The way over the link, while the host is there.
@@ -63,11 +48,6 @@ pub struct Lowers {
 }
 
 impl Vip {
-    pub(crate) fn new(secret: Secret, link: ProtocolRef, net: ProtocolRef) -> Self {
-        let asked = Map::new(secret, ASKED_MAX);
-        Self { link, net, openings: Openings::default(), looks: Cell::new(false), asked }
-    }
-
     /// Sets the timer for the next look at the routes.
     pub(crate) fn look_later(&self, cx: &Kernel, this: &ProtocolRef) {
         if !self.looks.replace(true) {
@@ -91,11 +71,10 @@ impl Lowers {
             let known = weak.upgrade().filter(|s| !s.head().is_closed());
             known.is_some_and(|known| known != *lower)
         });
-        if heard.len() >= HEARD_MAX {
-            let oldest = heard.remove(0);
-            if let Some(oldest) = oldest.upgrade() {
-                oldest.head().set_tag(0);
-            }
+        if heard.len() >= HEARD_MAX
+            && let Some(oldest) = heard.remove(0).upgrade()
+        {
+            oldest.head().set_tag(0);
         }
         heard.push(lower.downgrade());
     }
@@ -107,103 +86,62 @@ impl Lowers {
         self.net.get().or_else(|| heard.find(|session| session.head().protocol() == net))
     }
 
-    /// Whether messages of the peer have come.
-    pub(crate) fn has_heard(&self) -> bool {
-        !self.heard.borrow().is_empty()
-    }
-
     /// Releases stations that are another host by now: the next message through one finds out
     /// again whose it is.
     fn unhear(&self, mark: u32, is_other: impl Fn(&SessionRef) -> bool) {
-        let heard = self.heard.take();
-        let (gone, kept): (Vec<_>, Vec<_>) =
-            heard.into_iter().partition(|weak| match weak.upgrade() {
-                Some(lower) => lower.head().is_closed() || is_other(&lower),
-                None => true,
-            });
-        self.heard.borrow_mut().extend(kept);
-        Self::unmark(mark, &gone);
-    }
-
-    /// Sessions of the link layer lead nowhere now: the next message through one finds out
-    /// again whose it is.
-    pub(crate) fn forget_heard(&self, mark: u32) {
-        Self::unmark(mark, &self.heard.take());
-    }
-
-    fn unmark(mark: u32, sessions: &[WeakSession]) {
-        for session in sessions.iter().filter_map(WeakSession::upgrade) {
-            if session.head().tag() == mark {
-                session.head().set_tag(0);
+        let mut heard = self.heard.take();
+        heard.retain(|weak| {
+            let Some(lower) = weak.upgrade() else {
+                return false;
+            };
+            let is_kept = !lower.head().is_closed() && !is_other(&lower);
+            if !is_kept && lower.head().tag() == mark {
+                lower.head().set_tag(0);
             }
-        }
+            is_kept
+        });
+        self.heard.borrow_mut().extend(heard);
     }
 
-    /// Releases the way over the link.
-    pub(crate) fn close_link(&self, cx: &Kernel) {
-        if let Some(link) = self.link.take() {
-            link.head().set_tag(0);
-            link.close(cx);
-        }
+    /// Releases both ways; others are opened for the next message that needs them.
+    fn lose(&self, cx: &Kernel) {
+        self.limit.set(0);
+        close(cx, &self.link);
+        close(cx, &self.net);
     }
 
-    /// Releases the way by IP; another is opened for the next message that needs it.
-    pub(crate) fn close_net(&self, cx: &Kernel) {
-        if let Some(net) = self.net.take() {
-            net.close(cx);
-        }
+    /// Releases the ways and all stations.
+    pub(crate) fn end(&self, cx: &Kernel, mark: u32) {
+        self.unhear(mark, |_| true);
+        self.lose(cx);
     }
 }
 
-/// Whether the peer is everybody on the link, or a group of them.
-pub(crate) fn is_cast(own: &VipSession) -> bool {
-    own.host().is_group()
-}
-
-/// The largest message that an upper protocol will ever push, in octets.
-pub(crate) fn largest(cx: &Kernel, upper: &ProtocolRef) -> u32 {
-    let asked = upper.ask(cx, LargestPush::default());
-    asked.map_or(u32::MAX, |asked| asked.octets)
-}
-
-/// Whether the host is on the link now.
-pub(crate) fn is_on_link(own: &VipSession, cx: &Kernel) -> bool {
-    is_cast(own) || neighbour::is_on_link(cx, &own.all.layer.net, &own.all.layer.link, own.host())
+/// Releases a way.
+pub(crate) fn close(cx: &Kernel, way: &SessionSlot) {
+    if let Some(way) = way.take() {
+        way.head().set_tag(0);
+        way.close(cx);
+    }
 }
 
 /// Whether the peer would know us by the host of ours that the session is for: in frames we are
 /// that of the link.
 fn is_known_by_frames(own: &VipSession, cx: &Kernel) -> bool {
-    let Part::Host(local) = own.state.local_part() else {
-        return true;
-    };
-    let own = own.all.layer.link.ask(cx, MyHost::default());
-    own.is_none_or(|own| own.host == local)
+    let on_link = || own.all.layer.below.link.ask(cx, MyHost::default());
+    match own.state.local_part() {
+        Part::Host(local) => on_link().is_none_or(|on_link| on_link.host == local),
+        _ => true,
+    }
 }
 
 /// Releases stations that have been this host and are another one by now.
 pub(crate) fn unhear(own: &VipSession, cx: &Kernel) {
-    let ether = |session: &SessionRef| {
-        let asked = session.ask(cx, PeerEther::default());
-        asked.map(|asked| asked.address)
-    };
-    let known = own.state.link.get().and_then(|link| ether(&link));
+    let (host, link) = (own.host(), own.state.link.get());
     own.state.unhear(own.mark.get(), |lower| {
-        if lower.ask(cx, PeerHost::default()).is_some() {
-            // The way by IP: it knows hosts itself.
-            return false;
-        }
-        let address = ether(lower);
-        match (address, known) {
-            (Some(address), Some(known)) => address != known,
-            // A host whose address is forgotten may speak until the station is known to be another.
-            (Some(address), None) => {
-                let found =
-                    own.all.layer.link.ask(cx, HostAt { address, host: HostAddr::UNSPECIFIED });
-                found.is_some_and(|found| found.host != own.host())
-            }
-            (None, _) => true,
-        }
+        // The way by IP knows hosts itself.
+        lower.ask(cx, PeerHost::default()).is_none()
+            && !own.all.layer.below.is_still(cx, lower, (Some(host), link.as_ref()))
     });
 }
 
@@ -218,9 +156,7 @@ pub(crate) fn choose(own: &VipSession, cx: &Kernel) {
             // The next message finds its way.
             Err(_) => {
                 own.state.is_chosen.set(false);
-                own.state.limit.set(0);
-                own.state.close_link(cx);
-                own.state.close_net(cx);
+                own.state.lose(cx);
                 return;
             }
         }
@@ -230,11 +166,11 @@ pub(crate) fn choose(own: &VipSession, cx: &Kernel) {
 /// Looks at the ways once; answers how many moves were known then.
 fn look(own: &VipSession, cx: &Kernel) -> u32 {
     let moves = own.state.moves.get();
-    let on_link = is_on_link(own, cx) && is_known_by_frames(own, cx);
+    let on_link = own.all.layer.below.is_on_link(cx, own.host()) && is_known_by_frames(own, cx);
     let lost = own.state.link.live().is_none();
     if lost || !on_link {
         own.state.limit.set(0);
-        own.state.close_link(cx);
+        close(cx, &own.state.link);
     }
     if on_link {
         if lost {
@@ -247,14 +183,20 @@ fn look(own: &VipSession, cx: &Kernel) -> u32 {
     moves
 }
 
-fn open_link(own: &VipSession, cx: &Kernel) -> Result<(), OpenError> {
-    let both = Participants::pair(own.state.local_part(), Part::Host(own.host()));
-    let open = || own.all.layer.link.open(cx, own.receiver.upper(), both);
-    let link = own.all.layer.openings.during(own.host(), own.mark.get(), open)?;
-    link.head().set_tag(own.mark.get());
-    if let Some(twice) = own.state.link.replace(Some(link)) {
-        twice.close(cx);
+/// Takes a session into the slot of its way.
+fn enter(own: &VipSession, cx: &Kernel, slot: &SessionSlot, way: SessionRef) {
+    way.head().set_tag(own.mark.get());
+    if let Some(old) = slot.replace(Some(way)) {
+        old.close(cx);
     }
+}
+
+fn open_link(own: &VipSession, cx: &Kernel) -> Result<(), OpenError> {
+    let (host, below) = (own.host(), &own.all.layer.below);
+    let both = Participants::pair(own.state.local_part(), Part::Host(host));
+    let open = || below.link.open(cx, own.receiver.upper(), both);
+    let link = below.openings.during(host, own.mark.get(), open)?;
+    enter(own, cx, &own.state.link, link);
     Ok(())
 }
 
@@ -264,42 +206,29 @@ fn limit(own: &VipSession, cx: &Kernel) -> usize {
         return 0;
     };
     let max = max_packet(cx, &link, LINK_MAX) as usize + 1;
-    if is_cast(own) {
+    if own.host().is_group() {
         return max;
     }
     let Some(known) = link.ask(cx, PeerEther::default()) else {
         return 0;
     };
-    own.all.layer.asked.unbind(&own.host());
-    let asked = RunsVirtual { host: own.host(), address: known.address, runs: false };
-    // Where no table is kept all hosts are taken to run it ("RPC in the x-Kernel", section 3.1).
-    match own.all.layer.link.ask(cx, asked) {
-        Some(answer) if !answer.runs => 0,
-        _ => max,
-    }
+    own.all.layer.below.absent.remove(&own.host());
+    if own.all.layer.below.runs(cx, own.host(), known.address) { max } else { 0 }
 }
 
 /// Asks for the host's address unless it is known, or did not answer a short time ago.
 pub(crate) fn resolve(own: &VipSession, cx: &Kernel) {
-    if is_cast(own) || own.state.limit.get() > 0 || own.state.link.get().is_none() {
+    let (below, host, now) = (&own.all.layer.below, own.host(), cx.now());
+    let is_asked =
+        own.host().is_group() || own.state.limit.get() > 0 || own.state.link.get().is_none();
+    if is_asked || below.is_absent(now, host) {
         return;
     }
-    let (host, now) = (own.host(), cx.now());
-    let key = host;
-    if own.all.layer.asked.get(&key).is_some_and(|until| now < until) {
-        return;
-    }
-    if own.all.layer.asked.len() >= ASKED_MAX {
-        own.all.layer.asked.retain(|_, until| now < *until);
-    }
-    // In a full map of hosts asked for just now this one may be asked for again; no harm is done.
-    let _ = own.all.layer.asked.replace(key, now.after(NEGATIVE));
-    let address = None;
-    let known = cx.unless_lost(|| own.all.layer.link.ask(cx, Resolve { host, address }));
-    if known.is_err() {
-        own.all.layer.asked.unbind(&key);
-    } else if known.is_ok_and(|known| known.is_some_and(|known| known.address.is_some())) {
-        own.state.limit.set(limit(own, cx));
+    below.note_absent(now, host);
+    match cx.unless_lost(|| below.resolve(cx, host)) {
+        Ok(Some(_)) => own.state.limit.set(limit(own, cx)),
+        Ok(None) => {}
+        Err(_) => drop(below.absent.remove(&host)),
     }
 }
 
@@ -307,13 +236,10 @@ pub(crate) fn resolve(own: &VipSession, cx: &Kernel) {
 pub(crate) fn open_net(own: &VipSession, cx: &Kernel) -> Result<SessionRef, OpenError> {
     let open = |local| {
         let both = Participants::pair(local, Part::Host(own.host()));
-        own.all.layer.net.open(cx, own.receiver.upper(), both)
+        own.all.layer.below.net.open(cx, own.receiver.upper(), both)
     };
     // A host of ours by which the peer spoke to all does not do.
     let net = open(own.state.local_part()).or_else(|_| open(Part::Any))?;
-    net.head().set_tag(own.mark.get());
-    if let Some(old) = own.state.net.replace(Some(net.clone())) {
-        old.close(cx);
-    }
+    enter(own, cx, &own.state.net, net.clone());
     Ok(net)
 }

@@ -1,5 +1,6 @@
 //! The layer: which way each message goes.
 
+use crate::below::{self, Below};
 use crate::lowers::{self, Lowers, Vip, VipSession};
 use alloc::format;
 use alloc::string::String;
@@ -11,58 +12,26 @@ use xk_core::{
     Upper, reason,
 };
 use xk_kit::control::{MaxPacket, MyHost, OptPacket, PseudoHeader, max_packet, opt_packet};
-use xk_kit::net::neighbour::{HostChanged, PeerOnLink, WatchHosts};
+use xk_kit::net::neighbour::{HostChanged, PeerOnLink};
 use xk_kit::net::receivers;
 use xk_kit::net::template::Headers;
 use xk_kit::net::virtual_layer::{NO_WAY, Virtual, VirtualLayer, local_host};
-
-/// Sessions that it holds unless the graph says otherwise.
-pub(crate) const SESSIONS_MAX: usize = 65_536;
-/// From how many sessions on each that a message makes takes the place of an idle one.
-pub(crate) const IDLE_MAX: usize = 4096;
+use xk_kit::rpc::call::LargestPush;
 
 /// Builds it from its place in a graph.
-pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let sessions_max = build.int("sessions_max")?;
-    let idle_max = build.int("idle_max")?;
-    let lowers = (build.lower(0)?, build.lower(1)?);
-    build.add(layered(build.cx, lowers, (sessions_max, idle_max)))
-}
-
-/// Adds one to a kernel, for programs that compose without a graph file: on `link`, which takes the
-/// hosts of a link, and `net`, which takes all. Every protocol that has a number on IP by then, and
-/// none on Ethernet, gets one there: that on IP more than `ether_base`, as the check of a graph
-/// does for each that stands on it.
-pub fn add(
-    cx: &Kernel,
-    name: &str,
-    lowers: (ProtocolRef, ProtocolRef),
-    ether_base: u32,
-) -> ProtocolRef {
-    receivers::LINK_OR_NET.derive(&mut cx.numbers_mut(), ether_base);
-    let layer = layered(cx, lowers, (SESSIONS_MAX, IDLE_MAX));
-    cx.add_protocol(crate::ENTRY.kind, name, layer)
-}
-
-fn layered(
-    cx: &Kernel,
-    (link, net): (ProtocolRef, ProtocolRef),
-    bounds: (usize, usize),
-) -> Virtual<Vip> {
-    let secret = cx.secret();
-    let lowers = [link.clone(), net.clone()].to_vec();
-    Virtual::new(secret, lowers, bounds, Vip::new(secret, link, net))
+pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    Virtual::build(build, Vip { below: Below::new(build)?, looks: Cell::new(false) })
 }
 
 impl VirtualLayer for Vip {
     type State = Lowers;
 
     fn admit(&self, cx: &Kernel, upper: Upper<'_>) -> Result<(), OpenError> {
-        receivers::admit(cx, &self.net, upper)
+        receivers::admit(cx, &self.below.net, upper)
     }
 
     fn offered(at: usize, ends: &Participants) -> Participants {
-        if at == 0 { Participants::local(Part::Any) } else { ends.clone() }
+        below::offered(at, ends)
     }
 
     fn begin(
@@ -80,19 +49,18 @@ impl VirtualLayer for Vip {
         own.state.is_chosen.set(true);
         lowers::choose(own, cx);
         lowers::resolve(own, cx);
-        let largest = lowers::largest(cx, &own.receiver.upper) as usize;
-        if largest < own.state.limit.get() {
+        let largest = own.receiver.upper.ask(cx, LargestPush::default());
+        if largest.is_some_and(|asked| (asked.octets as usize) < own.state.limit.get()) {
             return Ok(());
         }
-        if lowers::is_cast(own) {
+        if own.host().is_group() {
             // Some of them would go to all on the link, the others to no host.
             return Err(OpenError::NotSupported);
         }
         match lowers::open_net(own, cx) {
-            Ok(_) => Ok(()),
-            // Nothing but the link leads there; long messages find that out.
-            Err(_) if own.state.limit.get() > 0 => Ok(()),
-            Err(error) => Err(error),
+            Err(error) if own.state.limit.get() == 0 => Err(error),
+            // If nothing but the link leads there, long messages find that out.
+            _ => Ok(()),
         }
     }
 
@@ -104,7 +72,7 @@ impl VirtualLayer for Vip {
         lower: &SessionRef,
         ends: Participants,
     ) -> Result<SessionRef, &'static Reason> {
-        let opening = all.layer.openings.of(cx, &all.layer.link, lower);
+        let opening = all.layer.below.openings.of(cx, &all.layer.below.link, lower);
         match opening.and_then(|mark| all.marks.get(mark)) {
             Some(session) => Ok(session),
             None => all.session_for(cx, this, lower, ends),
@@ -122,12 +90,12 @@ impl VirtualLayer for Vip {
         this: &SessionRef,
         message: Message,
     ) -> Result<(), PushError> {
-        if message.len() < own.state.limit.get()
-            && let Some(link) = own.state.link.live()
-        {
-            return link.push(cx, message);
+        let takes_link = message.len() < own.state.limit.get();
+        let way = if takes_link { &own.state.link } else { &own.state.net };
+        match way.live() {
+            Some(way) => way.push(cx, message),
+            None => push_first(own, cx, this, message),
         }
-        push_net(own, cx, this, message)
     }
 
     fn push_burst(
@@ -155,46 +123,38 @@ impl VirtualLayer for Vip {
     /// Nothing on the link tells a sender; the network finds its own header, or it did not come
     /// that way.
     fn refused(own: &VipSession, cx: &Kernel, refused: Refused) {
-        if let Some(net) = own.state.heard_by(own.all.layer.net.id()) {
+        if let Some(net) = own.state.heard_by(own.all.layer.below.net.id()) {
             net.refused(cx, refused);
         }
     }
 
     fn headers(own: &VipSession, cx: &Kernel) -> Option<Headers> {
-        let (limit, link) = (own.state.limit.get(), own.state.link.get());
-        let headers = Headers::of(cx, &current(own)?)?;
-        match link {
-            Some(_) if limit > 0 => {
-                Some(Headers { sent: headers.sent.carrying(limit - 1), ..headers })
-            }
-            _ => Some(headers),
-        }
+        let (limit, headers) = (own.state.limit.get(), Headers::of(cx, &current(own)?)?);
+        let by_link = limit > 0 && own.state.link.is_some();
+        let sent = if by_link { headers.sent.carrying(limit - 1) } else { headers.sent };
+        Some(Headers { sent, ..headers })
     }
 
     fn session_control(own: &VipSession, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
-        if let Some(question) = ask.get::<MyHost>() {
-            let Some(host) = own_host(own, cx) else {
-                return Answer::Unknown;
-            };
-            question.host = host;
+        let found = if let Some(question) = ask.get::<MyHost>() {
+            own_host(own, cx).map(|host| question.host = host)
         } else if let Some(question) = ask.get::<PseudoHeader>() {
-            let Some(sums) = pseudo_header(own, cx) else {
-                return Answer::Unknown;
-            };
-            *question = sums;
+            pseudo_header(own, cx).map(|sums| *question = sums)
         } else if let Some(question) = ask.get::<PeerOnLink>() {
-            question.on_link = lowers::is_on_link(own, cx);
+            question.on_link = own.all.layer.below.is_on_link(cx, own.host());
+            Some(())
         } else if let Some(question) = ask.get::<MaxPacket>() {
             question.octets = max_octets(own, cx);
-        } else if let Some(question) = ask.get::<OptPacket>() {
-            let Some(octets) = opt_octets(own, cx) else {
-                return own.answer(cx, current(own), ask);
-            };
+            Some(())
+        } else if let Some(question) = ask.get::<OptPacket>()
+            && let Some(octets) = opt_octets(own, cx)
+        {
             question.octets = octets;
+            Some(())
         } else {
             return own.answer(cx, current(own), ask);
-        }
-        Answer::Answered
+        };
+        found.map_or(Answer::Unknown, |()| Answer::Answered)
     }
 
     fn told(all: &Virtual<Self>, cx: &Kernel, ask: &mut Ask<'_>) -> bool {
@@ -209,16 +169,11 @@ impl VirtualLayer for Vip {
     }
 
     fn end(own: &VipSession, cx: &Kernel) {
-        own.state.limit.set(0);
-        own.state.forget_heard(own.mark.get());
-        own.state.close_link(cx);
-        own.state.close_net(cx);
+        own.state.end(cx, own.mark.get());
     }
 
     fn start(&self, cx: &Kernel, this: &ProtocolRef) {
-        let watcher = this.clone();
-        // One that does not tell knows of no changes.
-        let _ = self.link.ask(cx, WatchHosts { watcher });
+        self.below.watch(cx, this);
     }
 
     /// Looks at all sessions again.
@@ -235,31 +190,11 @@ impl VirtualLayer for Vip {
     }
 
     fn stop(&self) {
-        self.asked.clear();
+        self.below.absent.clear();
     }
 }
 
-/// Takes what does not go over the link, or not as it did.
-#[inline(never)]
-fn push_net(
-    own: &VipSession,
-    cx: &Kernel,
-    this: &SessionRef,
-    message: Message,
-) -> Result<(), PushError> {
-    let state = &own.state;
-    let takes_link = message.len() < state.limit.get();
-    if takes_link {
-        // The way over the link has ended: both are looked for again.
-        state.limit.set(0);
-        state.is_chosen.set(false);
-    } else if let Some(net) = state.net.live() {
-        return net.push(cx, message);
-    }
-    push_first(own, cx, this, message)
-}
-
-/// The first message, and the first that needs the other way.
+/// The first message, the first that needs the other way, and the first after a way has ended.
 #[cold]
 #[inline(never)]
 fn push_first(
@@ -269,6 +204,11 @@ fn push_first(
     message: Message,
 ) -> Result<(), PushError> {
     let state = &own.state;
+    if message.len() < state.limit.get() {
+        // The way over the link has ended: both are looked for again.
+        state.limit.set(0);
+        state.is_chosen.set(false);
+    }
     if !state.is_chosen.replace(true) {
         lowers::choose(own, cx);
         if !state.is_chosen.get() {
@@ -281,7 +221,7 @@ fn push_first(
             return link.push(cx, message);
         }
     }
-    if lowers::is_cast(own) {
+    if own.host().is_group() {
         this.discard(cx, message, &reason::TOO_BIG);
         return Err(PushError::TooBig);
     }
@@ -309,8 +249,10 @@ fn own_host(own: &VipSession, cx: &Kernel) -> Option<HostAddr> {
     // On several links we are several hosts, and to a peer on this one that of its own.
     let asked = match current(own) {
         Some(lower) => lower.ask(cx, MyHost::default()),
-        None if own.state.has_heard() => own.all.layer.link.ask(cx, MyHost::default()),
-        None => own.all.layer.net.ask(cx, MyHost::default()),
+        None if !own.state.heard.borrow().is_empty() => {
+            own.all.layer.below.link.ask(cx, MyHost::default())
+        }
+        None => own.all.layer.below.net.ask(cx, MyHost::default()),
     };
     asked.map(|asked| asked.host)
 }
@@ -319,7 +261,7 @@ fn own_host(own: &VipSession, cx: &Kernel) -> Option<HostAddr> {
 /// ours, by whichever way: frames do not say which, and the peer sums up what it takes us for.
 fn pseudo_header(own: &VipSession, cx: &Kernel) -> Option<PseudoHeader> {
     let state = &own.state;
-    let number = cx.type_number(own.receiver.selector, own.all.layer.net.id())?;
+    let number = cx.type_number(own.receiver.selector, own.all.layer.below.net.id())?;
     let on_link = state.link.get().and_then(|link| link.ask(cx, MyHost::default()));
     let mine = match (state.local_part(), on_link) {
         (Part::Any, Some(on_link)) => Some(on_link.host),
@@ -330,7 +272,7 @@ fn pseudo_header(own: &VipSession, cx: &Kernel) -> Option<PseudoHeader> {
     if let Some(net) = state.net.get()
         && net.ask(cx, MyHost::default()).is_some_and(|net| net.host != mine)
     {
-        state.close_net(cx);
+        lowers::close(cx, &state.net);
     }
     Some(PseudoHeader::new([mine; 2], own.host(), number))
 }
@@ -339,10 +281,10 @@ fn pseudo_header(own: &VipSession, cx: &Kernel) -> Option<PseudoHeader> {
 fn max_octets(own: &VipSession, cx: &Kernel) -> u32 {
     let link_max = (own.state.limit.get() as u32).saturating_sub(1);
     match own.state.net.get() {
-        _ if lowers::is_cast(own) => link_max,
+        _ if own.host().is_group() => link_max,
         Some(net) => max_packet(cx, &net, link_max),
         None => {
-            let net = own.all.layer.net.ask(cx, MaxPacket::default());
+            let net = own.all.layer.below.net.ask(cx, MaxPacket::default());
             net.map_or(link_max, |net| net.octets.max(link_max))
         }
     }
@@ -350,11 +292,9 @@ fn max_octets(own: &VipSession, cx: &Kernel) -> u32 {
 
 /// Octets of the largest message that goes whole by the way that is used, if that is known.
 fn opt_octets(own: &VipSession, cx: &Kernel) -> Option<u32> {
-    if own.state.limit.get() > 0 {
-        return Some(own.state.limit.get() as u32 - 1);
-    }
-    match own.state.net.get() {
-        Some(net) => Some(opt_packet(cx, &net, 0)).filter(|octets| *octets > 0),
-        None => own.all.layer.net.ask(cx, OptPacket::default()).map(|q| q.octets),
+    match (own.state.limit.get(), own.state.net.get()) {
+        (0, Some(net)) => Some(opt_packet(cx, &net, 0)).filter(|octets| *octets > 0),
+        (0, None) => own.all.layer.below.net.ask(cx, OptPacket::default()).map(|q| q.octets),
+        (limit, _) => Some(limit as u32 - 1),
     }
 }

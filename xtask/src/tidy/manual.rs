@@ -34,9 +34,18 @@ pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
             continue;
         };
         check_manual(lib, found);
+        // Kinds beside the first have manuals in modules of their own.
+        let src = format!("{}/src", member.dir);
+        tree.under(&src).filter(|file| has_manual(file)).for_each(|file| check_manual(file, found));
         check_folder(tree, &member.dir, lib, found);
         check_catalog(tree, lib, &member.name, found);
     }
+}
+
+/// Whether the file is a module with a catalog entry whose manual is its documentation.
+fn has_manual(file: &File) -> bool {
+    let name = file.path.rsplit('/').next().unwrap_or_default();
+    name != "lib.rs" && file.text.contains(&format!("include_str!(\"{name}\")"))
 }
 
 /// The crate documentation: each line's number and its text behind `//!`.
@@ -221,6 +230,26 @@ mod tests {
         assert!(protocol(&lib(&all_but_control, ""), ALL, "xk_a").is_empty());
         let twice = [HEADINGS, &["Above"]].concat();
         assert_eq!(protocol(&lib(&twice, ""), ALL, "xk_a"), ["manual protocols/a/src/lib.rs:35"]);
+    }
+
+    #[test]
+    fn kinds_in_modules_have_manuals() {
+        let first = lib(HEADINGS, "Async.");
+        let of = |kind: &str| {
+            let second =
+                format!("{}Entry::layer(\"b\", include_str!(\"b.rs\"))", lib(&HEADINGS[1..], ""));
+            let mut tree = tree(&[
+                ("protocols/a/src/lib.rs", first.as_str()),
+                ("protocols/a/src/wire.rs", ""),
+                ("protocols/a/src/protocol.rs", ""),
+                ("protocols/a/src/session.rs", ""),
+                (kind, second.as_str()),
+            ]);
+            tree.crates.push(krate("xk-a", "protocols/a", &[]));
+            found(check, &tree)
+        };
+        assert_eq!(of("protocols/a/src/b.rs"), ["manual protocols/a/src/b.rs:3"]);
+        assert!(of("protocols/a/src/c.rs").is_empty());
     }
 
     #[test]

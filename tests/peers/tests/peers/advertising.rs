@@ -10,7 +10,7 @@ use xk_kit::control::MyEther;
 use xk_peers::stack::Stack;
 use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PATIENCE, Wire};
 use xk_testkit::{needs_program, needs_root};
-use xk_vipadv::VipTable;
+use xk_vip::vipadv::VipTable;
 
 use crate::host::{assert_no_loss, pattern};
 

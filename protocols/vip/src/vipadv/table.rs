@@ -2,11 +2,7 @@
 
 use alloc::vec::Vec;
 use core::time::Duration;
-use xk_core::HostAddr;
-use xk_core::Secret;
-use xk_core::Time;
-use xk_core::fields;
-use xk_core::map::MapStats;
+use xk_core::{HostAddr, Secret, Time, fields};
 use xk_kit::Cache;
 
 /// A host that runs virtual protocols.
@@ -22,16 +18,9 @@ pub struct VipHost {
 
 fields!(VipHost { host, address, heard });
 
-/// A host that had to go for another.
-pub(crate) struct Gone {
-    pub(crate) host: HostAddr,
-    /// Whether it had been asked about.
-    pub(crate) was_needed: bool,
-}
-
 /// By host, the oldest the one heard longest ago.
 pub(crate) struct Table {
-    hosts: Cache<HostAddr, VipHost>,
+    pub(super) hosts: Cache<HostAddr, VipHost>,
     /// Hosts that were not asked about.
     unneeded: Cache<HostAddr>,
     lifetime: Duration,
@@ -46,47 +35,41 @@ impl Table {
         }
     }
 
-    /// The record of a host.
-    pub(crate) fn get(&self, host: HostAddr) -> Option<VipHost> {
+    /// The record of a host that a protocol wants to know of.
+    pub(crate) fn need(&self, host: HostAddr) -> Option<VipHost> {
+        self.unneeded.remove(&host);
         self.hosts.get(&host)
     }
 
-    /// Notes that a protocol wants to know of a host.
-    pub(crate) fn need(&self, host: HostAddr) {
-        self.unneeded.remove(&host);
-    }
-
     /// Takes in what a host says. Answers whether that is news, and which other host had to go for
-    /// it: one that was not asked about if there is one, or else a station that makes up many hosts
-    /// would drive out those that are spoken to.
-    pub(crate) fn hear(&self, said: VipHost) -> (bool, Option<Gone>) {
-        let key = said.host;
-        let before = self.hosts.get(&key);
+    /// it, and whether that had been asked about.
+    pub(crate) fn hear(&self, said: VipHost) -> (bool, Option<(HostAddr, bool)>) {
+        let before = self.hosts.get(&said.host);
         let gone = match before {
             None if self.hosts.is_full() => self.give_way(),
             _ => None,
         };
-        let news = before.is_none_or(|before| before.address != said.address);
-        self.hosts.put(key, said);
+        self.hosts.put(said.host, said);
         match before {
-            None => drop(self.unneeded.put(key, ())),
-            Some(_) => drop(self.unneeded.touch(&key)),
+            None => drop(self.unneeded.put(said.host, ())),
+            Some(_) => drop(self.unneeded.touch(&said.host)),
         }
-        (news, gone)
+        (before.is_none_or(|before| before.address != said.address), gone)
     }
 
-    /// Makes room for one.
-    fn give_way(&self) -> Option<Gone> {
+    /// Makes room for one: a host that was not asked about goes if there is one, or else a station
+    /// that makes up many hosts would drive out those that are spoken to.
+    fn give_way(&self) -> Option<(HostAddr, bool)> {
         let unneeded = self.unneeded.oldest();
-        let oldest = || self.hosts.oldest().map(|(key, _)| key);
-        let key = unneeded.map(|(key, ())| key).or_else(oldest)?;
-        self.forget(key);
-        Some(Gone { host: key, was_needed: unneeded.is_none() })
+        let oldest = || self.hosts.oldest().map(|(host, _)| host);
+        let host = unneeded.map(|(host, ())| host).or_else(oldest)?;
+        self.forget(host);
+        Some((host, unneeded.is_none()))
     }
 
-    fn forget(&self, key: HostAddr) {
-        self.unneeded.remove(&key);
-        self.hosts.remove(&key);
+    fn forget(&self, host: HostAddr) {
+        self.unneeded.remove(&host);
+        self.hosts.remove(&host);
     }
 
     /// Forgets those that have been silent for too long; answers them.
@@ -110,24 +93,14 @@ impl Table {
 
     /// The lowest host that said so from this address.
     pub(crate) fn find_by_address(&self, address: [u8; 6]) -> Option<HostAddr> {
-        let mut found = None::<HostAddr>;
-        for (_, known) in self.hosts.snapshot() {
-            if known.address == address {
-                found = Some(found.map_or(known.host, |host| host.min(known.host)));
-            }
-        }
-        found
+        self.list().into_iter().find(|known| known.address == address).map(|known| known.host)
     }
 
     /// All of them, by host in rising order.
     pub(crate) fn list(&self) -> Vec<VipHost> {
-        let mut list: Vec<_> = self.hosts.snapshot().into_iter().map(|(_, h)| h).collect();
+        let mut list: Vec<_> = self.hosts.snapshot().into_iter().map(|(_, known)| known).collect();
         list.sort_unstable_by_key(|known| known.host);
         list
-    }
-
-    pub(crate) fn stats(&self) -> MapStats {
-        self.hosts.stats()
     }
 
     pub(crate) fn clear(&self) {

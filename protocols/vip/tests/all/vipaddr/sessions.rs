@@ -1,6 +1,7 @@
 //! Promises of `vipaddr` where no host is on the link: the sessions of the layer that reaches all,
 //! as they are.
 
+use crate::add;
 use core::net::Ipv4Addr;
 use xk_core::numbers::Number;
 use xk_core::object::OpenError;
@@ -20,7 +21,7 @@ fn the_session_is_the_layers_own() {
     let number = Number { upper: "top", lower: "ip", number: 90 };
     cx.numbers_mut().add(number).expect("one number");
     let both = (link.protocol().clone(), net.protocol().clone());
-    let vipaddr = xk_vipaddr::add(cx, "vipaddr", both, xk_vipaddr::ETHER_BASE);
+    let vipaddr = add(cx, &xk_vip::vipaddr::ENTRY, both);
     // The number on Ethernet follows.
     assert_eq!(cx.numbers_mut().find_kinds("top", "eth"), Some(0x395a));
     let top = Top::add(cx, "top");

@@ -15,21 +15,20 @@
 //! Whatever is opened or enabled here is opened or enabled below, in the name of the protocol
 //! above: messages do not pass.
 //!
-//! That this host runs virtual protocols is said in replies of address resolution whose protocol
-//! type is not IPv4's but `protocol_type`: to all when the graph starts and every `interval` (a
-//! tenth more or less), and to one station whenever one of our hosts has answered it, or it one of
-//! ours, so that both know after one exchange. Hosts that do not know the type ignore such packets,
-//! as RFC 826 demands (4.3BSD negotiated trailers this way).
+//! The layer says that this host runs virtual protocols in replies of address resolution whose
+//! protocol type is not IPv4's but `protocol_type`: to all when the graph starts and every
+//! `interval` (a tenth more or less), and to one station after each exchange of addresses with it.
+//! Hosts that do not know the type ignore such packets, as RFC 826 demands (4.3BSD negotiated
+//! trailers this way).
 //!
 //! A host that says so is remembered with its hardware address for `lifetime`; what another station
-//! says in its name replaces that. When the table is full, the host goes that was heard longest
-//! ago, of those that were not asked about if there are any. Each watcher is told of each
-//! change.
+//! says in its name replaces that. In a full table the host heard longest ago gives way, of those
+//! that were not asked about if there are any. Each watcher is told of each change.
 //!
 //! # Control
-//! Answers `runs-virtual`, `watch-hosts` (what the layer below tells is passed on), `host-at` (from
-//! its table, else below), `vip-table`, `list-maps`; from below it takes `arp-reply`,
-//! `arp-exchange` and `host-changed`; forwards the rest.
+//! `watch-hosts` also passes on what the layer below tells; `host-at` is asked below for a host
+//! that the table does not have. From below it takes `arp-reply`, `arp-exchange` and
+//! `host-changed`; other questions go below.
 //!
 //! # Example
 //! ```kdl
@@ -49,30 +48,22 @@
 //! Hutchinson, Peterson, Abbott and O'Malley, "RPC in the x-Kernel: Evaluating New Design
 //! Techniques" (1989), section 3.1 ("a more general solution"); the packet of RFC 826; the manner
 //! of negotiating that RFC 1122, section 2.3.1 names for trailers (RFC 893).
-#![no_std]
-
-extern crate alloc;
 
 mod protocol;
 mod table;
 
-pub use protocol::{Assume, EVICTED, Settings, VipAdv, VipTable, add, build};
+pub use protocol::VipTable;
 pub use table::VipHost;
 
+use protocol::Settings;
 use xk_core::Entry;
 use xk_core::graph::{Family, Guarantees, Realm, Shape, own_question, question};
 
-/// The protocol type unless the graph says otherwise: the number on Ethernet from which those of
-/// virtual protocols' uppers count.
-pub const PROTOCOL_TYPE: u16 = 0x3900;
-
 /// The catalog entry.
 #[rustfmt::skip]
-pub static ENTRY: Entry = Entry::layer("vipadv", include_str!("lib.rs"), build)
-    .summary(
-        "tells the hosts on a link that this one runs virtual protocols, and remembers which of \
-         them do",
-    )
+pub static ENTRY: Entry = Entry::layer("vipadv", include_str!("vipadv.rs"), protocol::build)
+    .summary("tells the hosts on a link that this one runs virtual protocols, and remembers which of \
+              them do")
     .above(Family::Host)
     .on(&[Realm::Async], &[Family::Host])
     .needs(Guarantees::OPEN.and(Guarantees::RESOLVER))

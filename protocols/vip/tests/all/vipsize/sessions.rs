@@ -1,14 +1,25 @@
 //! `vipsize` added to a kernel without a graph file, on layers of made-up sizes.
 
 use core::net::Ipv4Addr;
-use xk_core::graph::BuildError;
+use xk_core::graph::{BuildError, Params, Value};
 use xk_core::numbers::Number;
-use xk_core::{HostAddr, Part, Participants, ProtocolRef};
+use xk_core::{HostAddr, Kernel, Part, Participants, ProtocolRef};
 use xk_kit::control::{MaxPacket, OptPacket, SpecificDestination};
 use xk_testkit::kernel::{Bottom, Lower, TestKernel, Top};
 
 const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+
+/// Adds one to a kernel, on these layers and with these cutoffs.
+fn add(cx: &Kernel, lowers: &[ProtocolRef], cutoffs: &[u64]) -> Result<ProtocolRef, BuildError> {
+    let mut params = Params::default();
+    for octets in cutoffs {
+        let mut cutoff = Params::default();
+        cutoff.set("octets", Value::Octets(*octets));
+        params.add_block("cutoff", cutoff);
+    }
+    xk_vip::vipsize::ENTRY.add(cx, "vipsize", lowers, &params)
+}
 
 #[test]
 fn each_size_has_its_way() {
@@ -18,7 +29,7 @@ fn each_size_has_its_way() {
     cx.numbers_mut().add(number).expect("one number");
     let bottoms = ["a", "b", "c"].map(|name| Bottom::add(cx, name, Lower::host(OWN, 90)));
     let lowers: Vec<ProtocolRef> = bottoms.iter().map(|b| b.protocol().clone()).collect();
-    let vipsize = xk_vipsize::add(cx, "vipsize", lowers.clone(), vec![10, 100]).expect("it fits");
+    let vipsize = add(cx, &lowers, &[10, 100]).expect("it fits");
     let top = Top::add(cx, "top");
     cx.start().expect("it starts");
     let both = Participants::pair(Part::Any, Part::host(PEER));
@@ -34,12 +45,12 @@ fn each_size_has_its_way() {
     assert_eq!(session.ask(cx, MaxPacket::default()).map(|q| q.octets), max);
     let opt = last.ask(cx, OptPacket::default()).map(|q| q.octets);
     assert_eq!(session.ask(cx, OptPacket::default()).map(|q| q.octets), opt);
-    let few = xk_vipsize::add(cx, "few", lowers[..1].to_vec(), vec![]);
+    let few = add(cx, &lowers[..1], &[]);
     assert!(matches!(few, Err(BuildError::Lower { at: 1 })));
-    let many = xk_vipsize::add(cx, "many", vec![lowers[0].clone(); 9], vec![]);
+    let many = add(cx, &vec![lowers[0].clone(); 9], &[]);
     assert!(matches!(many, Err(BuildError::Param { .. })));
-    for cutoffs in [vec![10, 10], vec![1, 2, 3]] {
-        let wrong = xk_vipsize::add(cx, "wrong", lowers.clone(), cutoffs);
+    for cutoffs in [&[10, 10][..], &[1, 2, 3]] {
+        let wrong = add(cx, &lowers, cutoffs);
         assert!(matches!(wrong, Err(BuildError::Param { name: "cutoff", .. })));
     }
 }
@@ -54,7 +65,7 @@ fn what_is_for_many_is_known_as_such() {
     cx.numbers_mut().add(number).expect("one number");
     let bottoms = ["a", "b"].map(|name| Bottom::add(cx, name, Lower::host(OWN, 90)));
     let lowers: Vec<ProtocolRef> = bottoms.iter().map(|b| b.protocol().clone()).collect();
-    let vipsize = xk_vipsize::add(cx, "vipsize", lowers, vec![]).expect("it fits");
+    let vipsize = add(cx, &lowers, &[]).expect("it fits");
     let top = Top::add(cx, "top");
     cx.start().expect("it starts");
     let any = Participants::local(Part::Any);

@@ -6,8 +6,7 @@
 //!
 //! # Above
 //! Any protocol of the async realm that has a type number on each protocol below, or below those of
-//! them that have no header. It must bear messages that overtake one another, since several ways
-//! lead to one peer.
+//! them that have no header. It must bear messages that overtake one another.
 //!
 //! # Below
 //! Two to eight protocols of the async realm that take hosts and tell from which one a message
@@ -18,22 +17,18 @@
 //! # Behaviour
 //! `open` opens a session on each protocol below, and fails if one of them fails. A message goes to
 //! the first whose `cutoff` it does not exceed, and to the last if it exceeds all. The cutoff of a
-//! layer is the largest message that goes whole there (`opt-packet`, asked when it is opened), or
-//! what the graph says.
+//! layer is what the graph says, or the largest message that goes whole there (`opt-packet`).
 //!
-//! An offer is made to all layers below, and messages are taken by whichever way they come; one
-//! peer has one session. After the first message from a peer the ways back are opened when the
-//! first answer goes. When a layer below says that a host may be reached another way now (`vipaddr`
-//! does), all ways to it are opened again for the next message.
-//! A refusal that comes late ends here, since it is not known any more which way its message came.
+//! An offer is made to all layers below, and one peer has one session, whichever way its messages
+//! come. The ways back are opened when the first answer goes. When a layer below says that a host
+//! may be reached another way now (`vipaddr` does), all ways to it are opened again for the next
+//! message. A late refusal ends here, since the way that its message came is not known any more.
 //!
 //! # Control
-//! A session answers `peer-host`, `peer-on-link`, `opt-packet` (the largest cutoff, or the last
-//! layer's own), `describe`; asks the way that the last message went for `last-copy`, and all ways
-//! for `free-copy` and `ask-copy`; and forwards the rest to the last layer's session (so
-//! `max-packet` is that one's). The protocol answers `list-sessions`, `list-maps`, and forwards the
-//! rest to the last layer; from below it takes `way-changed`, and passes `network-error` and
-//! `is-outstanding` on to the session's upper protocol.
+//! `opt-packet` is the largest cutoff, or the last layer's own. A session asks the way that the
+//! last message went for `last-copy`, and all ways for `free-copy` and `ask-copy`; other questions
+//! go to the last layer. From below the protocol takes `way-changed`, and passes `network-error`
+//! and `is-outstanding` on to the session's upper protocol.
 //!
 //! # Example
 //! ```kdl
@@ -52,23 +47,18 @@
 //! # Standard
 //! Hutchinson, Peterson, Abbott and O'Malley, "RPC in the x-Kernel: Evaluating New Design
 //! Techniques" (1989), section 4.3.
-#![no_std]
-
-extern crate alloc;
 
 mod protocol;
 
-pub use protocol::{VipSize, add, build};
-
 use xk_core::Entry;
 use xk_core::graph::{
-    Family, Guarantees, ParamKind, Realm, Service, Shape, StackingRules, block, int, question,
-    required,
+    Family, Guarantees, ParamKind, Realm, Service, Shape, StackingRules, block, question, required,
 };
+use xk_kit::net::virtual_layer::{IDLE_MAX, SESSIONS_MAX};
 
 /// The catalog entry.
 #[rustfmt::skip]
-pub static ENTRY: Entry = Entry::layer("vipsize", include_str!("lib.rs"), build)
+pub static ENTRY: Entry = Entry::layer("vipsize", include_str!("vipsize.rs"), protocol::build)
     .summary("gives each message to the lower protocol that suits its size")
     .above(Family::Host)
     .on(&[Realm::Async], &[Family::Host])
@@ -77,11 +67,7 @@ pub static ENTRY: Entry = Entry::layer("vipsize", include_str!("lib.rs"), build)
     .service(Service::adding(Guarantees::REPLY))
     .shape(Shape::Virtual)
     .stacking_rules(&StackingRules { rising: Some("cutoff"), ..StackingRules::NONE })
-    .parameters(&[
-        int("sessions_max", 1..=1_048_575, protocol::SESSIONS_MAX as i64, "how many sessions it holds"),
-        int("idle_max", 1..=1_048_575, protocol::IDLE_MAX as i64,
-            "from how many sessions on each that a message makes takes the place of an idle one"),
-    ])
+    .parameters(&[SESSIONS_MAX, IDLE_MAX])
     .blocks(&[
         block("cutoff", 0..=7,
             &[required("octets", ParamKind::Octets, "the largest message")],

@@ -1,21 +1,21 @@
 //! The protocol object: passes everything through, says that we run virtual protocols, and hears
 //! which hosts do.
 
-use crate::table::{Table, VipHost};
+use super::table::{Table, VipHost};
 use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
+use core::cell::Cell;
 use core::time::Duration;
 use xk_core::control::Tables;
 use xk_core::graph::{Build, BuildError, word};
 use xk_core::object::{Enable, OpenError};
-use xk_core::question;
 use xk_core::reason::Class;
 use xk_core::{
-    Answer, Ask, HostAddr, Kernel, Participants, Protocol, ProtocolRef, Reason, SessionRef, Upper,
+    Answer, Ask, HostAddr, Kernel, Participants, Protocol, ProtocolRef, Reason, SessionRef, Time,
+    Upper, question,
 };
 use xk_kit::net::neighbour::{
     ArpExchange, ArpReply, HostAt, HostChanged, RunsVirtual, SendArpReply, SubscribeType,
-    WatchHosts,
+    WatchHosts, Watchers,
 };
 
 /// Timer: it is time to tell all.
@@ -24,36 +24,18 @@ const TOKEN_SAY: u64 = 1;
 const TOKEN_AGE: u64 = 2;
 /// Time after which the broadcast is tried again while no host is ours yet.
 const RETRY: Duration = Duration::from_secs(1);
-/// Largest number of watchers.
-const WATCHERS_MAX: usize = 16;
-
 /// A host that was spoken to gave way to another one in a full table.
-pub static EVICTED: Reason = Reason::new("host evicted", Class::Exhausted);
-
-/// Which hosts are taken to run virtual protocols.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Assume {
-    /// The hosts that say so.
-    Table,
-    /// All.
-    All,
-    /// None.
-    None,
-}
+pub(super) static EVICTED: Reason = Reason::new("host evicted", Class::Exhausted);
 
 xk_core::settings! {
     /// Parameters of the graph.
-    #[derive(Clone, Copy, Debug)]
-    pub struct Settings {
+    pub(super) struct Settings {
         interval: Duration = duration(Duration::from_secs(60),
             "time between two broadcasts, a second at least"),
         lifetime: Duration = duration(Duration::from_secs(180),
             "how long a host is remembered that says nothing more, a second at least"),
-        protocol_type: u16 = int(0x0801..=0xffff, 14_592, "the protocol type of its packets"),
+        protocol_type: u16 = int(0x0801..=0xffff, 0x3900, "the protocol type of its packets"),
         entries_max: usize = int(1..=65_536, 1024, "how many hosts it remembers"),
-        ..
-        /// Which hosts are taken to run virtual protocols.
-        assume: Assume = Assume::Table,
     }
     [
         word("assume", &["table", "all", "none"], "table",
@@ -76,58 +58,40 @@ pub struct VipTable {
 question!(VipTable { max, hosts, total }, "vip-table", Ask);
 
 /// One instance, for one link.
-pub struct VipAdv {
+struct VipAdv {
     lower: ProtocolRef,
     settings: Settings,
+    /// Whether all hosts are taken to run virtual protocols, or none; otherwise the table says.
+    assumed: Option<bool>,
     table: Table,
-    watchers: RefCell<Vec<ProtocolRef>>,
+    watchers: Watchers,
     /// Whether the timer for the next host to be forgotten is set.
     ages: Cell<bool>,
 }
 
 /// Builds it from its place in a graph.
-pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let usual = Settings::read(build)?;
-    for (name, time) in [("interval", usual.interval), ("lifetime", usual.lifetime)] {
+pub(super) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let settings = Settings::read(build)?;
+    for (name, time) in [("interval", settings.interval), ("lifetime", settings.lifetime)] {
         if !(RETRY..=Duration::from_secs(86_400)).contains(&time) {
             return Err(BuildError::param(name, "a time from 1s to 1 day"));
         }
     }
-    let settings = Settings {
-        assume: match build.params.text("assume") {
-            Some("all") => Assume::All,
-            Some("none") => Assume::None,
-            _ => Assume::Table,
+    build.add(VipAdv {
+        lower: build.lower(0)?,
+        assumed: match build.params.text("assume") {
+            Some("all") => Some(true),
+            Some("none") => Some(false),
+            _ => None,
         },
-        ..usual
-    };
-    let lower = build.lower(0)?;
-    Ok(add(build.cx, build.name, lower, settings))
-}
-
-/// Adds one to a kernel, for programs that compose without a graph file.
-pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> ProtocolRef {
-    let entries_max = settings.entries_max.max(1);
-    let body = VipAdv {
-        lower,
+        table: Table::new(build.cx.secret(), settings.entries_max, settings.lifetime),
         settings,
-        table: Table::new(cx.secret(), entries_max, settings.lifetime),
-        watchers: RefCell::default(),
+        watchers: Watchers::default(),
         ages: Cell::new(false),
-    };
-    cx.add_protocol(crate::ENTRY.kind, name, body)
+    })
 }
 
 impl VipAdv {
-    /// Tells the watchers that more or less is known of a host now.
-    fn tell(&self, cx: &Kernel, host: HostAddr) {
-        let watchers = self.watchers.borrow().clone();
-        for watcher in watchers {
-            // A watcher need not care.
-            let _ = watcher.ask(cx, HostChanged { host });
-        }
-    }
-
     /// Says that we run virtual protocols, to one or to all. Answers in how many packets.
     fn say(&self, cx: &Kernel, to: Option<(HostAddr, [u8; 6], HostAddr)>) -> usize {
         let say = SendArpReply { protocol_type: self.settings.protocol_type, to, sent: 0 };
@@ -137,16 +101,13 @@ impl VipAdv {
     /// Tells all, and sees to the next time.
     fn say_to_all(&self, cx: &Kernel, this: &ProtocolRef) {
         let interval = self.settings.interval;
-        let next = match self.say(cx, None) {
-            0 => RETRY.min(interval),
+        let mut next = RETRY.min(interval);
+        if self.say(cx, None) > 0 {
             // A tenth more or less, so that stations that started together do not speak together
             // without end.
-            _ => {
-                let tenth = interval / 10;
-                let span = (2 * tenth).as_micros() as u64 + 1;
-                interval - tenth + Duration::from_micros(cx.random().below(span))
-            }
-        };
+            let (tenth, span) = (interval / 10, (interval / 5).as_micros() as u64 + 1);
+            next = interval - tenth + Duration::from_micros(cx.random().below(span));
+        }
         // Without a timer no host hears of us unless by an exchange.
         let _ = cx.schedule_protocol(this, next, TOKEN_SAY);
     }
@@ -159,68 +120,52 @@ impl VipAdv {
             self.table.hear(VipHost { host: heard.host, address: heard.address, heard: cx.now() });
         self.age_later(cx, this);
         if news {
-            self.tell(cx, heard.host);
+            self.watchers.tell(cx, heard.host);
         }
-        if let Some(gone) = gone {
-            if gone.was_needed {
+        if let Some((gone, was_needed)) = gone {
+            if was_needed {
                 this.head().drops().count(&EVICTED);
             }
-            self.tell(cx, gone.host);
+            self.watchers.tell(cx, gone);
         }
         Answer::Answered
     }
 
     /// Sets the timer for the host that is to be forgotten next.
     fn age_later(&self, cx: &Kernel, this: &ProtocolRef) {
-        if self.ages.get() {
-            return;
-        }
-        if let Some(delay) = self.table.next(cx.now()) {
-            let armed = cx.schedule_protocol(this, delay, TOKEN_AGE);
+        if !self.ages.get()
+            && let Some(delay) = self.table.next(cx.now())
+        {
             // Without a timer it is forgotten when the next one is heard and a timer can be had.
-            self.ages.set(armed.is_ok());
+            self.ages.set(cx.schedule_protocol(this, delay, TOKEN_AGE).is_ok());
         }
     }
 
     fn age(&self, cx: &Kernel, this: &ProtocolRef) {
         self.ages.set(false);
         for host in self.table.expire(cx.now()) {
-            self.tell(cx, host);
+            self.watchers.tell(cx, host);
         }
         self.age_later(cx, this);
     }
 
-    fn watch(&self, watcher: &ProtocolRef) -> Answer {
-        let mut watchers = self.watchers.borrow_mut();
-        if watchers.len() < WATCHERS_MAX && !watchers.contains(watcher) {
-            watchers.push(watcher.clone());
-        }
-        match watchers.contains(watcher) {
-            true => Answer::Answered,
-            false => Answer::Unknown,
-        }
-    }
-
-    fn runs(&self, now: xk_core::Time, host: HostAddr, address: [u8; 6]) -> bool {
-        match self.settings.assume {
-            Assume::All => true,
-            Assume::None => false,
-            Assume::Table => self.table.get(host).is_some_and(|known| {
-                self.table.need(host);
-                known.address == address && now < known.heard.after(self.settings.lifetime)
-            }),
-        }
+    fn runs(&self, now: Time, asked: &RunsVirtual) -> bool {
+        self.assumed.unwrap_or_else(|| {
+            let known = self.table.need(asked.host);
+            known.is_some_and(|known| {
+                known.address == asked.address && now < known.heard.after(self.settings.lifetime)
+            })
+        })
     }
 }
 
 impl Protocol for VipAdv {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
-        let take =
-            SubscribeType { protocol_type: self.settings.protocol_type, receiver: this.clone() };
-        self.lower.ask(cx, take).ok_or(OpenError::NotSupported)?;
-        let watcher = this.clone();
+        let (protocol_type, receiver) = (self.settings.protocol_type, this.clone());
+        let taken = self.lower.ask(cx, SubscribeType { protocol_type, receiver });
+        taken.ok_or(OpenError::NotSupported)?;
         // One that does not tell knows of no changes.
-        let _ = self.lower.ask(cx, WatchHosts { watcher });
+        let _ = self.lower.ask(cx, WatchHosts { watcher: this.clone() });
         // Our hosts are claimed by protocols that start later.
         let _ = cx.schedule_protocol(this, Duration::ZERO, TOKEN_SAY);
         Ok(())
@@ -252,16 +197,16 @@ impl Protocol for VipAdv {
 
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(question) = ask.get::<RunsVirtual>() {
-            question.runs = self.runs(cx.now(), question.host, question.address);
+            question.runs = self.runs(cx.now(), question);
         } else if let Some(heard) = ask.get::<ArpReply>() {
             return self.hear(cx, this, heard);
         } else if let Some(exchanged) = ask.get::<ArpExchange>() {
             let to = (exchanged.own, exchanged.address, exchanged.host);
             self.say(cx, Some(to));
         } else if let Some(changed) = ask.get::<HostChanged>() {
-            self.tell(cx, changed.host);
+            self.watchers.tell(cx, changed.host);
         } else if let Some(question) = ask.get::<WatchHosts>() {
-            return self.watch(&question.watcher);
+            return self.watchers.add(&question.watcher);
         } else if let Some(question) = ask.get::<HostAt>()
             && let Some(host) = self.table.find_by_address(question.address)
         {
@@ -277,7 +222,7 @@ impl Protocol for VipAdv {
     }
 
     fn tables(&self, tables: &mut Tables<'_>) {
-        tables.map("hosts", self.table.stats());
+        tables.map("hosts", self.table.hosts.stats());
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {
@@ -293,6 +238,6 @@ impl Protocol for VipAdv {
 
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
         self.table.clear();
-        drop(self.watchers.take());
+        self.watchers.clear();
     }
 }

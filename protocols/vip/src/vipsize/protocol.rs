@@ -15,30 +15,32 @@ use xk_kit::net::template::Headers;
 use xk_kit::net::virtual_layer::{NO_WAY, Virtual, VirtualLayer, VirtualSession};
 use xk_kit::rpc::retransmit::{AskCopy, CopyState, FreeCopy, LastCopy};
 
-/// Sessions that it holds unless the graph says otherwise.
-pub(crate) const SESSIONS_MAX: usize = 65_536;
-/// From how many sessions on each that a message makes takes the place of an idle one.
-pub(crate) const IDLE_MAX: usize = 4096;
 /// Largest number of lower protocols.
 const LOWERS_MAX: usize = 8;
 
 /// One instance of the layer.
-pub struct VipSize {
+struct VipSize {
     /// Octets of the largest message of each layer below, where the graph says so.
     cutoffs: Vec<usize>,
 }
 
 type SizeSession = VirtualSession<VipSize>;
 
+/// One way of a session.
+#[derive(Default)]
+struct Way {
+    session: SessionSlot,
+    /// Octets of the largest message.
+    cutoff: Cell<usize>,
+}
+
 /// State of a session.
 #[derive(Default)]
-pub struct Lowers {
+struct Lowers {
     /// Both participants, as the lower protocols are opened with.
     both: Participants,
-    /// The ways, from that of small messages on; none before they are needed.
-    lowers: [SessionSlot; LOWERS_MAX],
-    /// Octets of the largest message of each way but the last.
-    cutoffs: [Cell<usize>; LOWERS_MAX],
+    /// From that of small messages on; none before they are needed.
+    ways: [Way; LOWERS_MAX],
     /// Number of open ways.
     count: Cell<usize>,
     /// By which the last message went.
@@ -46,99 +48,56 @@ pub struct Lowers {
 }
 
 /// Builds it from its place in a graph.
-pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+pub(super) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     build.lower(1)?;
-    let cutoffs: Vec<usize> =
-        build.params.blocks("cutoff").map(|block| block.octets("octets", 0)).collect();
-    let sessions_max = build.int("sessions_max")?;
-    let bounds = (sessions_max, build.int("idle_max")?);
-    let made = layered(build.cx, build.lowers.to_vec(), cutoffs, bounds)?;
-    build.add(made)
-}
-
-/// Adds one to a kernel, for programs that compose without a graph file: on `lowers`, two to eight,
-/// from the one for the smallest messages to the one for the largest; `cutoffs` may be fewer, and
-/// each that is missing is asked for.
-///
-/// # Errors
-/// [`BuildError::Lower`] if there are too few or too many layers below, [`BuildError::Param`] as
-/// for [`build`].
-pub fn add(
-    cx: &Kernel,
-    name: &str,
-    lowers: Vec<ProtocolRef>,
-    cutoffs: Vec<usize>,
-) -> Result<ProtocolRef, BuildError> {
-    let made = layered(cx, lowers, cutoffs, (SESSIONS_MAX, IDLE_MAX))?;
-    Ok(cx.add_protocol(crate::ENTRY.kind, name, made))
-}
-
-fn layered(
-    cx: &Kernel,
-    lowers: Vec<ProtocolRef>,
-    cutoffs: Vec<usize>,
-    bounds: (usize, usize),
-) -> Result<Virtual<VipSize>, BuildError> {
-    let count = lowers.len();
-    if count < 2 {
-        return Err(BuildError::Lower { at: count });
-    }
+    let count = build.lowers.len();
     if count > LOWERS_MAX {
-        return Err(BuildError::Param {
-            name: "lowers",
-            index: LOWERS_MAX,
-            expected: "two to eight layers below".into(),
-        });
+        return Err(BuildError::param("lowers", "two to eight layers below"));
     }
-    for (index, cutoff) in cutoffs.iter().enumerate() {
-        let before = index.checked_sub(1).and_then(|at| cutoffs.get(at));
-        let rises = before.is_none_or(|before| before < cutoff);
-        if !rises || index + 1 >= count {
-            return Err(BuildError::Param {
-                name: "cutoff",
-                index,
-                expected: "rising cutoffs, one for each layer but the last".into(),
-            });
-        }
+    let blocks = build.params.blocks("cutoff");
+    let cutoffs: Vec<usize> = blocks.map(|block| block.octets("octets", 0)).collect();
+    let falls = |&at: &usize| at > 0 && cutoffs.get(at - 1) >= cutoffs.get(at);
+    if let Some(index) = (0..cutoffs.len()).find(|at| at + 1 >= count || falls(at)) {
+        let expected = "rising cutoffs, one for each layer but the last".into();
+        return Err(BuildError::Param { name: "cutoff", index, expected });
     }
-    Ok(Virtual::new(cx.secret(), lowers, bounds, VipSize { cutoffs }))
+    Virtual::build(build, VipSize { cutoffs })
 }
 
 impl Lowers {
-    fn last(&self) -> Option<SessionRef> {
-        let last = self.count.get().checked_sub(1)?;
-        self.lowers.get(last)?.get()
+    /// The ways that are open.
+    fn open(&self) -> &[Way] {
+        self.ways.get(..self.count.get()).unwrap_or_default()
     }
 
-    /// The ways that are open.
-    fn open(&self) -> impl Iterator<Item = SessionRef> {
-        let ways = self.lowers.iter().take(self.count.get());
-        ways.filter_map(SessionSlot::get)
+    fn sessions(&self) -> impl Iterator<Item = SessionRef> {
+        self.open().iter().filter_map(|way| way.session.get())
+    }
+
+    fn last(&self) -> Option<SessionRef> {
+        self.open().last()?.session.get()
     }
 
     /// The cutoffs of the ways that are open, but for the last.
     fn cutoffs(&self) -> impl Iterator<Item = usize> {
-        self.cutoffs.iter().take(self.count.get().saturating_sub(1)).map(Cell::get)
+        self.ways.iter().take(self.count.get().saturating_sub(1)).map(|way| way.cutoff.get())
     }
 
     /// The way of a message of so many octets.
     #[inline]
     fn of(&self, octets: usize) -> Option<SessionRef> {
-        let cutoffs = self.cutoffs.iter().take(self.count.get());
-        let mut ways = cutoffs.zip(&self.lowers).enumerate();
-        let (at, (_, lower)) = ways.find(|(_, (cutoff, _))| octets <= cutoff.get())?;
+        let mut ways = self.open().iter().enumerate();
+        let (at, way) = ways.find(|(_, way)| octets <= way.cutoff.get())?;
         self.last_used.set(at);
-        lower.live()
+        way.session.live()
     }
 
     /// Closes all ways; they are opened again for the next message.
     fn close(&self, cx: &Kernel) {
         self.count.set(0);
-        for slot in &self.lowers {
-            if let Some(lower) = slot.take() {
-                lower.head().set_tag(0);
-                lower.close(cx);
-            }
+        for lower in self.ways.iter().filter_map(|way| way.session.take()) {
+            lower.head().set_tag(0);
+            lower.close(cx);
         }
     }
 }
@@ -164,22 +123,19 @@ impl VirtualLayer for VipSize {
     /// Opens all ways.
     fn connect(own: &SizeSession, cx: &Kernel) -> Result<(), OpenError> {
         let (lowers, state) = (&own.all.lowers, &own.state);
-        for (at, lower) in lowers.iter().enumerate() {
+        for (at, (lower, way)) in lowers.iter().zip(&state.ways).enumerate() {
             let opened = lower.open(cx, own.receiver.upper(), state.both.clone());
             let session = opened.inspect_err(|_| state.close(cx))?;
             session.head().set_tag(own.mark.get());
-            if let (Some(slot), Some(cutoff)) = (state.lowers.get(at), state.cutoffs.get(at)) {
-                let known = own.all.layer.cutoffs.get(at).copied();
-                let otherwise = || opt_packet(cx, &session, u32::MAX) as usize;
-                cutoff.set(known.unwrap_or_else(otherwise));
-                if let Some(old) = slot.replace(Some(session)) {
-                    old.close(cx);
-                }
+            way.cutoff.set(match own.all.layer.cutoffs.get(at) {
+                // To the last one goes whatever is left.
+                _ if at + 1 == lowers.len() => usize::MAX,
+                Some(cutoff) => *cutoff,
+                None => opt_packet(cx, &session, u32::MAX) as usize,
+            });
+            if let Some(old) = way.session.replace(Some(session)) {
+                old.close(cx);
             }
-        }
-        // To the last one goes whatever is left.
-        if let Some(cutoff) = state.cutoffs.get(lowers.len().wrapping_sub(1)) {
-            cutoff.set(usize::MAX);
         }
         state.count.set(lowers.len());
         if own.is_closed.get() {
@@ -197,10 +153,10 @@ impl VirtualLayer for VipSize {
         this: &SessionRef,
         message: Message,
     ) -> Result<(), PushError> {
-        let Some(way) = own.state.of(message.len()) else {
-            return push_first(own, cx, this, message);
-        };
-        way.push(cx, message)
+        match own.state.of(message.len()) {
+            Some(way) => way.push(cx, message),
+            None => push_first(own, cx, this, message),
+        }
     }
 
     fn describe(own: &SizeSession) -> String {
@@ -209,30 +165,21 @@ impl VirtualLayer for VipSize {
     }
 
     fn headers(own: &SizeSession, cx: &Kernel) -> Option<Headers> {
-        let headers = Headers::of(cx, &own.state.open().next()?)?;
+        let headers = Headers::of(cx, &own.state.sessions().next()?)?;
         let cutoff = own.state.cutoffs().next()?;
         Some(Headers { sent: headers.sent.carrying(cutoff), ..headers })
     }
 
     fn session_control(own: &SizeSession, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
-        if let Some(answer) = answer_kept(own, cx, ask) {
-            return answer;
-        }
         let last = own.state.last();
-        if let Some(question) = ask.get::<PeerOnLink>() {
-            let Some(last) = last else {
-                return Answer::Unknown;
-            };
-            question.on_link = !is_far(cx, &last);
+        let found = if let Some(question) = ask.get::<PeerOnLink>() {
+            last.map(|last| question.on_link = !is_far(cx, &last))
         } else if let Some(question) = ask.get::<OptPacket>() {
-            let Some(octets) = opt_octets(own, cx, last.as_ref()) else {
-                return Answer::Unknown;
-            };
-            question.octets = octets;
+            opt_octets(own, cx, last.as_ref()).map(|octets| question.octets = octets)
         } else {
-            return own.answer(cx, last, ask);
-        }
-        Answer::Answered
+            return answer_kept(own, cx, ask).unwrap_or_else(|| own.answer(cx, last, ask));
+        };
+        found.map_or(Answer::Unknown, |()| Answer::Answered)
     }
 
     fn told(all: &Virtual<Self>, cx: &Kernel, ask: &mut Ask<'_>) -> bool {
@@ -287,17 +234,16 @@ fn opt_octets(own: &SizeSession, cx: &Kernel, last: Option<&SessionRef>) -> Opti
 fn answer_kept(own: &SizeSession, cx: &Kernel, ask: &mut Ask<'_>) -> Option<Answer> {
     let state = &own.state;
     if let Some(question) = ask.get::<LastCopy>() {
-        let way = state.lowers.get(state.last_used.get());
-        let kept = way.and_then(SessionSlot::get);
-        let kept = kept.and_then(|way| way.ask(cx, LastCopy::default()));
+        let way = state.ways.get(state.last_used.get()).and_then(|way| way.session.get());
+        let kept = way.and_then(|way| way.ask(cx, LastCopy::default()));
         question.ticket = kept.map_or(0, |kept| kept.ticket);
     } else if let Some(question) = ask.get::<FreeCopy>() {
-        for way in state.open() {
+        for way in state.sessions() {
             let _ = way.ask(cx, *question);
         }
     } else {
         let question = ask.get::<AskCopy>()?;
-        let states = state.open().filter_map(|way| way.ask(cx, *question));
+        let states = state.sessions().filter_map(|way| way.ask(cx, *question));
         let mut states = states.map(|asked| asked.state);
         let known = states.find(|state| *state != CopyState::Gone);
         question.state = known.unwrap_or_default();

@@ -3,17 +3,14 @@
 
 use xk_core::graph::{Params, Value};
 use xk_core::{Entry, Kernel, ProtocolRef};
-use xk_testkit::conformance::{CountingAllocator, Fixture, Side, bounded, keeps_all_but};
+use xk_testkit::conformance::{Fixture, Side, bounded, keeps_all_but};
 use xk_testkit::kernel::{Bottom, Family, Lower};
-
-#[global_allocator]
-static COUNTED: CountingAllocator = CountingAllocator;
 
 struct BySize;
 
 impl Fixture for BySize {
     fn entry(&self) -> &'static Entry {
-        &xk_vipsize::ENTRY
+        &xk_vip::vipsize::ENTRY
     }
 
     fn lower(&self, side: Side) -> Lower {

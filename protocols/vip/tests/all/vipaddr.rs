@@ -1,0 +1,4 @@
+//! Tests of `vipaddr`.
+
+mod laws;
+mod sessions;

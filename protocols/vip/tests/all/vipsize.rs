@@ -1,0 +1,4 @@
+//! Tests of `vipsize`.
+
+mod laws;
+mod sessions;

@@ -1,4 +1,0 @@
-//! All tests of this crate that need no process of their own: one program, linked once.
-
-mod laws;
-mod sessions;
