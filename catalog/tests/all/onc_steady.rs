@@ -99,9 +99,9 @@ fn stack(cx: &Kernel, below: ProtocolRef, with_credentials: bool) -> ProtocolRef
     let settings = xk_sunselect::Settings::default();
     let select = xk_sunselect::add(cx, "sunselect", reqrep, settings);
     let (upper, flavor) = if with_credentials {
-        let settings = xk_authsys::Settings::default();
-        let sys = xk_authsys::add(cx, "authsys", select.clone(), settings);
-        (Some(sys), AUTH_SYS)
+        let entry = &xk_auth::authsys::ENTRY;
+        let sys = entry.add(cx, "authsys", core::slice::from_ref(&select), &Params::default());
+        (Some(sys.expect("authsys")), AUTH_SYS)
     } else {
         (None, AUTH_NONE)
     };

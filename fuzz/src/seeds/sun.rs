@@ -1,7 +1,7 @@
 //! Seeds of the layers of Sun RPC.
 
 use super::{Seed, add};
-use xk_authsys::wire::{Credential, GROUPS_MAX};
+use xk_auth::authsys::wire::{Credential, GROUPS_MAX};
 use xk_reqrep::wire::{Header, Kind};
 use xk_rm::wire::Mark;
 

@@ -1,6 +1,6 @@
 //! AUTH_SYS: the codec.
 
-use xk_authsys::wire::Credential;
+use xk_auth::authsys::wire::Credential;
 
 /// Parses `data` as the body of a credential, writes it again, reads that and compares: only
 /// padding may differ.

@@ -33,11 +33,14 @@ pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
             found.push(missing(lib, "start from `cargo xtask new-protocol`"));
             continue;
         };
-        check_manual(lib, found);
-        // Kinds beside the first have manuals in modules of their own.
+        // Kinds beside the first, and all of a family, have manuals in modules of their own.
         let src = format!("{}/src", member.dir);
-        tree.under(&src).filter(|file| has_manual(file)).for_each(|file| check_manual(file, found));
-        check_folder(tree, &member.dir, lib, found);
+        let kinds: Vec<&File> = tree.under(&src).filter(|file| has_manual(file)).collect();
+        kinds.iter().for_each(|file| check_manual(file, found));
+        if kinds.is_empty() || lib.text.contains("include_str!") {
+            check_manual(lib, found);
+            check_folder(tree, &member.dir, lib, found);
+        }
         check_catalog(tree, lib, &member.name, found);
     }
 }
@@ -234,12 +237,12 @@ mod tests {
 
     #[test]
     fn kinds_in_modules_have_manuals() {
-        let first = lib(HEADINGS, "Async.");
-        let of = |kind: &str| {
+        let first = lib(HEADINGS, "Async.") + "include_str!(\"lib.rs\")";
+        let of = |first: &str, kind: &str| {
             let second =
                 format!("{}Entry::layer(\"b\", include_str!(\"b.rs\"))", lib(&HEADINGS[1..], ""));
             let mut tree = tree(&[
-                ("protocols/a/src/lib.rs", first.as_str()),
+                ("protocols/a/src/lib.rs", first),
                 ("protocols/a/src/wire.rs", ""),
                 ("protocols/a/src/protocol.rs", ""),
                 ("protocols/a/src/session.rs", ""),
@@ -248,8 +251,11 @@ mod tests {
             tree.crates.push(krate("xk-a", "protocols/a", &[]));
             found(check, &tree)
         };
-        assert_eq!(of("protocols/a/src/b.rs"), ["manual protocols/a/src/b.rs:3"]);
-        assert!(of("protocols/a/src/c.rs").is_empty());
+        assert_eq!(of(&first, "protocols/a/src/b.rs"), ["manual protocols/a/src/b.rs:3"]);
+        assert!(of(&first, "protocols/a/src/c.rs").is_empty());
+        let family = "//! A family.\npub mod b;\n";
+        assert_eq!(of(family, "protocols/a/src/b.rs"), ["manual protocols/a/src/b.rs:3"]);
+        assert_eq!(of(family, "protocols/a/src/c.rs").len(), 1);
     }
 
     #[test]

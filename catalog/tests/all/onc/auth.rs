@@ -3,10 +3,12 @@
 use crate::onc::net::{Faults, Net, PROGRAM, host, udp, words};
 use crate::onc::octets::real;
 use core::cell::RefCell;
+use core::slice;
 use core::time::Duration;
 use std::rc::Rc;
+use xk_core::graph::{Params, Value};
 use xk_core::object::{CallCause, PushError, Rejection};
-use xk_core::{Kernel, ProtocolRef, SessionRef};
+use xk_core::{Entry, Kernel, ProtocolRef, SessionRef};
 use xk_kit::answers::UNPROVED;
 use xk_kit::control::MaxPacket;
 use xk_kit::rpc::call::{BAD_CREDENTIALS, Caller};
@@ -27,40 +29,41 @@ fn prog(cx: &Kernel, name: &str, (first, others): (ProtocolRef, &[ProtocolRef]))
     xk_sunprog::add(cx, &format!("sunprog-{name}"), (first, others), settings)
 }
 
-fn number(cx: &Kernel, upper: &ProtocolRef, select: &ProtocolRef, flavor: u32) {
-    cx.numbers_mut().override_pair(upper.id(), select.id(), flavor);
-}
-
-fn sys_settings() -> xk_authsys::Settings {
-    xk_authsys::Settings {
-        machine: "atmclient2".into(),
-        user: 1000,
-        group: 100,
-        groups: vec![100, 27],
-        accept: Some("0 1000-1999".parse().unwrap()),
-        ..xk_authsys::Settings::default()
+fn add(
+    cx: &Kernel,
+    entry: &'static Entry,
+    (name, lowers): (&str, &[ProtocolRef]),
+    (select, flavor): (&ProtocolRef, u32),
+) -> ProtocolRef {
+    let mut params = Params::default();
+    if entry.kind == "authsys" {
+        params.set("machine", Value::Text("atmclient2".into()));
+        params.set("user", Value::Integer(1000));
+        params.set("group", Value::Integer(100));
+        params.set("groups", Value::Text("100 27".into()));
+        params.set("accept", Value::Text("0 1000-1999".into()));
     }
+    let added = entry.add(cx, &format!("{}-{name}", entry.kind), lowers, &params);
+    let added = added.expect("it is built");
+    cx.numbers_mut().override_pair(added.id(), select.id(), flavor);
+    added
 }
 
 /// Whole credentials, and servers that take empty ones besides.
 pub(crate) fn sys(cx: &Kernel, name: &str, below: ProtocolRef) -> ProtocolRef {
     let select = select(cx, name, below);
-    let sys = xk_authsys::add(cx, &format!("authsys-{name}"), select.clone(), sys_settings());
-    number(cx, &sys, &select, 1);
-    let none = xk_authnone::add(cx, &format!("authnone-{name}"), select.clone(), 64);
-    number(cx, &none, &select, 0);
+    let below = (name, slice::from_ref(&select));
+    let sys = add(cx, &xk_auth::authsys::ENTRY, below, (&select, 1));
+    let none = add(cx, &xk_auth::authnone::ENTRY, below, (&select, 0));
     prog(cx, name, (sys, &[none]))
 }
 
 /// As above, with shorthands.
 pub(crate) fn short(cx: &Kernel, name: &str, below: ProtocolRef) -> ProtocolRef {
     let select = select(cx, name, below);
-    let sys = xk_authsys::add(cx, &format!("authsys-{name}"), select.clone(), sys_settings());
-    number(cx, &sys, &select, 1);
-    let settings = xk_authshort::Settings::default();
-    let lowers = (select.clone(), sys);
-    let short = xk_authshort::add(cx, &format!("authshort-{name}"), lowers, settings);
-    number(cx, &short, &select, 2);
+    let sys = add(cx, &xk_auth::authsys::ENTRY, (name, slice::from_ref(&select)), (&select, 1));
+    let below = (name, &[select.clone(), sys][..]);
+    let short = add(cx, &xk_auth::authshort::ENTRY, below, (&select, 2));
     prog(cx, name, (short, &[]))
 }
 

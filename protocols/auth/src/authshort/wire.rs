@@ -9,8 +9,7 @@
 //! makes of it. This client takes the shorthand out of one that is a credential, and sends any
 //! other bytes as they are.
 
-use xk_core::HostAddr;
-use xk_core::Secret;
+use xk_core::{HostAddr, Secret};
 use xk_kit::rpc::auth::SHORTHAND_OCTETS;
 use xk_kit::rpc::onc::{AUTH_HEAD_OCTETS, AUTH_SHORT, AuthHead};
 
@@ -20,12 +19,11 @@ const SEALED_OCTETS: usize = SHORTHAND_OCTETS - AUTH_HEAD_OCTETS;
 const HEAD: AuthHead = AuthHead { flavor: AUTH_SHORT, len: SEALED_OCTETS };
 
 /// Octets in front of a request with one of this server's shorthands, its empty verifier included.
-pub const HEADER_OCTETS: usize = 2 * AUTH_HEAD_OCTETS + SEALED_OCTETS;
+pub(super) const HEADER_OCTETS: usize = 2 * AUTH_HEAD_OCTETS + SEALED_OCTETS;
 
 /// Octets that a client sends back of the body of a verifier: the credential's, if the body is just
 /// one; else all of it.
-#[must_use]
-pub fn returned(body: &[u8]) -> &[u8] {
+pub(super) fn returned(body: &[u8]) -> &[u8] {
     let Some((head, inner)) = body.split_first_chunk() else {
         return body;
     };
@@ -41,15 +39,15 @@ pub fn returned(body: &[u8]) -> &[u8] {
     }
 }
 
-/// Whom a shorthand stands for, and since when.
+/// The caller that a shorthand stands for, and the time when it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shorthand {
+pub(super) struct Shorthand {
     /// The user.
-    pub user: u32,
+    pub(super) user: u32,
     /// The user's first group.
-    pub group: u32,
+    pub(super) group: u32,
     /// When it was given, in milliseconds of this boot.
-    pub given_ms: u64,
+    pub(super) given_ms: u64,
 }
 
 impl Shorthand {
@@ -62,8 +60,7 @@ impl Shorthand {
     }
 
     /// Writes it for a verifier, for use by `peer` alone.
-    #[must_use]
-    pub fn emit(self, secret: &Secret, peer: Option<HostAddr>) -> [u8; SHORTHAND_OCTETS] {
+    pub(super) fn emit(self, secret: &Secret, peer: Option<HostAddr>) -> [u8; SHORTHAND_OCTETS] {
         let mut octets = [0; SHORTHAND_OCTETS];
         octets[..8].copy_from_slice(&HEAD.emit());
         octets[8..12].copy_from_slice(&self.user.to_be_bytes());
@@ -75,8 +72,7 @@ impl Shorthand {
 
     /// Reads one that `peer` sent, with the head or without; `None` if it is not of this boot, or
     /// not for that host.
-    #[must_use]
-    pub fn parse(secret: &Secret, peer: Option<HostAddr>, octets: &[u8]) -> Option<Self> {
+    pub(super) fn parse(secret: &Secret, peer: Option<HostAddr>, octets: &[u8]) -> Option<Self> {
         let octets = octets.strip_prefix(&HEAD.emit()).unwrap_or(octets);
         let octets: &[u8; SEALED_OCTETS] = octets.try_into().ok()?;
         let [ids, given_ms, seal] = [0, 8, 16].map(|at| {

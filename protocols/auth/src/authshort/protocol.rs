@@ -2,7 +2,7 @@
 //! a shorthand when it has one; one that serves takes requests with shorthands, or passes on those
 //! with whole credentials.
 
-use crate::wire::{Shorthand, returned};
+use super::wire::{Shorthand, returned};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -21,22 +21,12 @@ use xk_kit::rpc::auth::{
 use xk_kit::rpc::call::{Caller, CancelCall};
 use xk_kit::rpc::call_layer::{CallLayer, CallLayered, Calling, Serving, bad_reply, reply_with};
 use xk_kit::rpc::onc::{
-    AUTH_HEAD_OCTETS, AUTH_SHORT, AuthHead, BODY_MAX, EMPTY_AUTH, REJECTED_CREDENTIALS, auth_stat,
+    AUTH_HEAD_OCTETS, AUTH_SHORT, AuthHead, BODY_MAX, EMPTY_AUTH, REJECTED_CREDENTIALS,
+    SESSIONS_MAX, auth_stat,
 };
 
-xk_core::settings! {
-    /// Lifetime of a shorthand, and bounds.
-    #[derive(Clone, Copy, Debug)]
-    pub struct Settings {
-        lifetime: Duration = duration(Duration::from_secs(3600), "how long a shorthand is good"),
-        sessions_max: usize = int(1..=16_777_216, 16_384,
-            "how many sessions it holds, for calls and for requests each; idle ones are evicted \
-             for new ones"),
-    }
-}
-
 /// One instance of the layer.
-pub struct AuthShort {
+struct AuthShort {
     select: ProtocolRef,
     lifetime: Duration,
     /// Key with which shorthands are sealed.
@@ -48,7 +38,7 @@ pub struct AuthShort {
 
 /// State of a session that calls.
 #[derive(Default)]
-pub struct Calls {
+struct Calls {
     /// Sends what this layer puts in front, as the session below sends whole credentials.
     short: Option<SessionRef>,
     /// The server's shorthand; empty if there is none.
@@ -56,7 +46,7 @@ pub struct Calls {
 }
 
 /// State of a session that serves.
-pub struct Serves {
+struct Serves {
     /// Requests come with shorthands, not through the layer of whole credentials.
     is_short: bool,
     /// The host that sends them, if the layers below know.
@@ -64,32 +54,16 @@ pub struct Serves {
 }
 
 /// Builds it from its place in a graph.
-///
-/// # Errors
-/// [`BuildError::Lower`] if the graph does not give it two to stand on.
-pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
-    let settings = Settings::read(build)?;
-    let (select, whole) = (build.lower(0)?, build.lower(1)?);
-    Ok(add(build.cx, build.name, (select, whole), settings))
-}
-
-/// Adds one to a kernel, for programs that compose without a graph file. It stands on the layer of
-/// selection and that of whole credentials.
-pub fn add(
-    cx: &Kernel,
-    name: &str,
-    (select, whole): (ProtocolRef, ProtocolRef),
-    settings: Settings,
-) -> ProtocolRef {
+pub(super) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let layer = AuthShort {
-        select,
-        lifetime: settings.lifetime,
-        seals: cx.secret(),
+        select: build.lower(0)?,
+        lifetime: build.duration("lifetime")?,
+        seals: build.cx.secret(),
         enabled: RefCell::default(),
         enables_made: Cell::new(0),
     };
-    let body = CallLayered::new(cx.secret(), whole, settings.sessions_max, (), layer);
-    cx.add_protocol(crate::ENTRY.kind, name, body)
+    let (whole, sessions_max) = (build.lower(1)?, build.int(SESSIONS_MAX.name)?);
+    build.add(CallLayered::new(build.cx.secret(), whole, sessions_max, (), layer))
 }
 
 /// Puts a shorthand and an empty verifier in front.

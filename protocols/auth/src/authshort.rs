@@ -2,12 +2,10 @@
 //! `authshort SUNSELECT AUTHSYS` — shorthands for credentials of ONC RPC
 //!
 //! # Participants
-//! Those of the layer below, passed through:
-//! `procedure3@version1@program536870913@port2049@10.0.0.2`.
+//! Those of the layer below, passed through.
 //!
 //! # Above
-//! `sunprog`, or any other protocol of the rpc realm that takes programs; one that serves, any
-//! number that call.
+//! As for `authsys`: `sunprog`, or any other protocol that takes programs.
 //!
 //! # Below
 //! Two: `sunselect`, where it takes requests with shorthands, and `authsys` on the same
@@ -54,24 +52,19 @@
 //!
 //! # Standard
 //! RFC 5531, section 8.2 and appendix A.
-#![no_std]
-
-extern crate alloc;
-#[cfg(test)]
-extern crate std;
 
 mod protocol;
-pub mod wire;
+mod wire;
 
-pub use protocol::{AuthShort, Settings, add, build};
-
+use core::time::Duration;
 use xk_core::Entry;
-use xk_core::graph::{Family, Guarantees, Realm, Service};
+use xk_core::graph::{Family, Guarantees, Realm, Service, duration};
 use xk_kit::rpc::auth::QUESTIONS;
+use xk_kit::rpc::onc::{AUTH_SHORT, SESSIONS_MAX};
 
 /// The catalog entry.
 #[rustfmt::skip]
-pub static ENTRY: Entry = Entry::calls("authshort", include_str!("lib.rs"), build)
+pub static ENTRY: Entry = Entry::calls("authshort", include_str!("authshort.rs"), protocol::build)
     .summary("shorthands for credentials of ONC RPC")
     .above(Family::Other("credentials"))
     .on(&[Realm::Rpc], &[Family::Inherit])
@@ -81,6 +74,9 @@ pub static ENTRY: Entry = Entry::calls("authshort", include_str!("lib.rs"), buil
     .service(Service::adding(Guarantees::CREDENTIALS))
     .header_octets(wire::HEADER_OCTETS)
     // The flavor of the credentials.
-    .numbers(&[("sunselect", xk_kit::rpc::onc::AUTH_SHORT)])
-    .parameters(Settings::PARAMETERS)
+    .numbers(&[("sunselect", AUTH_SHORT)])
+    .parameters(&[
+        duration("lifetime", Duration::from_secs(3600), "how long a shorthand is good"),
+        SESSIONS_MAX,
+    ])
     .questions(QUESTIONS);

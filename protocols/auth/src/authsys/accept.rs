@@ -1,16 +1,16 @@
-//! Which users a server takes.
+//! Users that a server takes.
 
 use alloc::vec::Vec;
 use core::str::FromStr;
 
 /// Users: numbers, and ranges of numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Accept(Vec<(u32, u32)>);
+pub(super) struct Accept(Vec<(u32, u32)>);
 
 impl Accept {
     /// Whether this user is among them.
     #[must_use]
-    pub fn takes(&self, user: u32) -> bool {
+    pub(super) fn takes(&self, user: u32) -> bool {
         self.0.iter().any(|(low, high)| (*low..=*high).contains(&user))
     }
 }
@@ -18,7 +18,7 @@ impl Accept {
 /// The text names no users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected numbers and ranges with spaces between, such as 0 1000-1999")]
-pub struct NoUsers;
+pub(super) struct NoUsers;
 
 impl FromStr for Accept {
     type Err = NoUsers;

@@ -1,8 +1,8 @@
 //! The headers of a session: a Unix user's credential in front of requests, and the server's
 //! verdict on it.
 
-use crate::accept::Accept;
-use crate::wire::Credential;
+use super::accept::Accept;
+use super::wire::Credential;
 use alloc::vec::Vec;
 use xk_core::message::NoBuffers;
 use xk_core::{Kernel, Message, Reason};
@@ -11,11 +11,11 @@ use xk_kit::rpc::call::{BAD_CREDENTIALS, Caller};
 use xk_kit::rpc::onc::{AUTH_HEAD_OCTETS, AUTH_SHORT, AUTH_SYS, AuthHead, EMPTY_AUTH, TOO_WEAK};
 
 /// AUTH_SYS.
-pub(crate) struct User {
+pub(super) struct User {
     /// Credential and verifier, as they are sent.
-    pub(crate) header: Vec<u8>,
-    /// Whom a server takes; everybody if there is none.
-    pub(crate) accept: Option<Accept>,
+    pub(super) header: Vec<u8>,
+    /// Users that a server takes; all if there is none.
+    pub(super) accept: Option<Accept>,
 }
 
 impl User {

@@ -41,27 +41,24 @@
 //!
 //! # Standard
 //! RFC 5531, section 8.2 and appendix A.
-#![no_std]
-
-extern crate alloc;
-#[cfg(test)]
-extern crate std;
 
 mod accept;
 mod protocol;
 mod session;
 pub mod wire;
 
-pub use accept::Accept;
-pub use protocol::{Settings, add, build};
-
 use xk_core::Entry;
-use xk_core::graph::{Family, Guarantees, Realm, Service};
+use xk_core::graph::{Family, Guarantees, ParamKind, Realm, Service, int, optional, text};
 use xk_kit::rpc::auth::QUESTIONS;
+use xk_kit::rpc::onc::{AUTH_SYS, SESSIONS_MAX};
+
+const MACHINE: &str = "a name of at most 255 octets";
+const GROUPS: &str = "at most 16 numbers with spaces between";
+const USERS: &str = "numbers and ranges with spaces between, such as 0 1000-1999";
 
 /// The catalog entry.
 #[rustfmt::skip]
-pub static ENTRY: Entry = Entry::calls("authsys", include_str!("lib.rs"), build)
+pub static ENTRY: Entry = Entry::calls("authsys", include_str!("authsys.rs"), protocol::build)
     .summary("credentials of Unix users for ONC RPC: the caller's own word for its name")
     .above(Family::Other("credentials"))
     .on(&[Realm::Rpc], &[Family::Inherit])
@@ -69,6 +66,14 @@ pub static ENTRY: Entry = Entry::calls("authsys", include_str!("lib.rs"), build)
     .service(Service::adding(Guarantees::CREDENTIALS))
     .header_octets(wire::HEADER_OCTETS)
     // The flavor of the credentials.
-    .numbers(&[("sunselect", xk_kit::rpc::onc::AUTH_SYS)])
-    .parameters(Settings::PARAMETERS)
+    .numbers(&[("sunselect", AUTH_SYS)])
+    .parameters(&[
+        int("user", 0..=4_294_967_295, 65_534, "the number of the caller"),
+        int("group", 0..=4_294_967_295, 65_534, "the number of the caller's first group"),
+        SESSIONS_MAX,
+        text("machine", MACHINE, "xk", "the name of the caller's machine"),
+        optional("groups", ParamKind::Text(GROUPS), "the numbers of the caller's other groups"),
+        optional("accept", ParamKind::Text(USERS),
+            "the users whom a server takes; all if not given"),
+    ])
     .questions(QUESTIONS);
