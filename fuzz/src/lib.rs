@@ -41,7 +41,7 @@ mod xdr;
 use std::path::PathBuf;
 use xk_core::message::HeapArena;
 use xk_core::participant::Participants;
-use xk_message_laws::{run_loans_script, run_script, small_pool};
+use xk_testkit::messages::{run_loans_script, run_script, small_pool};
 
 /// Longest input, in octets.
 pub const INPUT_OCTETS_MAX: usize = 4096;

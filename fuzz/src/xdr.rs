@@ -4,7 +4,7 @@ use crate::novelty;
 use crate::targets::rpcgen;
 use std::fmt::Debug;
 use xk_core::message::{HeapArena, Message};
-use xk_message_laws::small_pool;
+use xk_testkit::messages::small_pool;
 use xk_xdr::{Array, Decoder, List, Opaque, Quadruple, Text, Xdr};
 
 /// Every kind of type, for the values that have no Rust types: `xk-rpcgen` reads and writes them by

@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn memfd_arena_conforms() {
-        xk_message_laws::arena(|octets| {
+        xk_testkit::messages::arena(|octets| {
             MemfdArena::create("xk-test", octets, Peers::Read).unwrap()
         });
     }

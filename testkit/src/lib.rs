@@ -10,6 +10,7 @@
 //! | [`conformance`] | the laws that every protocol keeps, as one suite, and an allocator that counts |
 //! | [`dummy`] | a network layer of 16-octet hosts, which no transport knows of |
 //! | [`everything`] | the graph of a host of every protocol, and of one that asks all its servers |
+//! | [`messages`] | the laws that every arena, pool and message keeps |
 //! | [`netns`] | network namespaces, veth pairs, addresses and programs that vanish with the value that made them |
 //! | [`needs`] | `needs_root!()` and `needs_program!("tshark")`: a test that lacks something says so by name and is counted as skipped |
 //! | [`peer`] | a runner for test programs with `harness = false` that counts skipped tests, which the standard one cannot |
@@ -45,6 +46,7 @@ pub mod conformance;
 pub mod dummy;
 pub mod everything;
 pub mod kernel;
+pub mod messages;
 pub mod needs;
 pub mod netns;
 mod offload_unsafe;

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 use xk_core::message::*;
-use xk_message_laws::{self as laws, small_pool};
+use xk_testkit::messages::{self as laws, small_pool};
 
 fn pool() -> Pool {
     Pool::new(&PoolConfig::with_octets_max(4 << 20)).unwrap()

@@ -759,7 +759,7 @@ mod tests {
     use xk_core::message::{Pool, PoolConfig};
 
     fn pops<const N: usize>(pool: &Pool, octets: &[u8]) {
-        for mut message in xk_message_laws::chopped(pool, octets) {
+        for mut message in xk_testkit::messages::chopped(pool, octets) {
             assert_eq!(pop_header::<N>(&mut message).ok().as_ref(), octets.first_chunk());
             let behind = octets.get(N..).unwrap_or(octets);
             assert!(message.eq_octets(behind), "{N} of {message:?}");

@@ -1,6 +1,6 @@
 //! A lender and a borrower against vectors of octets.
 
-use crate::{Pair, Script, small_pool};
+use super::{Pair, Script, small_pool};
 use std::cell::Cell;
 use std::ptr::NonNull;
 use std::rc::Rc;
