@@ -19,7 +19,8 @@ const TCP: &[&str] = &["protocols/tcp"];
 const WIRES: &[&str] = &["wires", "share/ring", "bench/src/net"];
 const CUTS: &[&str] = &["share", "compose", "graphs"];
 const CALLS: &[&str] = &["protocols", "bench/src/rpc"];
-const FRAMEWORKS: &[&str] = &["subsystems", "protocols/ddp", "protocols/atp", "kit"];
+const FRAMEWORKS: &[&str] =
+    &["subsystems", "protocols/appletalk", "protocols/ddp", "protocols/atp", "kit"];
 
 /// Groups of sources.
 type Groups = &'static [&'static [&'static str]];

@@ -9,7 +9,7 @@ use xk_xdr::{Array, Decoder, List, Opaque, Quadruple, Text, Xdr};
 
 /// Every kind of type, for the values that have no Rust types: `xk-rpcgen` reads and writes them by
 /// its model.
-const KINDS: &str = include_str!("../../lang/rpcgen/tests/x/kinds.x");
+const KINDS: &str = include_str!("../../sockets/rpcgen/tests/x/kinds.x");
 /// Octets of the arena for messages.
 const ARENA_OCTETS: usize = 1 << 16;
 

@@ -9,8 +9,8 @@ pub(super) fn add_all(seeds: &mut Vec<Seed>) -> io::Result<()> {
     let root = folder().join("..");
     for (name, path) in [
         ("procedures", "graphs/procedures.x"),
-        ("kinds", "lang/rpcgen/tests/x/kinds.x"),
-        ("portmap", "lang/rpcgen/tests/x/portmap.x"),
+        ("kinds", "sockets/rpcgen/tests/x/kinds.x"),
+        ("portmap", "sockets/rpcgen/tests/x/portmap.x"),
     ] {
         let octets = fs::read(root.join(path))?;
         add(seeds, "rpcgen", name, &octets);

@@ -82,6 +82,8 @@ impl Layer {
         Some(match dir.split('/').next()? {
             "core" => Core,
             "kit" => Kit,
+            // Octets and machines of a family, for its protocols and those of other frameworks.
+            "protocols" if dir == "protocols/appletalk" => Kit,
             "protocols" | "tools" => Protocol,
             "wires" if dir == "wires/linux" => System,
             "wires" | "filters" => Wire,
@@ -89,10 +91,10 @@ impl Layer {
             "share" if dir == "share" => Share,
             "share" => Carrier,
             "subsystems" => Subsystem,
-            "lang" if dir == "lang" => Lang,
-            "lang" => Generator,
+            "lang" => Lang,
             "catalog" => Catalog,
             "compose" => Compose,
+            "sockets" if dir == "sockets/rpcgen" => Generator,
             "sockets" => Sockets,
             "testkit" => Testkit,
             "apps" | "bench" | "fuzz" | "docs" | "tests" | "xtask" => Top,
@@ -133,6 +135,11 @@ impl Layer {
     fn tests_may_use(self, other: Self) -> bool {
         other != Top && !(self == Protocol && other == Protocol)
     }
+}
+
+/// Whether the crate of a folder has protocols, each with its manual and its line in the catalog.
+pub(super) fn is_of_protocols(dir: &str) -> bool {
+    Layer::of(dir) == Some(Protocol)
 }
 
 pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {

@@ -1,5 +1,6 @@
 //! A protocol's folder: its files, its manual, its line in the catalog.
 
+use super::layers::is_of_protocols;
 use super::{File, Rule, Tree, Violation};
 
 static FOLDER: Rule = Rule {
@@ -26,8 +27,7 @@ pub(super) const HEADINGS: &[&str] =
 const SAID_BY_ENTRY: &[&str] = &["Above", "Below", "Control"];
 
 pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
-    let described = |dir: &str| ["protocols/", "tools/"].iter().any(|room| dir.starts_with(room));
-    for member in tree.crates.iter().filter(|c| described(&c.dir)) {
+    for member in tree.crates.iter().filter(|c| is_of_protocols(&c.dir)) {
         let lib = format!("{}/src/lib.rs", member.dir);
         let Some(lib) = tree.file(&lib) else {
             found.push(missing(lib, "start from `cargo xtask new-protocol`"));

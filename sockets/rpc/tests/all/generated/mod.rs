@@ -18,8 +18,8 @@ use xk_rpc::xdr::{self, Xdr};
 use xk_rpc::{Call, CallCause, Refusal, Stack};
 use xk_rpcgen::{Options, compile, to_rust};
 
-const FILE: &str = include_str!("../../../../../lang/rpcgen/tests/x/kinds.x");
-const NAMES: &str = include_str!("../../../../../lang/rpcgen/tests/x/names.x");
+const FILE: &str = include_str!("../../../../../sockets/rpcgen/tests/x/kinds.x");
+const NAMES: &str = include_str!("../../../../../sockets/rpcgen/tests/x/names.x");
 
 /// `XK_BLESS=1` writes them again.
 #[test]
