@@ -47,7 +47,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_loopback::ENTRY,
     &xk_mrpc::ENTRY,
     &xk_nbp::ENTRY,
-    &xk_netio_door::ENTRY,
+    &xk_netio::node::ENTRY,
     &xk_noise::ENTRY,
     &xk_null::ENTRY,
     &xk_packet::ENTRY,

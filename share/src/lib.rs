@@ -29,7 +29,7 @@
 //! "The x-Kernel" (Hutchinson and Peterson 1991), section II: user processes as protocol objects, a
 //! bounded number of upcalls; user-level libraries as in "Implementing Network Protocols at User
 //! Level" (Thekkath, Nguyen, Moy and Lazowska 1993).
-#![no_std]
+#![cfg_attr(not(any(feature = "ring", feature = "messages")), no_std)]
 
 extern crate alloc;
 #[cfg(test)]
@@ -43,10 +43,14 @@ mod frame;
 mod guests;
 mod imports;
 mod kept;
+#[cfg(feature = "messages")]
+pub mod messages;
 mod port;
 mod prompt;
 mod proxies;
 mod queue;
+#[cfg(feature = "ring")]
+pub mod ring;
 mod serve;
 mod sift;
 mod waits;

@@ -69,7 +69,7 @@ impl Member {
         here.join().map_err(failed)?;
         let mut why = None;
         let fetch = |_: &Kernel, ticket: &_, door: &str| {
-            let fetched = xk_netio_door::connect(door, ticket);
+            let fetched = xk_netio::node::connect(door, ticket);
             let fetched = fetched.map_err(|error| why = Some(format!("{door}: {error}")));
             fetched.ok().map(|carrier| carrier as Box<_>)
         };

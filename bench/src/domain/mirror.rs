@@ -13,8 +13,8 @@ use xk_core::{
 };
 use xk_kit::control::{IsLocalHost, MaxPacket};
 use xk_run::{HostClock, Idle, Runner, RunnerStats, real_kernel};
+use xk_share::ring::Ring;
 use xk_share::{Known, Port, add_port, lower_proxy, upper_proxy};
-use xk_share_ring::Ring;
 
 /// Octets of each kernel's pool.
 const POOL_OCTETS: usize = 1 << 22;

@@ -19,8 +19,8 @@ use xk_core::{
     Upper,
 };
 use xk_run::{Idle, Runner, real_kernel};
+use xk_share::ring::{Ring, pair};
 use xk_share::{Known, Port, add_port, lower_proxy, upper_proxy};
-use xk_share_ring::{Ring, pair};
 
 const GRAPH: &str = r#"
 host alone {

@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::process::Command;
 use xk_kit::net::template::{Headers, Template};
 use xk_netio::INDEX_TYPE;
-use xk_netio_xdp::Steering;
+use xk_netio::xdp::Steering;
 use xk_run::real_kernel;
 use xk_xdp::Mode;
 use xk_xdp::bpf::{Assembler, PASS, Program};
@@ -82,7 +82,7 @@ pub(crate) fn demultiplexing(argument: &str) -> Result<Vec<f64>, String> {
             return Err(format!("ip {words}: not done; needs it (apt install iproute2)"));
         }
     }
-    let text = |error: xk_netio_xdp::SteeringError| error.to_string();
+    let text = |error: xk_netio::xdp::SteeringError| error.to_string();
     let steering = Steering::attach("xkd0", Mode::Generic).map_err(text)?;
     let (mut sum, mut channels) = (0.0, Vec::new());
     let conversations = conversations(u16::try_from(count).map_err(|error| error.to_string())?);

@@ -16,7 +16,7 @@ use xk_kit::EthAddr;
 use xk_kit::net::template::{Headers, Template};
 use xk_netio::{GrantChannel, GrantRight, Rate, Ticket, channel};
 use xk_run::{Idle, Runner, real_kernel};
-use xk_share_ring::{Ring, pair};
+use xk_share::ring::{Ring, pair};
 use xk_tap::{Options, TapDevice};
 
 const DEVICE: &str = "xkm0";

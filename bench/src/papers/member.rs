@@ -76,7 +76,7 @@ fn member<T>(
     let top = stand(&cx, &program, node("udp")?)?;
     attached.join().map_err(text)?;
     let fetch = |_: &Kernel, ticket: &Ticket, door: &str| {
-        xk_netio_door::connect(door, ticket).ok().map(|carrier| carrier as Box<_>)
+        xk_netio::node::connect(door, ticket).ok().map(|carrier| carrier as Box<_>)
     };
     program.build(&cx, PROTOCOLS, fetch).map_err(text)?;
     let runner = Runner::new(cx, Idle::default()).map_err(text)?;

@@ -58,7 +58,6 @@ const OTHER: usize = 11;
 /// Where a file's instructions belong. The first part of its path that is found decides.
 const FILES: &[(&str, usize)] = &[
     ("share/src/", BOUNDARY),
-    ("share/ring/", BOUNDARY),
     ("wires/shm/", BOUNDARY),
     ("bench/src/domain/", BOUNDARY),
     ("core/src/message/", BUFFER),

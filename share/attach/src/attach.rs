@@ -9,8 +9,8 @@ use std::sync::Mutex;
 use xk_core::object::ProtocolId;
 use xk_core::{Entry, Kernel, Node, ProtocolRef};
 use xk_run::real_kernel;
+use xk_share::ring::Ring;
 use xk_share::{Carrier, Known, Port, add_port, lower_proxy};
-use xk_share_ring::Ring;
 use xk_shm::{Link, Options, Peers, ShmError};
 
 use crate::questions::{DESK, Join, ListGrants, Own, PROTOCOLS_MAX, QUESTIONS, VERSION};
@@ -90,7 +90,7 @@ impl Attached {
     /// # Errors
     /// [`AttachError`].
     pub fn at(path: &Path, entries: &[&'static Entry]) -> Result<Self, AttachError> {
-        let options = Options { peers: Peers::at(path), geometry: xk_share_ring::geometry() };
+        let options = Options { peers: Peers::at(path), geometry: xk_share::ring::geometry() };
         let link = Link::connect(path, &options)?;
         let kernel = Rc::new(real_kernel(POOL_OCTETS_MAX)?);
         Self::through(Box::new(Ring::new(link)), kernel, entries)

@@ -10,8 +10,8 @@ use xk_core::object::{Payer, ProtocolId, USER_SHARE};
 use xk_core::wire::{Sleeper, Wire};
 use xk_core::{Answer, Ask, Kernel, Protocol, ProtocolRef, Time, reason};
 use xk_kit::net::notice::notice;
+use xk_share::ring::Ring;
 use xk_share::{Account, Carrier, Known, Port, guest_proxy};
-use xk_share_ring::Ring;
 use xk_shm::{Entrance, Options, Peer, Peers, ShmError};
 
 use crate::grant::{Grant, gives_type, is_of_registry, permits};
@@ -221,7 +221,7 @@ impl Door {
             true => Peers::Any,
             false => Peers::Listed { uids: all(|grant| grant.uid), gids: all(|grant| grant.gid) },
         };
-        let options = Options { peers, geometry: xk_share_ring::geometry() };
+        let options = Options { peers, geometry: xk_share::ring::geometry() };
         let visitors = AtPath(Entrance::new(path, &options)?);
         Ok(Self::add(cx, name, Box::new(visitors), grants, known))
     }

@@ -27,15 +27,19 @@
 //! same way ([`Headers::for_any_peer`](xk_kit::net::template::Headers::for_any_peer)). The link's
 //! and the host's own address, the protocol and the port stay fixed.
 
-#![no_std]
+#![cfg_attr(not(feature = "xdp"), no_std)]
 
 extern crate alloc;
 
 mod channel;
 mod module;
+#[cfg(feature = "node")]
+pub mod node;
 mod noted;
 mod questions;
 mod rules;
+#[cfg(feature = "xdp")]
+pub mod xdp;
 
 pub use channel::{Bare, ENDED_MAX, Holder, Rate, channel};
 pub use module::index::{INDEX_TYPE, STRAY_OFFER};

@@ -250,7 +250,7 @@ impl Setup {
     fn build(&self, kernel: &Kernel, program: &Program) -> io::Result<()> {
         let mut why = None;
         let fetch = |_: &Kernel, ticket: &_, door: &str| {
-            let fetched = xk_netio_door::connect(door, ticket);
+            let fetched = xk_netio::node::connect(door, ticket);
             let fetched = fetched.map_err(|error| why = Some(format!("{door}: {error}")));
             fetched.ok().map(|carrier| carrier as Box<_>)
         };

@@ -146,7 +146,7 @@ impl Edges {
                 ports_at_once([Box::new(down), Box::new(up)], || self.known())
             }
             Arrives::ByRing => {
-                let (down, up) = xk_share_ring::pair().expect("shared memory");
+                let (down, up) = xk_share::ring::pair().expect("shared memory");
                 ports_at_once([Box::new(down), Box::new(up)], || self.known())
             }
             Arrives::Late => {

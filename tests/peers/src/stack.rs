@@ -16,8 +16,8 @@ use xk_core::graph::Realm;
 use xk_core::{Kernel, ProtocolRef};
 use xk_kit::passthrough::EpochOffset;
 use xk_run::{Idle, Runner, real_kernel};
+use xk_share::ring::Ring;
 use xk_share::{Carrier, Known};
-use xk_share_ring::Ring;
 use xk_testkit::netns::Space;
 
 use crate::organisation;
@@ -123,7 +123,7 @@ impl Stack {
         let mut ends: Vec<(usize, usize, Ring)> = Vec::new();
         for (upper, domain) in plan.domains().iter().enumerate() {
             for &lower in domain.lowers() {
-                let (one, two) = xk_share_ring::pair().expect("a ring");
+                let (one, two) = xk_share::ring::pair().expect("a ring");
                 ends.extend([(upper, lower, one), (lower, upper, two)]);
             }
         }
@@ -403,7 +403,7 @@ fn run_program(source: String, own: Vec<String>, place: PathBuf) -> impl FnOnce(
         let started = built.and_then(|built| {
             here.join().expect("it is known");
             let fetch = |_: &Kernel, ticket: &_, door: &str| {
-                Some(xk_netio_door::connect(door, ticket).expect("a channel") as Box<_>)
+                Some(xk_netio::node::connect(door, ticket).expect("a channel") as Box<_>)
             };
             program.build(&kernel, xk_catalog::PROTOCOLS, fetch).expect("a stack of its own");
             let runner = Runner::new(Rc::clone(&kernel), Idle::default()).expect("a poll loop");

@@ -35,10 +35,8 @@ enum Layer {
     /// The operating system's interfaces for wires.
     System,
     Run,
-    /// Both sides of a cut between two domains.
+    /// Both sides of a cut between two domains, and the carriers of frames across it.
     Share,
-    /// Carriers of frames across a cut.
-    Carrier,
     /// Another protocol framework within a kernel, its protocols, and the adapters between them.
     Subsystem,
     Lang,
@@ -55,8 +53,8 @@ enum Layer {
 }
 
 use Layer::{
-    Carrier, Catalog, Compose, Core, Generator, Kit, Lang, Protocol, Run, Share, Sockets,
-    Subsystem, System, Testkit, Top, Wire,
+    Catalog, Compose, Core, Generator, Kit, Lang, Protocol, Run, Share, Sockets, Subsystem, System,
+    Testkit, Top, Wire,
 };
 
 /// Crates of others that bring a clock, threads, I/O or randomness with them.
@@ -88,8 +86,7 @@ impl Layer {
             "wires" if dir == "wires/linux" => System,
             "wires" | "filters" => Wire,
             "run" => Run,
-            "share" if dir == "share" => Share,
-            "share" => Carrier,
+            "share" => Share,
             "subsystems" => Subsystem,
             "lang" => Lang,
             "catalog" => Catalog,
@@ -109,23 +106,21 @@ impl Layer {
             Kit => &[Core],
             Generator => &[Core, Kit, Lang],
             Wire => &[Core, Kit, System],
-            Protocol | Run | Share => &[Core, Kit],
-            Carrier => &[Core, Kit, Wire, System, Run, Share, Carrier],
+            Protocol | Run => &[Core, Kit],
+            Share => &[Core, Kit, Wire, System, Run, Share],
             Subsystem => &[Core, Kit, Subsystem],
-            Catalog => &[Core, Kit, Protocol, Wire, Carrier, Subsystem],
-            Compose => &[Core, Kit, Protocol, Wire, Run, Share, Carrier, Subsystem, Lang],
+            Catalog => &[Core, Kit, Protocol, Wire, Share, Subsystem],
+            Compose => &[Core, Kit, Protocol, Wire, Run, Share, Subsystem, Lang],
             // One crate there holds the sockets; the others bring them to tokio and to unmodified
             // programs.
-            Sockets => {
-                &[Core, Kit, Protocol, Wire, Run, Share, Carrier, Subsystem, Lang, Compose, Sockets]
-            }
+            Sockets => &[Core, Kit, Protocol, Wire, Run, Share, Subsystem, Lang, Compose, Sockets],
             Testkit => &[
-                Core, Kit, Protocol, Wire, Run, Share, Carrier, Subsystem, Lang, Catalog, Compose,
-                Sockets, Testkit,
+                Core, Kit, Protocol, Wire, Run, Share, Subsystem, Lang, Catalog, Compose, Sockets,
+                Testkit,
             ],
             Top => &[
-                Core, Kit, Protocol, Wire, Run, Share, Carrier, Subsystem, Lang, Generator,
-                Catalog, Compose, Sockets, Testkit, Top,
+                Core, Kit, Protocol, Wire, Run, Share, Subsystem, Lang, Generator, Catalog,
+                Compose, Sockets, Testkit, Top,
             ],
         }
     }

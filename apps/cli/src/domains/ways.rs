@@ -8,8 +8,8 @@ use xk_compose::{CheckedGraph, Crossing};
 use xk_core::Pool;
 use xk_lang::HostInstance;
 use xk_share::Carrier;
-use xk_share_messages::{Data, Messages};
-use xk_share_ring::{Kin, Lending, Ring, Terms};
+use xk_share::messages::{Data, Messages};
+use xk_share::ring::{Kin, Lending, Ring, Terms};
 
 /// Time that two neighbours wait for each other.
 const MEET_WITHIN: Duration = Duration::from_secs(20);

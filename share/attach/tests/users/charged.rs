@@ -7,10 +7,10 @@ use xk_core::object::{Payer, Refused};
 use xk_core::{
     Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, SessionRef, Upper,
 };
+use xk_share::messages::{Data, FRAMES_MAX, pair};
 use xk_share::{
     Account, Arrival, Carrier, Known, Port, Queue, SendError, add_port, lower_proxy, upper_proxy,
 };
-use xk_share_messages::{Data, FRAMES_MAX, pair};
 use xk_testkit::kernel::{Bottom, Lower, Sent, TestKernel};
 
 use crate::rig::{HOSTILE, OWN, PEER};

@@ -95,7 +95,7 @@ impl Trusted {
                 params.set("peer", Value::Text(format!("127.0.0.1:{}", ends.1)));
             });
             let (netio, module) = xk_netio::add(cx, "netio", wire);
-            xk_netio_door::Door::open(cx, "netio door", &door, module).expect("a door");
+            xk_netio::node::Door::open(cx, "netio door", &door, module).expect("a door");
             let eth = node(cx, "eth", Some(&netio), |_| {});
             let arp = node(cx, "arp", Some(&eth), |_| {});
             let ip = node(cx, "ip", Some(&arp), |params| {
