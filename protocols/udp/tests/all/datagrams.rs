@@ -452,6 +452,52 @@ fn many_hosts_answer_one_session() {
 }
 
 #[test]
+fn a_session_with_several_peers_hears_them_and_no_others() {
+    let net = Net::new();
+    let both = "port53, port7@10.0.0.2, port9@10.0.0.3";
+    let session = net.open(both).unwrap();
+    assert_eq!(net.ip.held().len(), 2, "both are opened at once");
+    session.push(&net.cx, net.cx.message(b"to both")).unwrap();
+    let sent = |sent: xk_testkit::kernel::Sent| (sent.peer, octets(&sent.message));
+    let mut all: Vec<_> = net.ip.take_sent().into_iter().map(sent).collect();
+    all.sort_by_key(|(_, octets)| octets[3]);
+    let peers = [([10, 0, 0, 2], 7), ([10, 0, 0, 3], 9)];
+    for ((peer, octets), (host, port)) in all.iter().zip(peers) {
+        assert_eq!(*peer, Some(Part::host(host)));
+        assert_eq!(*octets, frame(OWN, host, (53, port), b"to both"));
+    }
+    // An answer names its sender, and what goes to that alone names it, too.
+    let mut message = net.cx.message(b"to one");
+    message.set_attribute(Peer { host: peers[1].0.into(), port: 9 }).unwrap();
+    session.push(&net.cx, message).unwrap();
+    assert_eq!(net.ip.take_sent().len(), 1);
+    let inject = |host: [u8; 4], port: u16| {
+        let message = net.datagram(host.into(), (port, 53), b"x");
+        net.ip.inject(&net.cx, Some(Part::host(host)), message)
+    };
+    for (host, port) in peers {
+        assert!(inject(host, port));
+        let received = net.top.take_received().swap_remove(0);
+        let from = received.message.attribute::<Peer>().unwrap();
+        assert_eq!((received.session, from), (session.clone(), Peer { host: host.into(), port }));
+    }
+    for (host, port) in [([10, 0, 0, 2], 9), ([10, 0, 0, 4], 7)] {
+        assert!(!inject(host, port), "{host:?} is no peer of it");
+    }
+    assert_eq!((net.top.received(), net.drops(&reason::NO_PORT)), (2, 2));
+    // In any order it is the same session; other peers at this port are not.
+    assert_eq!(net.open("port53, port9@10.0.0.3, port7@10.0.0.2").unwrap(), session);
+    let other = net.open("port53, port7@10.0.0.2, port9@10.0.0.4");
+    assert_eq!(other, Err(OpenError::InUse));
+    for text in ["port54, port7, port9", "port54, port7@10.0.0.2, *@10.0.0.3"] {
+        assert!(matches!(net.open(text), Err(OpenError::Address(_))), "{text}");
+    }
+    session.close(&net.cx);
+    session.close(&net.cx);
+    assert_eq!(net.ip.held().len(), 0);
+}
+
+#[test]
 fn a_local_host_comes_before_any() {
     let net = Net::new();
     let _ = net.enable("port7").unwrap();
