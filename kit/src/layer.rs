@@ -340,7 +340,6 @@ pub trait Layer<const N: usize, W: Ways = One>: Sized + 'static {
         upper: Upper<'_>,
         mut ends: Participants,
     ) -> Result<SessionRef, OpenError> {
-        ends.check_one_peer()?;
         let key = all.layer.key(cx, this, upper, &mut ends)?;
         all.open_at(cx, this, upper.receiver, key, ends)
     }
@@ -529,6 +528,7 @@ impl<L: Layer<N, W>, const N: usize, W: Ways> Layered<L, N, W> {
     ///
     /// # Errors
     /// [`OpenError::InUse`] if it is another protocol's, [`OpenError::Full`] if there is no room.
+    #[inline(never)]
     pub fn open_on(
         &self,
         cx: &Kernel,
@@ -550,6 +550,7 @@ impl<L: Layer<N, W>, const N: usize, W: Ways> Layered<L, N, W> {
     ///
     /// # Errors
     /// As of [`open_on`](Self::open_on).
+    #[inline(never)]
     pub fn open_by(
         &self,
         cx: &Kernel,
@@ -576,18 +577,28 @@ impl<L: Layer<N, W>, const N: usize, W: Ways> Layered<L, N, W> {
         key: L::Key,
         ends: Participants,
     ) -> Result<SessionRef, OpenError> {
-        let Some(place) = W::place_of(key, &ends) else {
-            let ways = W::open(cx, this, &self.lower, ends)?;
-            return self.open_by(cx, this, upper, ways, key);
-        };
+        let place = W::place_of(key, &ends);
         // What is opened below may block.
-        let _turn = self.making.take(cx, place);
-        let Some(session) = self.sessions.found(&place, upper)? else {
-            let ways = W::open(cx, this, &self.lower, ends)?;
-            return self.open_by(cx, this, upper, ways, key);
-        };
+        let _turn = place.map(|place| self.making.take(cx, place));
+        if let Some(place) = place
+            && let Some(session) = self.sessions.found(&place, upper)?
+        {
+            return self.extended(cx, session, &ends);
+        }
+        let ways = W::open(cx, this, &self.lower, ends)?;
+        self.open_by(cx, this, upper, ways, key)
+    }
+
+    /// A session that was found, with these ends below as well.
+    #[inline(never)]
+    fn extended(
+        &self,
+        cx: &Kernel,
+        session: SessionRef,
+        ends: &Participants,
+    ) -> Result<SessionRef, OpenError> {
         if let Some(own) = session.body::<Conversation<L, N, W>>() {
-            let extended = own.ways.extend(own.acting(cx, &session), &ends);
+            let extended = own.ways.extend(own.acting(cx, &session), ends);
             extended.inspect_err(|_| session.close(cx))?;
         }
         Ok(session)
@@ -624,19 +635,31 @@ impl<L: Layer<N, W>, const N: usize, W: Ways> Layered<L, N, W> {
         key: L::Key,
         message: Message,
     ) -> Result<(), Refused> {
-        let Arrival { cx, this, lower } = at;
+        match self.made(at, upper, key) {
+            Ok(session) => self.hand(at, session, message),
+            Err(why) => {
+                let header = message.peek::<N>().copied();
+                self.refuse(at, header.as_ref(), message, why)
+            }
+        }
+    }
+
+    /// The session of a conversation that a message begins. Apart from what passes the message up,
+    /// so that its frame is gone from the stack by then: towers of layers are high.
+    #[inline(never)]
+    fn made(
+        &self,
+        Arrival { cx, this, lower }: Arrival<'_>,
+        upper: &ProtocolRef,
+        key: L::Key,
+    ) -> Result<SessionRef, &'static Reason> {
         let place = W::place(lower, key);
         // What the layer below is asked may block.
         let turn = self.making.take(cx, place);
         if let Some(session) = self.sessions.find(&place) {
-            drop(turn);
-            return self.hand(at, session, message);
+            return Ok(session);
         }
-        if let Err(why) = W::admits(cx, lower) {
-            drop(turn);
-            let header = message.peek::<N>().copied();
-            return self.refuse(at, header.as_ref(), message, why);
-        }
+        W::admits(cx, lower)?;
         let make = || {
             let ways = W::begin(cx, lower, true);
             let body = self.conversation_by(cx, upper, (lower, key), ways);
@@ -644,13 +667,7 @@ impl<L: Layer<N, W>, const N: usize, W: Ways> Layered<L, N, W> {
             drop(turn);
             made
         };
-        match self.sessions.accept(cx, this, upper, place, lower.head().source(), make) {
-            Ok(session) => self.hand(at, session, message),
-            Err(why) => {
-                let header = message.peek::<N>().copied();
-                self.refuse(at, header.as_ref(), message, why)
-            }
-        }
+        self.sessions.accept(cx, this, upper, place, lower.head().source(), make)
     }
 
     /// Refuses a message that came up, and has the layer note it.

@@ -109,6 +109,13 @@ fn fragments_are_part_of_the_sources() {
     assert!(checked > 10, "only {checked} fragments were found");
 }
 
+/// Chapter 14: each message is answered by both hosts of the room.
+#[test]
+fn a_room_answers_with_all_its_hosts() {
+    let out = simulate::run(&read("fanout.kdl"), "fanout.kdl", 1).unwrap();
+    assert!(out.contains("probe: sent 10, received 20, lost 0, corrupt 0, duplicates 0"), "{out}");
+}
+
 #[test]
 fn the_output_is_what_comes_out() {
     let out = simulate::run(&read("seq.kdl"), "seq.kdl", 1).unwrap();

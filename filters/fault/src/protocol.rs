@@ -148,8 +148,7 @@ impl Fault {
         stopped: &dyn Fn(PushError) -> Result<(), E>,
     ) -> Result<(), E> {
         if segments::of(&message).is_some() {
-            let treat = |piece| self.treat(cx, hop, (direction, piece), go, stopped);
-            return apart(cx, hop, message).map(treat).fold(Ok(()), Result::and);
+            return self.treat_apart(cx, hop, (direction, message), go, stopped);
         }
         if self.is_too_big(&message) {
             hop.this.discard(cx, message, &reason::TOO_BIG);
@@ -166,6 +165,21 @@ impl Fault {
             Outcome::Done => Ok(()),
             Outcome::Full(error) => stopped(error),
         }
+    }
+
+    /// As [`treat`](Self::treat), for each segment of a run. Apart from it, so that towers of filters
+    /// need no room on the stack for the cutting.
+    #[inline(never)]
+    fn treat_apart<E>(
+        &self,
+        cx: &Kernel,
+        hop: Hop<'_>,
+        (direction, run): (Direction, Message),
+        go: &dyn Fn(Message) -> Result<(), E>,
+        stopped: &dyn Fn(PushError) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let treat = |piece| self.treat(cx, hop, (direction, piece), go, stopped);
+        apart(cx, hop, run).map(treat).fold(Ok(()), Result::and)
     }
 
     /// Lets chance decide about a message that is not too large.

@@ -171,6 +171,7 @@ impl Ways for One {
         lower: &ProtocolRef,
         ends: Participants,
     ) -> Result<Self, OpenError> {
+        ends.check_one_peer()?;
         lower.open(cx, Upper::new(this), ends).map(Self)
     }
 
