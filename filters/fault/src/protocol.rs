@@ -167,8 +167,8 @@ impl Fault {
         }
     }
 
-    /// Does as [`treat`](Self::treat) for each segment of a run. It is a function of its own, so that
-    /// a tower of filters needs no stack for the cutting.
+    /// Treats each segment of a run. It is a function of its own, so that a tower of filters needs
+    /// no stack for the cutting.
     #[inline(never)]
     fn treat_apart<E>(
         &self,
