@@ -7,6 +7,9 @@
 //! open and its undo, the search for the session, bursts in both directions, the common questions,
 //! close and stop.
 //!
+//! The sessions below that a conversation goes by are its [`Ways`]: [`One`], unless the layer names
+//! others, such as [`Many`] for a conversation of several peers.
+//!
 //! A layer that does more in one operation of the uniform interface overrides the method of that
 //! name and calls the operation of [`Layered`] or [`Conversation`] for the rest.
 //!
@@ -450,7 +453,7 @@ pub struct Parts<L: Layer<N, W>, const N: usize, W: Ways = One> {
     pub lower: ProtocolRef,
     /// The receivers of what comes from new peers, by [`Layer::offer`].
     pub offers: Map<u64, Receiver>,
-    /// By session below and key.
+    /// By the place that the ways say: session below and key for [`One`].
     sessions: SessionTable<W::Place<L::Key>>,
     /// Participants passed on to the layer below, by offer.
     passed: Map<u64, Participant>,
@@ -523,33 +526,11 @@ impl<L: Layer<N, W>, const N: usize, W: Ways> Layered<L, N, W> {
         self.sessions.get(&W::place(lower, key))
     }
 
-    /// The session of `upper` with this key on `lower`, once more held or new. It takes over the
-    /// hold on `lower`, unless there is an error.
-    ///
-    /// # Errors
-    /// [`OpenError::InUse`] if it is another protocol's, [`OpenError::Full`] if there is no room.
-    #[inline(never)]
-    pub fn open_on(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        upper: &ProtocolRef,
-        lower: &SessionRef,
-        key: L::Key,
-    ) -> Result<SessionRef, OpenError> {
-        // Its hold is that of the session, which gives it back if there is no room for that.
-        lower.hold();
-        let body = self.conversation(cx, upper, lower, key);
-        let opened = self.sessions.open(cx, this, upper, W::place(lower, key), body)?;
-        lower.close(cx);
-        Ok(opened)
-    }
-
     /// The session of `upper` with this key by ways that were opened for it, once more held or new.
     /// What it does not need of the ways is closed.
     ///
     /// # Errors
-    /// As of [`open_on`](Self::open_on).
+    /// [`OpenError::InUse`] if it is another protocol's, [`OpenError::Full`] if there is no room.
     #[inline(never)]
     pub fn open_by(
         &self,
@@ -661,7 +642,7 @@ impl<L: Layer<N, W>, const N: usize, W: Ways> Layered<L, N, W> {
         }
         W::admits(cx, lower)?;
         let make = || {
-            let ways = W::begin(cx, lower, true);
+            let ways = W::begin(cx, lower);
             let body = self.conversation_by(cx, upper, (lower, key), ways);
             let made = (body, self.layer.ends(cx, lower, key));
             drop(turn);
@@ -716,17 +697,6 @@ impl<L: Layer<N, W>, const N: usize, W: Ways> Layered<L, N, W> {
         Ok(())
     }
 
-    /// The body of a conversation on `lower`, whose hold stays the caller's; not bound.
-    pub fn conversation(
-        &self,
-        cx: &Kernel,
-        upper: &ProtocolRef,
-        lower: &SessionRef,
-        key: L::Key,
-    ) -> Conversation<L, N, W> {
-        self.conversation_by(cx, upper, (lower, key), W::begin(cx, lower, false))
-    }
-
     fn conversation_by(
         &self,
         cx: &Kernel,
@@ -765,7 +735,15 @@ impl<L: Layer<N, W>, const N: usize, W: Ways> Layered<L, N, W> {
             let acting = own.acting(at.cx, session);
             if let Err(why) = own.ways.note(acting, at.lower, &mut message, joins) {
                 let header = message.peek::<N>().copied();
-                return self.refuse(at, header.as_ref(), message, why);
+                let head = session.head();
+                // One that a stranger's message made, and that is not held, keeps no other out.
+                return match header.filter(|_| head.is_passive() && head.opens() == 0) {
+                    Some(header) if core::ptr::eq(why, &raw const NOT_A_MEMBER) => {
+                        session.abort(at.cx);
+                        L::first(self, at, &header, message)
+                    }
+                    _ => self.refuse(at, header.as_ref(), message, why),
+                };
             }
         }
         session.pop(at.cx, message)
@@ -811,6 +789,41 @@ impl<L: Layer<N, W>, const N: usize, W: Ways> Layered<L, N, W> {
             Some(session) => self.hand(at, session, message),
             None => L::first(self, at, &header, message),
         }
+    }
+}
+
+impl<L: Layer<N>, const N: usize> Layered<L, N> {
+    /// The session of `upper` with this key on `lower`, once more held or new. It takes over the
+    /// hold on `lower`, unless there is an error.
+    ///
+    /// # Errors
+    /// [`OpenError::InUse`] if it is another protocol's, [`OpenError::Full`] if there is no room.
+    #[inline(never)]
+    pub fn open_on(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: &ProtocolRef,
+        lower: &SessionRef,
+        key: L::Key,
+    ) -> Result<SessionRef, OpenError> {
+        // Its hold is that of the session, which gives it back if there is no room for that.
+        lower.hold();
+        let body = self.conversation(cx, upper, lower, key);
+        let opened = self.sessions.open(cx, this, upper, One::place(lower, key), body)?;
+        lower.close(cx);
+        Ok(opened)
+    }
+
+    /// The body of a conversation on `lower`, whose hold stays the caller's; not bound.
+    pub fn conversation(
+        &self,
+        cx: &Kernel,
+        upper: &ProtocolRef,
+        lower: &SessionRef,
+        key: L::Key,
+    ) -> Conversation<L, N> {
+        self.conversation_by(cx, upper, (lower, key), One(lower.clone()))
     }
 }
 

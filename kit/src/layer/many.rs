@@ -129,6 +129,16 @@ impl Many {
         self.members.borrow().get(at).cloned()
     }
 
+    /// Makes room for one more member: the one that joined first goes, and may join again. `None` if
+    /// an open has named all of them.
+    fn make_room(&self, cx: &Kernel) -> Option<()> {
+        if self.members.borrow().len() >= MEMBERS_MAX {
+            let first = self.find(|member| member.ends.is_none())?;
+            self.remove(cx, first.peer);
+        }
+        Some(())
+    }
+
     /// Opens the ways to those of the peers that are not there yet; those of a failed attempt are
     /// closed again.
     fn open_each(
@@ -143,9 +153,7 @@ impl Many {
             if self.find(|member| member.ends.as_ref() == Some(&ends)).is_some() {
                 return Ok(());
             }
-            if self.members.borrow().len() >= MEMBERS_MAX {
-                return Err(OpenError::Full);
-            }
+            self.make_room(cx).ok_or(OpenError::Full)?;
             let way = lower.open(cx, Upper::new(this), ends.clone())?;
             let peer = peer_of(cx, &way);
             if self.find(|member| member.peer == peer && member.ends.is_some()).is_some() {
@@ -248,7 +256,7 @@ impl Ways for Many {
         cx.unless_lost(|| is_for_one(cx, lower))?
     }
 
-    fn begin(cx: &Kernel, lower: &SessionRef, _: bool) -> Self {
+    fn begin(cx: &Kernel, lower: &SessionRef) -> Self {
         let member = Member::new(peer_of(cx, lower), None, lower);
         Self { members: RefCell::new([member].into()) }
     }
@@ -269,7 +277,7 @@ impl Ways for Many {
         let opened = self.open_each(cx, &protocol, lower, ends)?;
         opened.iter().for_each(|way| this.stand_on(way));
         match this.head().is_closed() {
-            // While a layer below waited: its ways are closed with it, but for those.
+            // It was closed while a layer below waited, with the ways that it had by then.
             true => {
                 self.close(acting);
                 Err(OpenError::NoLower)
@@ -354,11 +362,7 @@ impl Ways for Many {
         if !joins(message) {
             return Err(&NOT_A_MEMBER);
         }
-        if self.members.borrow().len() >= MEMBERS_MAX {
-            // The one that joined first makes room, and may join again.
-            let first = self.find(|member| member.ends.is_none()).ok_or(&reason::TABLE_FULL)?;
-            self.remove(cx, first.peer);
-        }
+        self.make_room(cx).ok_or(&reason::TABLE_FULL)?;
         let member = Member::new(peer, None, lower);
         if this.head().opens() > 0 {
             member.hold();

@@ -32,9 +32,8 @@ pub trait Ways: Sized + 'static {
     /// The place of the conversation that a message through `lower` belongs to.
     fn place<K: Key>(lower: &SessionRef, key: K) -> Self::Place<K>;
 
-    /// Begins the ways of a conversation with the session `lower`: opened for it, or if
-    /// `is_passive` the one that its first message came through.
-    fn begin(cx: &Kernel, lower: &SessionRef, is_passive: bool) -> Self;
+    /// Begins the ways of a conversation whose first message came through `lower`.
+    fn begin(cx: &Kernel, lower: &SessionRef) -> Self;
 
     /// Decides whether a conversation may go by a session below that a message made; by default by
     /// each.
@@ -156,7 +155,7 @@ impl Ways for One {
         (lower.id().0, key)
     }
 
-    fn begin(_: &Kernel, lower: &SessionRef, _: bool) -> Self {
+    fn begin(_: &Kernel, lower: &SessionRef) -> Self {
         Self(lower.clone())
     }
 

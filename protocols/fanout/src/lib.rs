@@ -25,8 +25,10 @@
 //!
 //! On arrival number and room find the session, and the message goes up with its sender as `peer`.
 //! A sender that is none of the room's hosts is refused as `not a member`; with `joins=#true` it
-//! becomes one, until its session below ends. The first message for a room that no one has opened
-//! makes a room with its sender, if the protocol above has enabled the layer.
+//! becomes one, until its session below ends or, of 63 hosts, until its place is needed. The first
+//! message for a room that is not open makes a room with its sender, if the protocol above has
+//! enabled the layer. While the protocol above does not hold such a room, it ends with the first
+//! message of another host, which makes the room anew: no stranger keeps others out.
 //!
 //! Nothing is sent again, put in order, or told of those that came and went.
 //!

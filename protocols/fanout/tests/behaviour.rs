@@ -238,6 +238,28 @@ fn a_room_of_strangers_ends_with_its_last_way() {
     assert!(room.head().is_closed());
 }
 
+/// A stranger that came first keeps nobody out, and strangers that joined do not either.
+#[test]
+fn a_stranger_takes_no_other_hosts_place() {
+    let stack = Stack::new(false);
+    let any = Participants::local(Part::Any);
+    assert!(stack.top.enable(&stack.cx, &stack.layer, any).is_ok());
+    assert!(stack.arrive(2, 5, b"first") && stack.arrive(3, 5, b"second"));
+    let heard = [(Some(peer(2)), b"first".to_vec()), (Some(peer(3)), b"second".to_vec())];
+    assert_eq!(stack.heard(), heard);
+    let made = stack.top.take_opened();
+    assert!(made[0].0.head().is_closed() && !made[1].0.head().is_closed());
+    // The protocol above holds a room: its hosts alone are heard.
+    made[1].0.hold();
+    assert!(!stack.arrive(2, 5, b"third") && stack.drops(&NOT_A_MEMBER) == 1);
+    let stack = Stack::new(true);
+    let session = stack.open(room(0, &[2]));
+    (3..100).for_each(|n| assert!(stack.arrive(n, 0, b"joins")));
+    assert_eq!(stack.open(room(0, &[200])), session);
+    stack.push(&session, b"to one", Some(200)).unwrap();
+    assert_eq!(stack.sent().len(), 1);
+}
+
 #[test]
 fn a_late_refusal_goes_back_by_the_way_of_its_message() {
     let stack = Stack::new(false);

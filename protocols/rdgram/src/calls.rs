@@ -143,7 +143,7 @@ impl Ways for Calls {
     }
 
     /// A session that an arriving message makes gets a channel when something is pushed into it.
-    fn begin(_: &Kernel, lower: &SessionRef, _: bool) -> Self {
+    fn begin(_: &Kernel, lower: &SessionRef) -> Self {
         let peer = lower.head().peer();
         Self::new(peer, Participants::pair(Part::Any, Part::Host(peer.host())), None)
     }
