@@ -16,8 +16,8 @@ pub(crate) const CHANGED: &str = " with changes";
 const EXECUTOR: &[&str] = &["core", "run"];
 const UDP: &[&str] = &["kit", "protocols/eth", "protocols/arp", "protocols/ip", "protocols/udp"];
 const TCP: &[&str] = &["protocols/tcp"];
-const WIRES: &[&str] = &["wires", "share/src/ring", "bench/src/net"];
-const CUTS: &[&str] = &["share", "compose", "graphs"];
+const WIRES: &[&str] = &["wires", "domains/src/ring", "bench/src/net"];
+const CUTS: &[&str] = &["domains", "compose", "graphs"];
 const CALLS: &[&str] = &["protocols", "bench/src/rpc"];
 const FRAMEWORKS: &[&str] =
     &["subsystems", "protocols/appletalk", "protocols/ddp", "protocols/atp", "kit"];
@@ -42,7 +42,7 @@ const SOURCES: &[(&str, Groups)] = &[
         "sweep",
         &[EXECUTOR, UDP, &["compose", "wires/sim", "apps/cli/src/sweep", "bench/src/sweep.rs"]],
     ),
-    ("footprint", &[&["core", "kit", "run", "protocols", "wires", "share", "compose", "apps"]]),
+    ("footprint", &[&["core", "kit", "run", "protocols", "wires", "domains", "compose", "apps"]]),
     ("tcp-idle", &[EXECUTOR, UDP, TCP, &["bench/src/tcp_idle.rs"]]),
     ("domain", &[EXECUTOR, CUTS, &["kit", "bench/src/domain"]]),
     ("udp-", &[EXECUTOR, UDP, WIRES]),

@@ -55,7 +55,7 @@ fn every_question_and_reason_is_found_by_its_key() {
     assert!(keys.len() > 70, "only {} questions", keys.len());
 
     let mut keys = BTreeMap::new();
-    let shared = [xk_core::reason::COMMON, xk_kit::reasons::SHARED, xk_share::REASONS];
+    let shared = [xk_core::reason::COMMON, xk_kit::reasons::SHARED, xk_domains::REASONS];
     for reason in shared.into_iter().chain(PROTOCOLS.iter().map(|entry| entry.reasons)).flatten() {
         let what = (reason.name, reason.class);
         let first = *keys.entry(reason.key()).or_insert(what);

@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::rc::Rc;
 use xk_core::object::ProtocolId;
 use xk_core::{Kernel, ProtocolRef};
+use xk_domains::{Carrier, Known, Port, add_port, lower_proxy, upper_proxy};
 use xk_lang::{Diagnostics, HostInstance, Span};
-use xk_share::{Carrier, Known, Port, add_port, lower_proxy, upper_proxy};
 
 use crate::build::{Lies, build_part};
 use crate::domain::DomainPlan;

@@ -3,8 +3,8 @@
 use std::path::Path;
 use xk_attach::{Door, Grant};
 use xk_core::{Kernel, ProtocolRef};
+use xk_domains::Known;
 use xk_lang::{Diagnostics, HostInstance, Span};
-use xk_share::Known;
 
 use crate::plan::CheckedGraph;
 

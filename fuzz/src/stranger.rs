@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use xk_core::{Kernel, Message};
-use xk_share::{Arrival, Carrier, FRAME_OCTETS_MAX, HEADROOM, SendError};
+use xk_domains::{Arrival, Carrier, FRAME_OCTETS_MAX, HEADROOM, SendError};
 
 /// Number of frames that it has room for before it takes some.
 const ROOM: usize = 32;

@@ -3,9 +3,9 @@
 use crate::case::{Benchmark, Case, Goal};
 use std::time::Duration;
 use xk_core::{Kernel, Message};
+use xk_domains::ring::{Kin, Lending, Ring, Terms, pair};
+use xk_domains::{Arrival, Carrier};
 use xk_run::lending_kernel;
-use xk_share::ring::{Kin, Lending, Ring, Terms, pair};
-use xk_share::{Arrival, Carrier};
 
 /// Longest time for the two ends to agree.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -11,10 +11,10 @@ use xk_core::shepherd::Flow;
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Session, SessionRef, Upper,
 };
+use xk_domains::ring::Ring;
+use xk_domains::{Known, Port, add_port, lower_proxy, upper_proxy};
 use xk_kit::control::{IsLocalHost, MaxPacket};
 use xk_run::{HostClock, Idle, Runner, RunnerStats, real_kernel};
-use xk_share::ring::Ring;
-use xk_share::{Known, Port, add_port, lower_proxy, upper_proxy};
 
 /// Octets of each kernel's pool.
 const POOL_OCTETS: usize = 1 << 22;

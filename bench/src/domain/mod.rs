@@ -15,7 +15,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use xk_share::ring::{Ring, geometry, pair};
+use xk_domains::ring::{Ring, geometry, pair};
 use xk_shm::{Link, Lost};
 
 /// Longest time for the two sides of a link to find each other.

@@ -6,7 +6,7 @@ use super::mirror::{Above, Below};
 use super::{cores, stay_on};
 use crate::case::{Benchmark, Case, Sample, Trouble};
 use std::time::{Duration, Instant};
-use xk_share::ring::pair;
+use xk_domains::ring::pair;
 
 /// Length of a round.
 const TIME: Duration = Duration::from_millis(200);

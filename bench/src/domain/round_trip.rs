@@ -18,9 +18,9 @@ use xk_core::{
     HostAddr, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, SessionRef,
     Upper,
 };
+use xk_domains::ring::{Ring, pair};
+use xk_domains::{Known, Port, add_port, lower_proxy, upper_proxy};
 use xk_run::{Idle, Runner, real_kernel};
-use xk_share::ring::{Ring, pair};
-use xk_share::{Known, Port, add_port, lower_proxy, upper_proxy};
 
 const GRAPH: &str = r#"
 host alone {

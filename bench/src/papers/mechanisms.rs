@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use xk_core::graph::{Params, Value};
 use xk_core::{Kernel, Participants, ProtocolRef, Upper};
+use xk_domains::ring::{Ring, pair};
 use xk_kit::EthAddr;
 use xk_kit::net::template::{Headers, Template};
 use xk_netio::{GrantChannel, GrantRight, Rate, Ticket, channel};
 use xk_run::{Idle, Runner, real_kernel};
-use xk_share::ring::{Ring, pair};
 use xk_tap::{Options, TapDevice};
 
 const DEVICE: &str = "xkm0";

@@ -57,7 +57,7 @@ const OTHER: usize = 11;
 
 /// Where a file's instructions belong. The first part of its path that is found decides.
 const FILES: &[(&str, usize)] = &[
-    ("share/src/", BOUNDARY),
+    ("domains/src/", BOUNDARY),
     ("wires/shm/", BOUNDARY),
     ("bench/src/domain/", BOUNDARY),
     ("core/src/message/", BUFFER),
@@ -82,7 +82,7 @@ const FILES: &[(&str, usize)] = &[
 
 /// Where a function's instructions belong that came from a library's file.
 const FUNCTIONS: &[(&str, usize)] = &[
-    ("xk_share", BOUNDARY),
+    ("xk_domains", BOUNDARY),
     ("xk_shm", BOUNDARY),
     ("xk_bench::domain", BOUNDARY),
     ("xk_udp::", UDP),

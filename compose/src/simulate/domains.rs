@@ -1,8 +1,8 @@
 //! Hosts in several domains: a kernel each, in one world, with cuts between them.
 
 use std::rc::Rc;
+use xk_domains::{Carrier, Port, Queue, SLOTS_MIN};
 use xk_lang::{Diagnostics, DomainKind, HostInstance};
-use xk_share::{Carrier, Port, Queue, SLOTS_MIN};
 use xk_sim::{HostId, World};
 
 use super::{SimulationConfig, kernel, rebuild_host};

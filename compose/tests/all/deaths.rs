@@ -9,9 +9,9 @@ use xk_compose::{
 use xk_core::control::{ListSessions, Report};
 use xk_core::random::Random;
 use xk_core::{Participants, Time};
+use xk_domains::{Arrival, Carrier, Holdings, Queue};
 use xk_kit::net::template::Headers;
 use xk_netio::{GrantChannel, GrantRight, Module, Rate};
-use xk_share::{Arrival, Carrier, Holdings, Queue};
 use xk_sim::{HostId, World};
 use xk_testkit::seeds;
 
@@ -70,7 +70,7 @@ pub(crate) fn figure(report: &Report, line: &str) -> u64 {
 fn holdings(world: &World, name: &str) -> Vec<(usize, Holdings)> {
     let kernel = world.find(name).and_then(|id| world.kernel(id)).expect("a domain");
     let cuts = kernel.surroundings::<Cuts>().expect("cuts");
-    let of = |(other, port): &(usize, std::rc::Rc<xk_share::Port>)| {
+    let of = |(other, port): &(usize, std::rc::Rc<xk_domains::Port>)| {
         assert!(!port.is_lost(), "{name}: the way to domain {other} is there");
         (*other, port.holdings())
     };

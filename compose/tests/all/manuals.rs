@@ -181,13 +181,11 @@ fn every_reason_of_the_rpc_realm_is_explained() {
     for entry in PROTOCOLS {
         // An anchor's are in its own report.
         let is_virtual = entry.kind.starts_with("vip");
-        if entry.realm == Realm::Rpc
+        let is_meant = entry.realm == Realm::Rpc
             || is_virtual
-            || matches!(entry.kind, "fragment" | "rm" | "rdgram")
-        {
-            if let Some(folder) = sources(entry.kind) {
-                reasons(&folder, &mut found);
-            }
+            || matches!(entry.kind, "fragment" | "rm" | "rdgram");
+        if let Some(folder) = sources(entry.kind).filter(|_| is_meant) {
+            reasons(&folder, &mut found);
         }
     }
     for name in ["rpc/call.rs", "rpc/onc.rs", "net/neighbour.rs"] {

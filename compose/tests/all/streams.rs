@@ -6,7 +6,7 @@ use crate::cuts::cut;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::Time;
 use xk_core::control::Report;
-use xk_share::SLOTS_MIN;
+use xk_domains::SLOTS_MIN;
 use xk_testkit::seeds;
 
 /// A client that sends to a server and takes back as much, on one link.

@@ -12,8 +12,8 @@ use xk_attach::{Attached, Door, Grant, Visitors};
 use xk_core::graph::Params;
 use xk_core::object::ProtocolId;
 use xk_core::{Kernel, Part, Participant, Participants, ProtocolRef, SessionRef};
+use xk_domains::{Carrier, Holdings, Known, Port, add_port, lower_proxy, upper_proxy};
 use xk_kit::control::{MaxPacket, MyHost, PeerHost};
-use xk_share::{Carrier, Holdings, Known, Port, add_port, lower_proxy, upper_proxy};
 use xk_shm::Peer;
 use xk_testkit::kernel::{Bottom, Lower, TestKernel, Top, octets};
 

@@ -6,9 +6,9 @@ use std::rc::Rc;
 use xk_core::graph::Params;
 use xk_core::object::ProtocolId;
 use xk_core::{Part, Participants, ProtocolRef};
+use xk_domains::{Arrival, Carrier, Queue};
 use xk_kit::net::template::{HeaderField, Headers, OCTETS_MAX, Template};
 use xk_netio::{GrantChannel, GrantRight, Module, Rate, RevokeRight, VIOLATIONS_MAX};
-use xk_share::{Arrival, Carrier, Queue};
 use xk_testkit::kernel::{Bottom, Lower, TestKernel, Top, octets};
 
 const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];

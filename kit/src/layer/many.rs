@@ -129,8 +129,8 @@ impl Many {
         self.members.borrow().get(at).cloned()
     }
 
-    /// Makes room for one more member: the one that joined first goes, and may join again. `None` if
-    /// an open has named all of them.
+    /// Makes room for one more member: the one that joined first goes, and may join again. `None`
+    /// if an open has named all of them.
     fn make_room(&self, cx: &Kernel) -> Option<()> {
         if self.members.borrow().len() >= MEMBERS_MAX {
             let first = self.find(|member| member.ends.is_none())?;

@@ -28,7 +28,7 @@
 //! becomes one, until its session below ends or, of 63 hosts, until its place is needed. The first
 //! message for a room that is not open makes a room with its sender, if the protocol above has
 //! enabled the layer. While the protocol above does not hold such a room, it ends with the first
-//! message of another host, which makes the room anew: no stranger keeps others out.
+//! message of another host, which makes another: no stranger keeps others out.
 //!
 //! Nothing is sent again, put in order, or told of those that came and went.
 //!

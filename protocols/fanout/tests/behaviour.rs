@@ -238,7 +238,7 @@ fn a_room_of_strangers_ends_with_its_last_way() {
     assert!(room.head().is_closed());
 }
 
-/// A stranger that came first keeps nobody out, and strangers that joined do not either.
+/// A stranger that came first keeps no other host out, and strangers that joined do not either.
 #[test]
 fn a_stranger_takes_no_other_hosts_place() {
     let stack = Stack::new(false);

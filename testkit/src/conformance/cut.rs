@@ -1,5 +1,5 @@
 //! Every law once more, with the edge below the protocol, the edge above it, or both cut
-//! ([`xk_share`]): no protocol knows. Then with both cut and frames on their way for a while, so
+//! ([`xk_domains`]): no protocol knows. Then with both cut and frames on their way for a while, so
 //! that answers, refusals and ends come late.
 
 use super::calls::{self, CallFixture};
@@ -14,7 +14,7 @@ use xk_core::object::ProtocolId;
 use xk_core::{
     Answer, Entry, HostAddr, Kernel, Part, Participants, Protocol, ProtocolRef, Reason, Time,
 };
-use xk_share::{Carrier, Known, Port, Queue, add_port, lower_proxy, ports_at_once, upper_proxy};
+use xk_domains::{Carrier, Known, Port, Queue, add_port, lower_proxy, ports_at_once, upper_proxy};
 
 /// Largest number of frames under way.
 const SLOTS: usize = 1024;
@@ -146,7 +146,7 @@ impl Edges {
                 ports_at_once([Box::new(down), Box::new(up)], || self.known())
             }
             Arrives::ByRing => {
-                let (down, up) = xk_share::ring::pair().expect("shared memory");
+                let (down, up) = xk_domains::ring::pair().expect("shared memory");
                 ports_at_once([Box::new(down), Box::new(up)], || self.known())
             }
             Arrives::Late => {

@@ -4,8 +4,8 @@ use std::rc::Rc;
 use xk_core::control::Question;
 use xk_core::object::ProtocolId;
 use xk_core::{HostAddr, Kernel, Part, reason};
+use xk_domains::{Arrival, Carrier, Known, Port, Queue, SendError, add_port, upper_proxy};
 use xk_kit::control::MaxPacket;
-use xk_share::{Arrival, Carrier, Known, Port, Queue, SendError, add_port, upper_proxy};
 use xk_testkit::kernel::{Bottom, Lower, TestKernel, octets};
 
 const SEEDS: u64 = 300;

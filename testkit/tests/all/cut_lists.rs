@@ -4,7 +4,7 @@ use std::rc::Rc;
 use xk_core::control::{ListSessions, Listed};
 use xk_core::object::OpenError;
 use xk_core::{Participants, Upper};
-use xk_share::{Known, Port, Queue, add_port, lower_proxy, ports_at_once};
+use xk_domains::{Known, Port, Queue, add_port, lower_proxy, ports_at_once};
 use xk_testkit::kernel::{Bottom, Lower, TestKernel, Top};
 
 #[test]

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 use xk_core::graph::Params;
 use xk_core::{Entry, Kernel, Part, Participants, ProtocolRef};
-use xk_share::{Known, Port, Queue, add_port, lower_proxy, ports_at_once, upper_proxy};
+use xk_domains::{Known, Port, Queue, add_port, lower_proxy, ports_at_once, upper_proxy};
 use xk_testkit::kernel::{Bottom, Lower, TestKernel, Top};
 
 const PEER: [u8; 6] = [2, 0, 0, 0, 0, 9];

@@ -7,11 +7,11 @@ use xk_core::control::ListSessions;
 use xk_core::graph::Params;
 use xk_core::object::{OpenError, ProtocolId};
 use xk_core::{Kernel, Part, Participants, ProtocolRef, SessionRef, Upper};
+use xk_domains::{Known, Port, Queue, add_port, lower_proxy, upper_proxy};
 use xk_kit::net::moving::{
     HOLD_FOR, HalfOpen, KeepEnds, MOVED, MoveError, bring, ends_of, release, state_of,
 };
 use xk_kit::net::stream::{StreamInfo, StreamShutdown};
-use xk_share::{Known, Port, Queue, add_port, lower_proxy, upper_proxy};
 use xk_testkit::kernel::{Bottom, Lower, Sent, TestKernel, Top};
 
 const HERE: [u8; 4] = [10, 0, 0, 1];

@@ -14,10 +14,10 @@ use xk_compose::{CheckedGraph, HostSetup, Lies};
 use xk_core::control::{Question, Report};
 use xk_core::graph::Realm;
 use xk_core::{Kernel, ProtocolRef};
+use xk_domains::ring::Ring;
+use xk_domains::{Carrier, Known};
 use xk_kit::passthrough::EpochOffset;
 use xk_run::{Idle, Runner, real_kernel};
-use xk_share::ring::Ring;
-use xk_share::{Carrier, Known};
 use xk_testkit::netns::Space;
 
 use crate::organisation;
@@ -123,7 +123,7 @@ impl Stack {
         let mut ends: Vec<(usize, usize, Ring)> = Vec::new();
         for (upper, domain) in plan.domains().iter().enumerate() {
             for &lower in domain.lowers() {
-                let (one, two) = xk_share::ring::pair().expect("a ring");
+                let (one, two) = xk_domains::ring::pair().expect("a ring");
                 ends.extend([(upper, lower, one), (lower, upper, two)]);
             }
         }

@@ -36,7 +36,7 @@ enum Layer {
     System,
     Run,
     /// Both sides of a cut between two domains, and the carriers of frames across it.
-    Share,
+    Domains,
     /// Another protocol framework within a kernel, its protocols, and the adapters between them.
     Subsystem,
     Lang,
@@ -53,8 +53,8 @@ enum Layer {
 }
 
 use Layer::{
-    Catalog, Compose, Core, Generator, Kit, Lang, Protocol, Run, Share, Sockets, Subsystem, System,
-    Testkit, Top, Wire,
+    Catalog, Compose, Core, Domains, Generator, Kit, Lang, Protocol, Run, Sockets, Subsystem,
+    System, Testkit, Top, Wire,
 };
 
 /// Crates of others that bring a clock, threads, I/O or randomness with them.
@@ -86,7 +86,7 @@ impl Layer {
             "wires" if dir == "wires/linux" => System,
             "wires" | "filters" => Wire,
             "run" => Run,
-            "share" => Share,
+            "domains" => Domains,
             "subsystems" => Subsystem,
             "lang" => Lang,
             "catalog" => Catalog,
@@ -107,19 +107,21 @@ impl Layer {
             Generator => &[Core, Kit, Lang],
             Wire => &[Core, Kit, System],
             Protocol | Run => &[Core, Kit],
-            Share => &[Core, Kit, Wire, System, Run, Share],
+            Domains => &[Core, Kit, Wire, System, Run, Domains],
             Subsystem => &[Core, Kit, Subsystem],
-            Catalog => &[Core, Kit, Protocol, Wire, Share, Subsystem],
-            Compose => &[Core, Kit, Protocol, Wire, Run, Share, Subsystem, Lang],
+            Catalog => &[Core, Kit, Protocol, Wire, Domains, Subsystem],
+            Compose => &[Core, Kit, Protocol, Wire, Run, Domains, Subsystem, Lang],
             // One crate there holds the sockets; the others bring them to tokio and to unmodified
             // programs.
-            Sockets => &[Core, Kit, Protocol, Wire, Run, Share, Subsystem, Lang, Compose, Sockets],
+            Sockets => {
+                &[Core, Kit, Protocol, Wire, Run, Domains, Subsystem, Lang, Compose, Sockets]
+            }
             Testkit => &[
-                Core, Kit, Protocol, Wire, Run, Share, Subsystem, Lang, Catalog, Compose, Sockets,
-                Testkit,
+                Core, Kit, Protocol, Wire, Run, Domains, Subsystem, Lang, Catalog, Compose,
+                Sockets, Testkit,
             ],
             Top => &[
-                Core, Kit, Protocol, Wire, Run, Share, Subsystem, Lang, Generator, Catalog,
+                Core, Kit, Protocol, Wire, Run, Domains, Subsystem, Lang, Generator, Catalog,
                 Compose, Sockets, Testkit, Top,
             ],
         }

@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use xk_share::ring::{Kin, pair};
+use xk_domains::ring::{Kin, pair};
 
 /// Octets of a process's name at most (`PR_SET_NAME`).
 const NAME_OCTETS_MAX: usize = 15;

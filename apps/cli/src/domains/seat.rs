@@ -21,8 +21,8 @@ use std::sync::mpsc::channel;
 use xk_compose::build_domain;
 use xk_core::graph::Catalog;
 use xk_core::{Kernel, ProtocolRef};
+use xk_domains::{Carrier, Port, Queue};
 use xk_run::{Idle, Runner};
-use xk_share::{Carrier, Port, Queue};
 
 /// The longest request before the start.
 const START_OCTETS_MAX: u64 = 64;

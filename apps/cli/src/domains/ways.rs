@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use xk_compose::{CheckedGraph, Crossing};
 use xk_core::Pool;
+use xk_domains::Carrier;
+use xk_domains::messages::{Data, Messages};
+use xk_domains::ring::{Kin, Lending, Ring, Terms};
 use xk_lang::HostInstance;
-use xk_share::Carrier;
-use xk_share::messages::{Data, Messages};
-use xk_share::ring::{Kin, Lending, Ring, Terms};
 
 /// Time that two neighbours wait for each other.
 const MEET_WITHIN: Duration = Duration::from_secs(20);

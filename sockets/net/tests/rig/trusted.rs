@@ -13,11 +13,11 @@ use xk_attach::Grant;
 use xk_core::control::ListSessions;
 use xk_core::graph::{Params, Value};
 use xk_core::{Entry, Kernel, ProtocolRef, SessionRef};
+use xk_domains::Known;
 use xk_kit::net::stream::{StreamInfo, StreamState};
 use xk_net::{Setup, Stack, Thread};
 use xk_netio::{ListRights, Rate};
 use xk_run::{Idle, Runner, real_kernel};
-use xk_share::Known;
 
 pub(crate) const ENTRIES: &[&Entry] = xk_catalog::PROTOCOLS;
 /// The host with the registry.

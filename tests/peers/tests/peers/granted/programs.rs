@@ -16,6 +16,7 @@ use xk_core::random::Random;
 use xk_core::{
     HostAddr, Kernel, Part, Participant, Participants, Protocol, ProtocolRef, SessionRef, Upper,
 };
+use xk_domains::{Arrival, Carrier};
 use xk_kit::Checksum;
 use xk_kit::control::{MaxPacket, MyHost};
 use xk_kit::net::template::Headers;
@@ -23,7 +24,6 @@ use xk_netio::node::Door;
 use xk_netio::{FORGED, GrantChannel, GrantRight, REVOKED, Rate, Ticket};
 use xk_peers::testbed::{DEVICE, LINUX, OURS};
 use xk_run::{Idle, Runner, real_kernel};
-use xk_share::{Arrival, Carrier};
 use xk_shm::{Link, Options, Peers};
 
 use super::{HONEST_PORT, HOSTILE_NUMBER, HOSTILE_PORT, STATION};
@@ -124,7 +124,7 @@ impl Protocol for Own {
 }
 
 fn options() -> Options {
-    Options { peers: Peers::Any, geometry: xk_share::ring::geometry() }
+    Options { peers: Peers::Any, geometry: xk_domains::ring::geometry() }
 }
 
 impl Program {
@@ -462,7 +462,7 @@ impl Program {
     fn answers_frames(&self) -> Outcome {
         let kernel = real_kernel(16 << 20)?;
         while let Some(link) = self.channel("ticket-honest") {
-            let ring = xk_share::ring::Ring::new(link);
+            let ring = xk_domains::ring::Ring::new(link);
             loop {
                 match ring.receive(&kernel) {
                     Arrival::Frame(frame) => {
