@@ -281,7 +281,8 @@ pub trait Layer<const N: usize, W: Ways = One>: Sized + 'static {
     }
 
     /// Decides whether the sender of a message becomes a peer of a conversation that it is none of:
-    /// by default no stranger does. The message bears its sender, the header still in front.
+    /// by default no stranger does. The message bears its sender, the header still in front, and is
+    /// not examined yet.
     fn joins(own: &Conversation<Self, N, W>, cx: &Kernel, message: &Message) -> bool {
         let _ = (own, cx, message);
         false
@@ -558,16 +559,19 @@ impl<L: Layer<N, W>, const N: usize, W: Ways> Layered<L, N, W> {
         key: L::Key,
         ends: Participants,
     ) -> Result<SessionRef, OpenError> {
-        let place = W::place_of(key, &ends);
-        // What is opened below may block.
-        let _turn = place.map(|place| self.making.take(cx, place));
-        if let Some(place) = place
+        if let Some(place) = W::place_of(key, &ends)
             && let Some(session) = self.sessions.found(&place, upper)?
         {
             return self.extended(cx, session, &ends);
         }
+        // Another may open the same meanwhile: what it lacks of these ends is added.
+        let again = W::MANY.then(|| ends.clone());
         let ways = W::open(cx, this, &self.lower, ends)?;
-        self.open_by(cx, this, upper, ways, key)
+        let session = self.open_by(cx, this, upper, ways, key)?;
+        match again {
+            Some(ends) => self.extended(cx, session, &ends),
+            None => Ok(session),
+        }
     }
 
     /// A session that was found, with these ends below as well.
@@ -724,29 +728,53 @@ impl<L: Layer<N, W>, const N: usize, W: Ways> Layered<L, N, W> {
         }
     }
 
+    #[inline(never)]
     fn hand_noted(
         &self,
         at: Arrival<'_>,
         session: &SessionRef,
         mut message: Message,
     ) -> Result<(), Refused> {
-        if let Some(own) = session.body::<Conversation<L, N, W>>() {
-            let joins = |message: &Message| L::joins(own, at.cx, message);
-            let acting = own.acting(at.cx, session);
-            if let Err(why) = own.ways.note(acting, at.lower, &mut message, joins) {
-                let header = message.peek::<N>().copied();
-                let head = session.head();
-                // One that a stranger's message made, and that is not held, keeps no other out.
-                return match header.filter(|_| head.is_passive() && head.opens() == 0) {
-                    Some(header) if core::ptr::eq(why, &raw const NOT_A_MEMBER) => {
-                        session.abort(at.cx);
-                        L::first(self, at, &header, message)
-                    }
-                    _ => self.refuse(at, header.as_ref(), message, why),
-                };
+        let mut why = match self.note(at, session, &mut message) {
+            Ok(()) => return session.pop(at.cx, message),
+            Err(why) => why,
+        };
+        let (head, header) = (session.head(), message.peek::<N>().copied());
+        // One that a stranger's message made, and that is not held, keeps no other out.
+        if core::ptr::eq(why, &raw const NOT_A_MEMBER)
+            && head.is_passive()
+            && head.opens() == 0
+            && !head.is_closed()
+            && let Some(key) = header.as_ref().map(L::key_of)
+            && let Some(Receiver::Protocol(upper)) = self.offers.get(&L::offer_for(key))
+        {
+            session.abort(at.cx);
+            let made = self.made(at, &upper, key).and_then(|session| {
+                self.note(at, &session, &mut message)?;
+                Ok(session)
+            });
+            match made {
+                Ok(session) => return session.pop(at.cx, message),
+                Err(other) => why = other,
             }
         }
-        session.pop(at.cx, message)
+        self.refuse(at, header.as_ref(), message, why)
+    }
+
+    /// Notes on a message of this session the way that it came by.
+    fn note(
+        &self,
+        at: Arrival<'_>,
+        session: &SessionRef,
+        message: &mut Message,
+    ) -> Result<(), &'static Reason> {
+        // Before the protocol above knows of it nothing says that it is not held.
+        session.wait_until_open(at.cx)?;
+        let Some(own) = session.body::<Conversation<L, N, W>>() else {
+            return Ok(());
+        };
+        let joins = |message: &Message| L::joins(own, at.cx, message);
+        own.ways.note(own.acting(at.cx, session), at.lower, message, joins)
     }
 
     /// Takes a message whose session is not the last one, or is to be made.

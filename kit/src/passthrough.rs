@@ -7,7 +7,7 @@
 
 use crate::control::{IsOutstanding, NetworkError};
 use crate::net::receivers::{Marks, UpperReceiver, UpperReceivers};
-use crate::net::stream::StreamNotice;
+use crate::net::stream::{StreamNotice, StreamSettled};
 use crate::net::template::Headers;
 use crate::wire::offload::Offloads;
 use alloc::rc::Rc;
@@ -237,6 +237,9 @@ impl<F: Filter> Shared<F> {
             exchange(&mut question.session);
             true
         } else if let Some(question) = ask.get::<StreamNotice>() {
+            exchange(&mut question.session);
+            true
+        } else if let Some(question) = ask.get::<StreamSettled>() {
             exchange(&mut question.session);
             true
         } else {

@@ -13,14 +13,14 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use xk_core::map::Key;
 use xk_core::object::{OpenError, PushError, SessionSlot};
-use xk_core::participant::{AddressError, PARTICIPANTS_MAX};
+use xk_core::participant::{AddressError, PEERS_MAX};
 use xk_core::reason::{self, Class};
 use xk_core::{
     Answer, Ask, Kernel, Message, Participant, Participants, ProtocolRef, Reason, SessionRef, Upper,
 };
 
 /// Largest number of peers of one conversation.
-pub const MEMBERS_MAX: usize = PARTICIPANTS_MAX - 1;
+pub const MEMBERS_MAX: usize = PEERS_MAX;
 
 /// The sender of a message is none of the conversation's peers, and may not join it.
 pub static NOT_A_MEMBER: Reason = Reason::new("not a member", Class::NotMine);
@@ -35,11 +35,16 @@ pub static NOT_A_MEMBER: Reason = Reason::new("not a member", Class::NotMine);
 /// The way to a peer that an open named is opened again, for the next message, when it has ended. A
 /// peer that joined leaves when its way ends.
 pub struct Many {
+    /// By number.
     members: RefCell<Vec<Rc<Member>>>,
+    /// Number of the member that came last.
+    last: Cell<u64>,
 }
 
 /// One peer.
 struct Member {
+    /// Number that no other member of the conversation has or had.
+    number: u64,
     peer: Peer,
     /// Both ends, if an open named the peer: the way is this layer's to open and to close.
     ends: Option<Participants>,
@@ -51,9 +56,16 @@ struct Member {
 }
 
 impl Member {
-    fn new(peer: Peer, ends: Option<Participants>, way: &SessionRef) -> Rc<Self> {
-        let (way, way_id) = (SessionSlot::new(Some(way.clone())), Cell::new(way.id().0));
-        Rc::new(Self { peer, ends, way, way_id, holds: Cell::new(false) })
+    /// Goes by another session below from now on.
+    fn take(&self, this: &SessionRef, way: &SessionRef) {
+        this.stand_on(way);
+        self.way_id.set(way.id().0);
+        drop(self.way.replace(Some(way.clone())));
+    }
+
+    /// Whether it is this peer; one without a host is like no other.
+    fn is(&self, peer: Peer) -> bool {
+        self.peer == peer && !peer.host.is_unspecified()
     }
 
     /// Holds a way that a message made, for a conversation that is held.
@@ -109,12 +121,28 @@ impl Many {
     /// Takes a peer off the conversation; false if it is none of its peers. A way that was opened
     /// for it is closed.
     pub fn remove(&self, cx: &Kernel, peer: Peer) -> bool {
-        let found = self.find(|member| member.peer == peer);
-        if let Some(member) = &found {
-            self.members.borrow_mut().retain(|other| !Rc::ptr_eq(other, member));
-            member.part(cx);
-        }
+        let found = self.find(|member| member.is(peer));
+        found.iter().for_each(|member| self.part_with(cx, member));
         found.is_some()
+    }
+
+    fn part_with(&self, cx: &Kernel, member: &Rc<Member>) {
+        self.members.borrow_mut().retain(|other| !Rc::ptr_eq(other, member));
+        member.part(cx);
+    }
+
+    fn add(&self, peer: Peer, ends: Option<Participants>, way: &SessionRef) -> Rc<Member> {
+        self.last.set(self.last.get() + 1);
+        let member = Rc::new(Member {
+            number: self.last.get(),
+            peer,
+            ends,
+            way: SessionSlot::new(Some(way.clone())),
+            way_id: Cell::new(way.id().0),
+            holds: Cell::new(false),
+        });
+        self.members.borrow_mut().push(Rc::clone(&member));
+        member
     }
 
     fn find(&self, is_meant: impl Fn(&Member) -> bool) -> Option<Rc<Member>> {
@@ -125,22 +153,17 @@ impl Many {
         self.find(|member| member.way_id.get() == way.id().0)
     }
 
-    fn at(&self, at: usize) -> Option<Rc<Member>> {
-        self.members.borrow().get(at).cloned()
+    /// The member behind this number, up to the last.
+    fn next(&self, number: u64, last: u64) -> Option<Rc<Member>> {
+        self.find(|member| number < member.number && member.number <= last)
     }
 
-    /// Makes room for one more member: the one that joined first goes, and may join again. `None`
-    /// if an open has named all of them.
-    fn make_room(&self, cx: &Kernel) -> Option<()> {
-        if self.members.borrow().len() >= MEMBERS_MAX {
-            let first = self.find(|member| member.ends.is_none())?;
-            self.remove(cx, first.peer);
-        }
-        Some(())
+    fn joined(&self) -> Option<Rc<Member>> {
+        self.find(|member| member.ends.is_none())
     }
 
-    /// Opens the ways to those of the peers that are not there yet; those of a failed attempt are
-    /// closed again.
+    /// Opens the ways to those of the peers that are not there yet, and then takes these in; if one
+    /// cannot be opened, or there are too many, nothing has changed.
     fn open_each(
         &self,
         cx: &Kernel,
@@ -148,34 +171,44 @@ impl Many {
         lower: &ProtocolRef,
         ends: &Participants,
     ) -> Result<Vec<SessionRef>, OpenError> {
-        let mut opened: Vec<(SessionRef, Rc<Member>)> = Vec::new();
+        let mut opened: Vec<(Peer, Participants, SessionRef)> = Vec::new();
         let mut open = |ends: Participants| {
-            if self.find(|member| member.ends.as_ref() == Some(&ends)).is_some() {
-                return Ok(());
+            if self.find(|member| member.ends.as_ref() == Some(&ends)).is_none() {
+                let way = lower.open(cx, Upper::new(this), ends.clone())?;
+                opened.push((peer_of(cx, &way), ends, way));
             }
-            self.make_room(cx).ok_or(OpenError::Full)?;
-            let way = lower.open(cx, Upper::new(this), ends.clone())?;
-            let peer = peer_of(cx, &way);
-            if self.find(|member| member.peer == peer && member.ends.is_some()).is_some() {
-                // Named twice, by names that differ.
-                way.close(cx);
-                return Ok(());
-            }
-            // From now on the way to a peer that joined before is this layer's own.
-            self.remove(cx, peer);
-            let member = Member::new(peer, Some(ends), &way);
-            self.members.borrow_mut().push(Rc::clone(&member));
-            opened.push((way, member));
             Ok(())
         };
         let result = pairs(ends).and_then(|all| all.into_iter().try_for_each(&mut open));
-        if let Err(error) = result {
-            for (_, member) in opened {
-                self.remove(cx, member.peer);
+        let mut fresh: Vec<(Peer, Participants, SessionRef)> = Vec::new();
+        for (peer, ends, way) in opened {
+            let is_named = self.find(|m| m.is(peer) && m.ends.is_some()).is_some();
+            // Some are named twice, by names that differ.
+            match is_named || fresh.iter().any(|(_, _, other)| *other == way) {
+                true => way.close(cx),
+                false => fresh.push((peer, ends, way)),
             }
+        }
+        let named = self.members.borrow().iter().filter(|m| m.ends.is_some()).count();
+        let fits = named + fresh.len() <= MEMBERS_MAX;
+        if let Err(error) = result.and_then(|()| fits.then_some(()).ok_or(OpenError::Full)) {
+            fresh.into_iter().for_each(|(.., way)| way.close(cx));
             return Err(error);
         }
-        Ok(opened.into_iter().map(|(way, _)| way).collect())
+        let mut ways = Vec::new();
+        for (peer, ends, way) in fresh {
+            let before = self.find(|member| member.is(peer));
+            self.add(peer, Some(ends), &way);
+            // From now on the way to a peer that joined before is this layer's own.
+            before.iter().for_each(|member| self.part_with(cx, member));
+            ways.push(way);
+        }
+        while self.members.borrow().len() > MEMBERS_MAX
+            && let Some(first) = self.joined()
+        {
+            self.part_with(cx, &first);
+        }
+        Ok(ways)
     }
 
     /// Returns the way to a member, opened again if it has ended.
@@ -197,9 +230,11 @@ impl Many {
             way.close(cx);
             return Ok(other);
         }
-        this.stand_on(&way);
-        member.way_id.set(way.id().0);
-        drop(member.way.replace(Some(way.clone())));
+        if self.find(|other| other.number == member.number).is_none() {
+            way.close(cx);
+            return Err(PushError::NoRoute);
+        }
+        member.take(this, &way);
         Ok(way)
     }
 
@@ -257,8 +292,9 @@ impl Ways for Many {
     }
 
     fn begin(cx: &Kernel, lower: &SessionRef) -> Self {
-        let member = Member::new(peer_of(cx, lower), None, lower);
-        Self { members: RefCell::new([member].into()) }
+        let many = Self { members: RefCell::default(), last: Cell::new(0) };
+        many.add(peer_of(cx, lower), None, lower);
+        many
     }
 
     fn open(
@@ -267,7 +303,7 @@ impl Ways for Many {
         lower: &ProtocolRef,
         ends: Participants,
     ) -> Result<Self, OpenError> {
-        let many = Self { members: RefCell::default() };
+        let many = Self { members: RefCell::default(), last: Cell::new(0) };
         many.open_each(cx, this, lower, &ends).map(|_| many)
     }
 
@@ -276,41 +312,49 @@ impl Ways for Many {
         let protocol = this.protocol(cx).ok_or(OpenError::NoLower)?;
         let opened = self.open_each(cx, &protocol, lower, ends)?;
         opened.iter().for_each(|way| this.stand_on(way));
-        match this.head().is_closed() {
+        let head = this.head();
+        if head.is_closed() {
             // It was closed while a layer below waited, with the ways that it had by then.
-            true => {
-                self.close(acting);
-                Err(OpenError::NoLower)
-            }
-            false => Ok(()),
+            self.close(acting);
+            return Err(OpenError::NoLower);
         }
+        // This open is the first holder: the strangers that made the conversation are no part of
+        // it, unless they are named.
+        while head.is_passive()
+            && head.opens() == 1
+            && let Some(stranger) = self.joined()
+        {
+            self.part_with(cx, &stranger);
+        }
+        Ok(())
     }
 
     fn first(&self) -> Option<SessionRef> {
-        self.at(0).and_then(|member| member.way.get())
+        self.next(0, u64::MAX).and_then(|member| member.way.get())
     }
 
     fn send(&self, acting: Acting<'_>, mut message: Message) -> Result<(), PushError> {
         if let Some(peer) = message.remove_attribute::<Peer>() {
-            let Some(member) = self.find(|member| member.peer == peer) else {
+            let Some(member) = self.find(|member| member.is(peer)) else {
                 acting.this.discard(acting.cx, message, &NOT_A_MEMBER);
                 return Err(PushError::NoRoute);
             };
             return self.send_to(acting, &member, message);
         }
-        let (mut at, mut sent) = (0, Ok(()));
-        while let Some(member) = self.at(at) {
-            at += 1;
-            if self.members.borrow().len() <= at {
-                return sent.and(self.send_to(acting, &member, message));
-            }
+        // Members may go and come while a push waits.
+        let (last, mut sent) = (self.last.get(), Ok(()));
+        let Some(mut member) = self.next(0, last) else {
+            acting.this.discard(acting.cx, message, &NO_WAY);
+            return Err(PushError::NoRoute);
+        };
+        while let Some(next) = self.next(member.number, last) {
             sent = sent.and(match message.try_clone() {
                 Ok(copy) => self.send_to(acting, &member, copy),
                 Err(_) => Err(PushError::NoBuffers),
             });
+            member = next;
         }
-        acting.this.discard(acting.cx, message, &NO_WAY);
-        sent.and(Err(PushError::NoRoute))
+        sent.and(self.send_to(acting, &member, message))
     }
 
     fn headers(&self, _: &Kernel) -> Option<Headers> {
@@ -324,7 +368,8 @@ impl Ways for Many {
         if let Some(answer) = self.least(cx, ask) {
             return answer;
         }
-        match (self.members.borrow().len(), self.first()) {
+        let (members, first) = (self.members.borrow().len(), self.first());
+        match (members, first) {
             (1, Some(way)) => way.control(cx, ask),
             // The peers differ in what there is to say of them.
             _ if ask.get::<PeerHost>().is_some() || ask.get::<PeerPort>().is_some() => {
@@ -355,26 +400,43 @@ impl Ways for Many {
                 cx.unless_lost(|| peer_of(cx, lower))?
             }
         };
+        if this.head().is_closed() || lower.head().is_closed() {
+            return Err(&reason::CLOSED);
+        }
         message.set_attribute(peer).map_err(|_| &ATTRIBUTES_FULL)?;
-        if known.is_some() || self.find(|member| member.peer == peer).is_some() {
+        if known.is_some() {
+            return Ok(());
+        }
+        if let Some(member) = self.find(|member| member.is(peer)) {
+            // It comes through another session below than before, which may have ended.
+            if member.ends.is_none() && member.way.live().is_none() {
+                member.holds.set(false);
+                member.take(this, lower);
+                if this.head().opens() > 0 {
+                    member.hold();
+                }
+            }
             return Ok(());
         }
         if !joins(message) {
             return Err(&NOT_A_MEMBER);
         }
-        self.make_room(cx).ok_or(&reason::TABLE_FULL)?;
-        let member = Member::new(peer, None, lower);
+        if self.members.borrow().len() >= MEMBERS_MAX {
+            // The one that joined first makes room, and may join again.
+            let first = self.joined().ok_or(&reason::TABLE_FULL)?;
+            self.part_with(cx, &first);
+        }
+        let member = self.add(peer, None, lower);
         if this.head().opens() > 0 {
             member.hold();
         }
-        self.members.borrow_mut().push(member);
         this.stand_on(lower);
         Ok(())
     }
 
     fn way_back(&self, message: &Message) -> Option<SessionRef> {
         let peer = message.attribute::<Peer>()?;
-        self.find(|member| member.peer == peer)?.way.live()
+        self.find(|member| member.is(peer))?.way.live()
     }
 
     fn lost(&self, way: &SessionRef) -> bool {

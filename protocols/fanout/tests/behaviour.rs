@@ -10,7 +10,7 @@ use xk_core::object::{OpenError, PushError, Refused};
 use xk_core::participant::AddressError;
 use xk_core::{Part, Participants, ProtocolRef, SessionRef, reason};
 use xk_fanout::{ENTRY, ROOM};
-use xk_kit::control::{MaxPacket, PeerHost};
+use xk_kit::control::{MaxPacket, MyHost, PeerHost};
 use xk_kit::layer::{MEMBERS_MAX, NOT_A_MEMBER};
 use xk_kit::net::attribute::Peer;
 use xk_testkit::kernel::{Bottom, Lower, TestKernel, Top, octets};
@@ -236,6 +236,59 @@ fn a_room_of_strangers_ends_with_its_last_way() {
     assert!(!room.head().is_closed());
     stack.way(3).abort(&stack.cx);
     assert!(room.head().is_closed());
+}
+
+/// A stranger that made a room before it was opened is no part of it.
+#[test]
+fn an_open_takes_no_stranger_over() {
+    let stack = Stack::new(false);
+    let any = Participants::local(Part::Any);
+    assert!(stack.top.enable(&stack.cx, &stack.layer, any).is_ok());
+    assert!(stack.arrive(9, 5, b"stranger"));
+    let session = stack.open(room(5, &[2, 3]));
+    assert_eq!(stack.top.take_opened().pop().unwrap().0, session);
+    stack.push(&session, b"all", None).unwrap();
+    assert_eq!(stack.sent().iter().map(|sent| sent.0).collect::<Vec<_>>(), [host(2), host(3)]);
+    assert!(!stack.arrive(9, 5, b"stranger") && stack.drops(&NOT_A_MEMBER) == 1);
+    assert!(!session.head().is_closed());
+}
+
+/// While a question about a room waits below, its peers may come and go.
+#[test]
+fn a_room_changes_while_a_question_waits() {
+    let stack = Stack::on(TestKernel::with_stacks(1), true);
+    let session = stack.open(room(0, &[2, 3]));
+    stack.bottom.block(Duration::from_millis(10));
+    let (asked, closes, bottom) = (session.clone(), session.clone(), stack.bottom.clone());
+    let message = stack.cx.message(&frame(0, b"joins"));
+    let room = session.clone();
+    let is_closed = move || room.head().is_closed();
+    let all = stack.cx.run_tasks(
+        Duration::from_secs(1),
+        vec![
+            Box::new(move |cx| assert!(asked.ask(cx, MyHost::default()).is_some())),
+            // It is refused if the room is closed by then.
+            Box::new(move |cx| assert!(bottom.inject(cx, Some(host(4)), message) || is_closed())),
+            Box::new(move |cx| closes.close(cx)),
+        ],
+        |_| 0,
+    );
+    assert!(all && stack.bottom.held().is_empty());
+}
+
+/// A push to all goes to the others when one of them leaves meanwhile.
+#[test]
+fn a_copy_reaches_each_that_stays() {
+    let stack = Stack::new(true);
+    let session = stack.open(room(0, &[2]));
+    (3..6).for_each(|n| assert!(stack.arrive(n, 0, b"joins")));
+    let gone = stack.way(3);
+    let ends = gone.clone();
+    stack.bottom.on_push(Rc::new(move |cx, _| ends.abort(cx)));
+    stack.push(&session, b"all", None).unwrap_or_default();
+    let sent: Vec<_> = stack.sent().iter().map(|sent| sent.0).collect();
+    assert!([2, 4, 5].iter().all(|n| sent.contains(&host(*n))), "{sent:?}");
+    assert!(gone.head().is_closed());
 }
 
 /// A stranger that came first keeps no other host out, and strangers that joined do not either.

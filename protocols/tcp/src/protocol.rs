@@ -25,7 +25,7 @@ use xk_kit::net::ports::{
     ANY_HOST, Origin, ephemeral, is_anothers, is_free, is_of_port, less_header, offer, pop_offer,
     pop_ports,
 };
-use xk_kit::net::stream::{StreamNotice, StreamSet, StreamSetNext};
+use xk_kit::net::stream::{StreamCredit, StreamNotice, StreamSet, StreamSetNext};
 use xk_kit::rpc::call::NeedsPseudoHeader;
 
 /// So many ports are looked at for one that was not used lately.
@@ -187,7 +187,7 @@ impl Protocol for Tcp {
             return self.is_outstanding(cx, question);
         } else if ask.get::<NetworkError>().is_some() {
             return self.network_error(cx, this, ask);
-        } else if ask.get::<StreamNotice>().is_some() {
+        } else if ask.get::<StreamNotice>().is_some() || ask.get::<StreamCredit>().is_some() {
             // One that comes back from above, where nothing understood it, ends here.
             return Answer::Unknown;
         } else if !self.table.drop_sources.answer(this, ask)

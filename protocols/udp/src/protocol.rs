@@ -336,7 +336,7 @@ impl Layer<HEADER_LEN> for Udp {
                     return Err(session.refuse(at.cx, message, &reason::NOT_SUPPORTED));
                 };
                 if let Some(own) = session.body::<Unconnected>() {
-                    own.heard(at.lower);
+                    own.heard(at.lower, Peer { host: peer, port: header.src() });
                 }
                 let at_port = (at.lower.id().0, header.dst());
                 let reached = Reached { at: at_port, template, peer, session };

@@ -135,11 +135,19 @@ impl Unconnected {
             peers.into_iter().try_for_each(|peer| this.conversation(cx, own.1, peer).map(drop))
         });
         opened.inspect_err(|_| session.close(cx))?;
+        if session.head().is_closed() {
+            // While a layer below waited.
+            session.body().into_iter().for_each(|this: &Self| this.forget(cx));
+            return Err(OpenError::NoLower);
+        }
         Ok(session)
     }
 
-    /// Notes that a message came through this session below.
-    pub(crate) fn heard(&self, lower: &SessionRef) {
+    /// Notes that a message of this peer came through this session below, if it is for this one.
+    pub(crate) fn heard(&self, lower: &SessionRef, peer: Peer) {
+        if matches!(&self.to, To::Peers(peers) if !peers.contains(&peer)) {
+            return;
+        }
         let place = lower.id().0 as usize % HEARD_MAX;
         self.heard.borrow_mut()[place] = Some(lower.downgrade());
     }
@@ -272,6 +280,10 @@ impl Session for Unconnected {
         }
         // Those of a conversation with all hosts of the link, of which nothing need be asked.
         if ask.get::<Headers>().is_some() {
+            if matches!(self.to, To::Peers(_)) {
+                // Their headers have no form that fits them and no others.
+                return Answer::Unknown;
+            }
             let all = Peer { host: HostAddr::BROADCAST, port: 0 };
             let peer = self.to.all().first().copied().unwrap_or(all);
             let answer = self.conversation(cx, self.host, peer).map(|known| known.answer(cx, ask));
