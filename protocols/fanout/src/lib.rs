@@ -3,34 +3,36 @@
 //! them.
 //!
 //! # Participants
-//! Our own end, with `roomN` on top of it for another room than 0, and one to 63 hosts, as the
-//! layer below takes them. All hosts of a room name the same room.
+//! - `open`: our own end, such as `room3` or `room3@10.0.0.1` (room 0 where it names none, 65535 at
+//!   most), and one to 63 peers, as the layer below takes them. All hosts name the same room.
+//! - `open_enable`: any local end; it enables all rooms.
 //!
 //! # Above
-//! Any protocol of the async realm that has a type number below 65536 on `fanout`, and bears
-//! messages of several peers on one session.
+//! Any protocol of the async realm that has a type number below 65536 on `fanout`, and can receive
+//! the messages of several peers through one session.
 //!
 //! # Below
 //! One protocol of the async realm that opens sessions to hosts.
 //!
 //! # Behaviour
-//! `open` opens a session below to each host, and fails if one of them fails; then it closes those
-//! that it has opened. A room that is open already gains the hosts that it lacks.
+//! `open` opens a session below to each host. If one of these cannot be opened, `open` closes the
+//! others and fails. A room that is already open gains the hosts that it does not have yet.
 //!
 //! A message sent gets six octets in front, in network order: the type number of the protocol above
-//! (two), the room (two), the length of the message in octets (two). One copy goes to each host. An
-//! upper protocol that sets the attribute `peer` on a message sends it to that host alone. The push
-//! fails with the first error, and the other hosts get their copies all the same. Where a session
-//! below has ended, the next message opens it again.
+//! (two), the room (two), the length of the message in octets (two). One copy goes to each host; a
+//! message with the attribute `peer` goes to that host alone. The push returns the first error, and
+//! the other hosts get their copies all the same. If the session below to a host that an `open`
+//! named has ended, the next message for that host opens it again.
 //!
-//! On arrival number and room find the session, and the message goes up with its sender as `peer`.
-//! A sender that is none of the room's hosts is refused as `not a member`; with `joins=#true` it
-//! becomes one, until its session below ends or, of 63 hosts, until its place is needed. The first
-//! message for a room that is not open makes a room with its sender, if the protocol above has
-//! enabled the layer. While the protocol above does not hold such a room, it ends with the first
-//! message of another host, which makes another: no stranger keeps others out.
+//! An arriving message goes to the session of its type number and room, and goes up with its sender
+//! as the attribute `peer`. A message whose sender is none of the room's hosts is refused as `not a
+//! member`. With `joins=#true` the sender becomes one of them, until its session below ends; if the
+//! room has 63 hosts and needs a place, the host that joined first loses its own. If the protocol
+//! above has enabled the layer, the first message for a room that is not open makes the room, with
+//! its sender as the only host. While the protocol above does not hold such a room, the message of
+//! a host that may not join ends it and makes another: no stranger keeps others out.
 //!
-//! Nothing is sent again, put in order, or told of those that came and went.
+//! Nothing is sent again or put in order. The protocol above is not told when hosts join or leave.
 //!
 //! # Example
 //! ```kdl
@@ -40,12 +42,12 @@
 //!     arp    eth
 //!     ip     arp { address "10.0.0.1/24"; }
 //!     fanout ip
-//!     echo   fanout { number fanout=7 }
+//!     echo   fanout
 //! }
 //! ```
 //!
 //! # Standard
-//! None. Several participants of one `open` are those of Hutchinson and Peterson, "The x-Kernel: An
+//! None. An `open` with several participants is from Hutchinson and Peterson, "The x-Kernel: An
 //! Architecture for Implementing Network Protocols", section III.
 #![no_std]
 

@@ -56,11 +56,9 @@ impl To {
         }
     }
 
-    fn hears(&self, message: &Message) -> bool {
-        match self {
-            Self::Peers(peers) => message.attribute().is_some_and(|from| peers.contains(&from)),
-            Self::Everybody | Self::Group(_) => true,
-        }
+    fn hears(&self, peer: Option<Peer>) -> bool {
+        let Self::Peers(peers) = self else { return true };
+        peer.is_some_and(|peer| peers.contains(&peer))
     }
 }
 
@@ -145,11 +143,10 @@ impl Unconnected {
 
     /// Notes that a message of this peer came through this session below, if it is for this one.
     pub(crate) fn heard(&self, lower: &SessionRef, peer: Peer) {
-        if matches!(&self.to, To::Peers(peers) if !peers.contains(&peer)) {
-            return;
+        if self.to.hears(Some(peer)) {
+            let place = lower.id().0 as usize % HEARD_MAX;
+            self.heard.borrow_mut()[place] = Some(lower.downgrade());
         }
-        let place = lower.id().0 as usize % HEARD_MAX;
-        self.heard.borrow_mut()[place] = Some(lower.downgrade());
     }
 
     /// The open session below with this host through which a message came, or goes. It is not
@@ -238,7 +235,7 @@ impl Session for Unconnected {
 
     /// The protocol has checked length and checksum; the header is still in front.
     fn pop(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), Refused> {
-        if !self.to.hears(&message) {
+        if !self.to.hears(message.attribute()) {
             return Err(this.refuse(cx, message, &reason::NO_PORT));
         }
         let Some(header) = message.pop_array::<HEADER_LEN>().copied() else {
