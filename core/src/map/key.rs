@@ -108,7 +108,7 @@ impl Key for HostAddr {
 impl Key for PeerName {
     #[inline]
     fn put(&self, octets: &mut impl Hasher) {
-        self.parts().put(octets);
+        self.key().put(octets);
     }
 }
 

@@ -560,9 +560,9 @@ impl SessionRef {
         }
     }
 
-    /// True if what it stands on has ended: nothing reaches it any more.
-    pub(super) fn is_stranded(&self) -> bool {
-        self.0.body.lower().is_some_and(|lower| lower.head().is_closed())
+    /// The session that it stands on, if that has ended: nothing reaches it any more.
+    pub(super) fn lost_lower(&self) -> Option<&Self> {
+        self.0.body.lower().filter(|lower| lower.head().is_closed())
     }
 
     /// Takes back a [`hold`](Self::hold) that was there only so that no table evicts the session
@@ -601,8 +601,7 @@ impl SessionRef {
             Closing::Lingering => head.gate.set(head.gate.get() | RELEASED),
         }
         if !head.is_closed()
-            && let Some(lower) = self.0.body.lower()
-            && lower.head().is_closed()
+            && let Some(lower) = self.lost_lower()
         {
             self.0.body.lower_gone(cx, self, lower);
         }

@@ -160,7 +160,7 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
     /// [`reason::TABLE_FULL`] if the key is bound already, or the table is full of sessions in use;
     /// [`reason::CLOSED`] if what the session stands on has ended meanwhile.
     pub fn bind(&self, cx: &Kernel, key: K, session: SessionRef) -> Result<(), &'static Reason> {
-        if session.is_stranded() {
+        if session.lost_lower().is_some() {
             return Err(&reason::CLOSED);
         }
         if self.map.contains(&key) {

@@ -147,6 +147,11 @@ impl HostAddr {
         Self::v6(Ipv6Addr::from_octets(octets), scope)
     }
 
+    /// An address of these octets and zone, whether there is one or not.
+    pub(super) const fn unchecked(octets: [u8; 16], scope: u32) -> Self {
+        Self { octets, scope }
+    }
+
     /// All of it in words, for a keyed hash.
     #[must_use]
     pub fn words(&self) -> [u64; 3] {

@@ -6,64 +6,59 @@ use core::fmt;
 /// Name by which the receiver above a session knows the peer: its host, or twelve octets of the
 /// receiver's own for a peer that is no host. A name is never a host by chance.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PeerName {
-    octets: [u8; 16],
-    scope: u32,
-}
+pub struct PeerName(HostAddr);
 
 /// The first octets, and the zone, of a name that is no host: a global address with a zone, which
-/// no [`HostAddr`] is.
-const NO_HOST: ([u8; 4], u32) = ([0x20, 0, 0, 0], u32::MAX);
+/// is no other [`HostAddr`].
+const OWN: ([u8; 4], u32) = ([0x20, 0, 0, 0], u32::MAX);
 
 impl PeerName {
     /// No name: nothing is known of the peer yet.
-    pub const UNKNOWN: Self = Self { octets: [0; 16], scope: 0 };
+    pub const UNKNOWN: Self = Self(HostAddr::UNSPECIFIED);
+    /// A peer that is no host, and has no other name.
+    pub const NO_HOST: Self = Self::no_host([0; 12]);
 
     /// The name of a peer that is no host.
     #[must_use]
     pub const fn no_host(name: [u8; 12]) -> Self {
         let [a, b, c, d, e, f, g, h, i, j, k, l] = name;
-        let ([p, q, r, s], scope) = NO_HOST;
-        Self { octets: [p, q, r, s, a, b, c, d, e, f, g, h, i, j, k, l], scope }
+        let ([p, q, r, s], zone) = OWN;
+        Self(HostAddr::unchecked([p, q, r, s, a, b, c, d, e, f, g, h, i, j, k, l], zone))
     }
 
     /// Returns the host; the unspecified one of a peer that is none, or of which nothing is known.
     #[inline]
     #[must_use]
     pub fn host(self) -> HostAddr {
-        match self.own() {
-            Some(_) => HostAddr::UNSPECIFIED,
-            None => HostAddr::from_parts((self.octets, self.scope)),
-        }
+        if self.own().is_some() { HostAddr::UNSPECIFIED } else { self.0 }
     }
 
     /// Returns the twelve octets of [`no_host`](Self::no_host); `None` of another name.
     #[inline]
     #[must_use]
     pub fn own(self) -> Option<[u8; 12]> {
-        let (head, own) = self.octets.split_first_chunk()?;
-        (self.scope == NO_HOST.1 && *head == NO_HOST.0).then_some(*own.first_chunk()?)
+        let (octets, zone) = self.0.to_parts();
+        let (head, own) = octets.split_first_chunk()?;
+        ((*head, zone) == OWN).then_some(*own.first_chunk()?)
     }
 
     /// Returns all of it in words, for a keyed hash.
     #[must_use]
     pub fn words(&self) -> [u64; 3] {
-        let bits = u128::from_be_bytes(self.octets);
-        [(bits >> 64) as u64, bits as u64, self.scope.into()]
+        self.0.words()
     }
 
-    /// Returns the octets and the zone, as a key.
+    /// Returns all of it as a key.
     #[inline]
-    pub(crate) fn parts(self) -> ([u8; 16], u32) {
-        (self.octets, self.scope)
+    pub(crate) fn key(&self) -> &HostAddr {
+        &self.0
     }
 }
 
 impl From<HostAddr> for PeerName {
     #[inline]
     fn from(host: HostAddr) -> Self {
-        let (octets, scope) = host.to_parts();
-        Self { octets, scope }
+        Self(host)
     }
 }
 
@@ -98,6 +93,7 @@ mod tests {
         for host in hosts {
             assert_eq!((PeerName::from(host).host(), PeerName::from(host).own()), (host, None));
         }
+        assert_eq!(PeerName::NO_HOST, PeerName::no_host([0; 12]));
         for own in [[0; 12], [0xff; 12]] {
             let name = PeerName::no_host(own);
             assert_eq!((name.own(), name.host()), (Some(own), HostAddr::UNSPECIFIED));

@@ -4,13 +4,13 @@ use super::ways::{Acting, Ways};
 use crate::answers::is_for_one;
 use crate::control::{MaxPacket, OptPacket, PeerHost, PeerPort};
 use crate::net::attribute::Peer;
-use crate::net::ports::ATTRIBUTES_FULL;
+use crate::net::ports::{ATTRIBUTES_FULL, copy_of};
 use crate::net::receivers::has_no_answer;
-use crate::net::template::Headers;
 use crate::net::virtual_layer::NO_WAY;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
+use xk_core::control::Question;
 use xk_core::map::Key;
 use xk_core::object::{OpenError, PushError, SessionSlot};
 use xk_core::participant::{AddressError, PEERS_MAX};
@@ -34,6 +34,7 @@ pub static NOT_A_MEMBER: Reason = Reason::new("not a member", Class::NotMine);
 ///
 /// The way to a peer that an open named is opened again, for the next message, when it has ended. A
 /// peer that joined leaves when its way ends.
+#[derive(Default)]
 pub struct Many {
     /// By number.
     members: RefCell<Vec<Rc<Member>>>,
@@ -253,22 +254,11 @@ impl Many {
         }
     }
 
-    /// Answers the least of what the ways say.
-    fn least(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Option<Answer> {
-        let ways: Vec<_> =
-            self.members.borrow().iter().filter_map(|member| member.way.live()).collect();
-        if ways.is_empty() {
-            return None;
-        }
-        if let Some(question) = ask.get::<MaxPacket>() {
-            let said = ways.iter().filter_map(|way| way.ask(cx, MaxPacket::default()));
-            question.octets = said.map(|said| said.octets).min()?;
-        } else {
-            let question = ask.get::<OptPacket>()?;
-            let said = ways.iter().filter_map(|way| way.ask(cx, OptPacket::default()));
-            question.octets = said.map(|said| said.octets).min()?;
-        }
-        Some(Answer::Answered)
+    /// Returns the least of the octets that the ways answer to a question of a size.
+    fn least<Q: Question + Default>(&self, cx: &Kernel, octets: fn(Q) -> u32) -> Option<u32> {
+        let live = |member: &Rc<Member>| member.way.live();
+        let ways: Vec<_> = self.members.borrow().iter().filter_map(live).collect();
+        ways.iter().filter_map(|way| way.ask(cx, Q::default()).map(octets)).min()
     }
 }
 
@@ -292,7 +282,7 @@ impl Ways for Many {
     }
 
     fn begin(cx: &Kernel, lower: &SessionRef) -> Self {
-        let many = Self { members: RefCell::default(), last: Cell::new(0) };
+        let many = Self::default();
         many.add(peer_of(cx, lower), None, lower);
         many
     }
@@ -303,7 +293,7 @@ impl Ways for Many {
         lower: &ProtocolRef,
         ends: Participants,
     ) -> Result<Self, OpenError> {
-        let many = Self { members: RefCell::default(), last: Cell::new(0) };
+        let many = Self::default();
         many.open_each(cx, this, lower, &ends).map(|_| many)
     }
 
@@ -348,25 +338,28 @@ impl Ways for Many {
             return Err(PushError::NoRoute);
         };
         while let Some(next) = self.next(member.number, last) {
-            sent = sent.and(match message.try_clone() {
-                Ok(copy) => self.send_to(acting, &member, copy),
-                Err(_) => Err(PushError::NoBuffers),
-            });
+            let copy = copy_of(acting.cx, acting.this, &message);
+            sent = sent.and(copy.and_then(|copy| self.send_to(acting, &member, copy)));
             member = next;
         }
         sent.and(self.send_to(acting, &member, message))
-    }
-
-    fn headers(&self, _: &Kernel) -> Option<Headers> {
-        None
     }
 
     fn ask(&self, cx: &Kernel, lower: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         if has_no_answer(ask) {
             return Answer::Unknown;
         }
-        if let Some(answer) = self.least(cx, ask) {
-            return answer;
+        if let Some(question) = ask.get::<MaxPacket>()
+            && let Some(least) = self.least(cx, |said: MaxPacket| said.octets)
+        {
+            question.octets = least;
+            return Answer::Answered;
+        }
+        if let Some(question) = ask.get::<OptPacket>()
+            && let Some(least) = self.least(cx, |said: OptPacket| said.octets)
+        {
+            question.octets = least;
+            return Answer::Answered;
         }
         let (members, first) = (self.members.borrow().len(), self.first());
         match (members, first) {

@@ -13,9 +13,9 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use xk_core::Secret;
 use xk_core::map::{Map, MapStats, Receives};
-use xk_core::object::OpenError;
+use xk_core::object::{OpenError, PushError};
 use xk_core::participant::{AddressError, Wild};
-use xk_core::reason::{Class, Reason};
+use xk_core::reason::{self, Class, Reason};
 use xk_core::{
     Ask, HostAddr, Kernel, Message, Part, Participant, Participants, ProtocolRef, SessionRef,
 };
@@ -40,6 +40,20 @@ pub static NO_PEER: Reason = Reason::new("no peer", Class::Bad);
 pub static UNREACHABLE: Reason = Reason::new("unreachable", Class::Bad);
 /// A message that has no room for one more attribute.
 pub static ATTRIBUTES_FULL: Reason = Reason::new("attributes full", Class::Exhausted);
+
+/// Returns one more copy of a message for one of several peers. A copy that finds no buffer is
+/// counted at the protocol of the session `this`, as a message that is dropped is.
+///
+/// # Errors
+/// [`PushError::NoBuffers`].
+pub fn copy_of(cx: &Kernel, this: &SessionRef, message: &Message) -> Result<Message, PushError> {
+    message.try_clone().map_err(|_| {
+        if let Some(protocol) = this.protocol(cx) {
+            protocol.head().drops().count(&reason::NO_BUFFERS);
+        }
+        PushError::NoBuffers
+    })
+}
 
 /// The number of the offer of a local port and host; [`ANY_HOST`] for any. It is that of the
 /// [`Enable`](xk_core::object::Enable), too. An IPv4 host has its bits in it, another a hash of 47

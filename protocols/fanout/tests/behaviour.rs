@@ -238,6 +238,20 @@ fn a_room_of_strangers_ends_with_its_last_way() {
     assert!(room.head().is_closed());
 }
 
+#[test]
+fn a_copy_that_finds_no_buffer_is_counted() {
+    let stack = Stack::on(TestKernel::small(1, 1 << 16, 16), false);
+    let session = stack.open(room(0, &[2, 3, 4]));
+    let message = stack.cx.message(b"all");
+    let mut all = Vec::new();
+    while let Ok(one) = message.try_clone() {
+        all.push(one);
+    }
+    assert_eq!(session.push(&stack.cx, message), Err(PushError::NoBuffers));
+    assert_eq!(stack.drops(&reason::NO_BUFFERS), 2);
+    assert_eq!(stack.bottom.sent(), 1, "the last goes as it is");
+}
+
 /// A stranger that made a room before it was opened is no part of it.
 #[test]
 fn an_open_takes_no_stranger_over() {

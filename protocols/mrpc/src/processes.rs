@@ -59,13 +59,10 @@ pub(crate) type Key = (PeerName, u16);
 pub(crate) fn client_of(cx: &Kernel, lower: &SessionRef, header: &Header) -> PeerName {
     match lower.head().peer() {
         PeerName::UNKNOWN => ask_client(cx, lower, header),
-        NO_HOST => said_by(header),
+        PeerName::NO_HOST => said_by(header),
         peer => peer,
     }
 }
-
-/// The peer of a session below that has been asked for its host and knows none.
-const NO_HOST: PeerName = PeerName::no_host([0; 12]);
 
 /// The client as its header has it.
 fn said_by(header: &Header) -> PeerName {
@@ -77,9 +74,9 @@ fn ask_client(cx: &Kernel, lower: &SessionRef, header: &Header) -> PeerName {
     let Ok(asked) = cx.unless_lost(|| lower.ask(cx, PeerHost::default())) else {
         return PeerName::UNKNOWN;
     };
-    let known = asked.map_or(NO_HOST, |peer| peer.host.into());
+    let known = asked.map_or(PeerName::NO_HOST, |peer| peer.host.into());
     lower.head().set_peer(known);
-    if known == NO_HOST { said_by(header) } else { known }
+    if known == PeerName::NO_HOST { said_by(header) } else { known }
 }
 
 /// One process.

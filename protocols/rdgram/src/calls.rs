@@ -17,9 +17,6 @@ use xk_kit::rpc::call::CallOptions;
 /// No channel to the peer could be opened.
 pub(crate) static NO_CHANNEL: Reason = Reason::new("no channel", Class::NotMine);
 
-/// The other end of a link without hosts.
-const NO_HOST: PeerName = PeerName::no_host([0; 12]);
-
 /// Notes on a session below its peer's host.
 ///
 /// # Errors
@@ -29,7 +26,7 @@ pub(crate) fn note_peer(cx: &Kernel, lower: &SessionRef) -> Result<PeerName, &'s
     if head.peer() == PeerName::UNKNOWN {
         let asked = cx.unless_lost(|| lower.ask(cx, PeerHost::default()))?;
         let host = asked.map(|asked| asked.host).filter(|host| !host.is_unspecified());
-        head.set_peer(host.map_or(NO_HOST, PeerName::from));
+        head.set_peer(host.map_or(PeerName::NO_HOST, PeerName::from));
     }
     Ok(head.peer())
 }
@@ -133,7 +130,7 @@ impl Ways for Calls {
             _ => None,
         };
         let mut parts = ends.iter().nth(1).filter(|_| ends.len() == 2)?.parts();
-        Some((parts.find_map(host).unwrap_or(NO_HOST), key))
+        Some((parts.find_map(host).unwrap_or(PeerName::NO_HOST), key))
     }
 
     /// Refuses a session below for messages that were sent to many hosts: they have no one
@@ -159,7 +156,7 @@ impl Ways for Calls {
     ) -> Result<Self, OpenError> {
         ends.peer_mut()?;
         let channel = lower.open(cx, Upper::new(this), ends.clone())?;
-        let peer = note_peer(cx, &channel).unwrap_or(NO_HOST);
+        let peer = note_peer(cx, &channel).unwrap_or(PeerName::NO_HOST);
         Ok(Self::new(peer, ends, Some(channel)))
     }
 

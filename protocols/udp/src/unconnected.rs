@@ -224,11 +224,8 @@ impl Session for Unconnected {
         };
         let mut result = Ok(());
         for peer in others {
-            let sent = match message.try_clone() {
-                Ok(copy) => self.send(cx, this, copy, *peer),
-                Err(_) => Err(PushError::NoBuffers),
-            };
-            result = result.and(sent);
+            let copy = ports::copy_of(cx, this, &message);
+            result = result.and(copy.and_then(|copy| self.send(cx, this, copy, *peer)));
         }
         result.and(self.send(cx, this, message, *last))
     }
