@@ -411,7 +411,7 @@ impl Origins {
     /// Facts about this session, for use at once.
     ///
     /// # Errors
-    /// [`reason::NO_ANSWER`](xk_core::reason::NO_ANSWER) if a question to it was lost.
+    /// [`reason::NO_ANSWER`] if a question to it was lost.
     pub fn learned(&self, cx: &Kernel, lower: &SessionRef) -> Result<Origin, &'static Reason> {
         let id = lower.id().0;
         self.known.get(&id).map_or_else(|| self.ask(cx, lower, id), Ok)
