@@ -5,7 +5,7 @@
 //! the upper half ([`Above`]) stands in the upper one as the protocol that its own stand on. Each
 //! half knows one subsystem, so that six adapters are three of the one and three of the other.
 
-use crate::circuit::Streams;
+use crate::circuit::Circuits;
 use crate::form::Addr;
 use crate::parcel::Parcel;
 use alloc::rc::Rc;
@@ -19,31 +19,31 @@ use xk_core::{Kernel, ProtocolRef, Reason, reason};
 use xk_streams::Errno as Number;
 
 /// Octets that go beside a request or a reply: those of `xk_appletalk::atp::Options`.
-pub type Options = [u8; 12];
+pub(crate) type Options = [u8; 12];
 
 /// Addresses and options that go with a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ends {
+pub(crate) struct Ends {
     /// The sender; zeros where the layer below is to choose.
-    pub from: Addr,
+    pub(crate) from: Addr,
     /// The receiver.
-    pub to: Addr,
+    pub(crate) to: Addr,
     /// Role of the message in a transaction.
-    pub options: Option<Options>,
+    pub(crate) options: Option<Options>,
     /// True if it was sent to more than one host.
-    pub is_for_many: bool,
+    pub(crate) is_for_many: bool,
 }
 
 impl Ends {
     /// Ends of a message to one host.
-    pub fn new(from: Addr, to: Addr) -> Self {
+    pub(crate) fn new(from: Addr, to: Addr) -> Self {
         Self { from, to, ..Self::default() }
     }
 }
 
 /// Why a message did not go, or is not told to have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// The session or endpoint of the message is gone.
     Closed,
     /// The message is longer than the layer below carries.
@@ -109,7 +109,7 @@ impl Fault {
     }
 
     /// The reason under which a message is counted that is dropped for it.
-    pub fn reason(self) -> &'static Reason {
+    pub(crate) fn reason(self) -> &'static Reason {
         self.names().0
     }
 }
@@ -169,12 +169,12 @@ impl From<Fault> for Number {
 
 /// A message that is not taken.
 #[derive(Debug)]
-pub struct Unwanted {
+pub(crate) struct Unwanted {
     /// Why.
-    pub why: &'static Reason,
+    pub(crate) why: &'static Reason,
     /// The message as it arrived, if the protocol above has refused and counted it: what is below
     /// may tell the sender. Without it the message is gone, for the lower half to count.
-    pub parcel: Option<Parcel>,
+    pub(crate) parcel: Option<Parcel>,
 }
 
 impl From<&'static Reason> for Unwanted {
@@ -190,7 +190,7 @@ impl From<Errno> for Unwanted {
 }
 
 /// The half of an adapter in the lower subsystem.
-pub trait Below {
+pub(crate) trait Below {
     /// Opens a door to the protocol below, for what the upper one `selector` sends and receives at
     /// `local`; zeros are all that no other door is for. What arrives goes to `sink`.
     ///
@@ -210,8 +210,8 @@ pub trait Below {
     /// Our address from which messages to `to` are sent.
     fn local_to(&self, cx: &Kernel, to: &Addr) -> Option<Addr>;
 
-    /// The half by which streams are opened, if the protocol below carries them.
-    fn streams(&self) -> Option<Rc<dyn Streams>> {
+    /// The streams of the protocol below, if it carries them.
+    fn circuits(&self) -> Option<Rc<Circuits>> {
         None
     }
 
@@ -220,7 +220,7 @@ pub trait Below {
 }
 
 /// A place at the protocol below from which messages go, and where they arrive.
-pub trait Door {
+pub(crate) trait Door {
     /// Sends a message.
     ///
     /// # Errors
@@ -241,7 +241,7 @@ pub trait Door {
 }
 
 /// Receiver of the packets of a door: the half of an adapter in the upper subsystem.
-pub trait Sink {
+pub(crate) trait Sink {
     /// Takes a message.
     ///
     /// # Errors
@@ -261,7 +261,7 @@ pub trait Sink {
 }
 
 /// The half of an adapter in the upper subsystem, if the protocol above opens nothing by itself.
-pub trait Above {
+pub(crate) trait Above {
     /// The graph has been built, and this is the protocol above.
     ///
     /// # Errors
@@ -274,26 +274,26 @@ pub trait Above {
 
 /// Counts of what has passed an adapter, by form.
 #[derive(Debug, Default)]
-pub struct Traffic {
+pub(crate) struct Traffic {
     /// Messages whose octets were lent.
-    pub lent: Cell<u64>,
+    pub(crate) lent: Cell<u64>,
     /// Messages of which octets were copied.
-    pub copied: Cell<u64>,
+    pub(crate) copied: Cell<u64>,
     /// Octets copied.
-    pub copied_octets: Cell<u64>,
+    pub(crate) copied_octets: Cell<u64>,
 }
 
 impl Traffic {
     /// Counts a message of which so many octets were copied.
     #[inline]
-    pub fn count(&self, copied: usize) {
+    pub(crate) fn count(&self, copied: usize) {
         let messages = if copied == 0 { &self.lent } else { &self.copied };
         messages.set(messages.get() + 1);
         self.copied_octets.set(self.copied_octets.get() + copied as u64);
     }
 
     /// Both ways, for a report.
-    pub fn lines(down: &Self, up: &Self) -> Vec<(String, String)> {
+    pub(crate) fn lines(down: &Self, up: &Self) -> Vec<(String, String)> {
         let line = |name: &str, value: &Cell<u64>| (name.to_string(), value.get().to_string());
         [("down", down), ("up", up)]
             .iter()
@@ -309,7 +309,7 @@ impl Traffic {
 }
 
 /// The node that an adapter is for: the one above it, whose name its own begins with.
-pub fn upper_of(cx: &Kernel, name: &str, lower: &ProtocolRef) -> Option<ProtocolRef> {
+pub(crate) fn upper_of(cx: &Kernel, name: &str, lower: &ProtocolRef) -> Option<ProtocolRef> {
     let above = name.strip_suffix(lower.name())?.strip_suffix('/')?;
     cx.find_protocol(above)
 }

@@ -4,6 +4,8 @@
 //! participants. A [`Form`] says which octets are which participant, for the protocols of one
 //! kind: that of the lower end of an edge.
 
+use crate::edge::Fault;
+use core::cell::Cell;
 use core::net::Ipv4Addr;
 use xk_bsd::Sock;
 use xk_bsd::ether::SNAP_HDR;
@@ -214,7 +216,7 @@ const HOST: Place = Place::Host { at: 2 };
 
 /// All kinds that adapters join. Another one is a line here.
 #[rustfmt::skip]
-pub const FORMS: &[Form] = &[
+pub(crate) const FORMS: &[Form] = &[
     Form { sockets: Some((Sock::Dgram, 0)), type_in_front: true, ..form("ddp", AF_APPLETALK, Service::Datagrams, &[SOCKET, NODE, NET]) },
     Form { sockets: Some((Sock::Dgram, 3)), is_by_port: true, ..form("atp", AF_APPLETALK, Service::Transactions, &[SOCKET, NODE, NET]) },
     Form { sockets: Some((Sock::Dgram, 17)), is_by_port: true, ..form("udp", AF_INET, Service::Datagrams, &[PORT_AT, HOST]) },
@@ -223,7 +225,8 @@ pub const FORMS: &[Form] = &[
 ];
 
 /// Links: a station, and behind it the number of the protocol above, which is no participant.
-pub static ETHER: Form = form("ether", AF_LINK, Service::Datagrams, &[Place::Station { at: 0 }]);
+pub(crate) static ETHER: Form =
+    form("ether", AF_LINK, Service::Datagrams, &[Place::Station { at: 0 }]);
 /// The family of links.
 pub(crate) const AF_LINK: u8 = 18;
 /// The octets of an address of a link that are the number.
@@ -252,7 +255,7 @@ pub(crate) static KINDS: [&str; FORMS.len()] = {
 };
 
 /// The form of a wire of the x-kernel.
-pub static FRAMES: Form = form("", 0, Service::Frames, &[]);
+pub(crate) static FRAMES: Form = form("", 0, Service::Frames, &[]);
 
 /// One that no socket reaches.
 const fn form(kind: &'static str, family: u8, service: Service, places: &'static [Place]) -> Form {
@@ -404,6 +407,44 @@ impl Form {
         let parts = parts.skip_while(|part| *part == Part::Any);
         let local = parts.fold(Participant::new(), Participant::with);
         if local.is_empty() { Part::Any.into() } else { local }
+    }
+}
+
+/// Chooses ports for addresses that have none yet, each time from another one on.
+#[derive(Default)]
+pub(crate) struct Ports(Cell<u16>);
+
+impl Ports {
+    /// The ports that may be chosen, each once.
+    pub(crate) fn each(&self, form: &Form) -> impl Iterator<Item = u16> + use<> {
+        let (first, last) = form.free_ports().unwrap_or((0, 0));
+        let count = last - first + 1;
+        let start = self.0.get();
+        self.0.set((start + 1) % count);
+        (0..count).map(move |n| first + (start + n) % count)
+    }
+
+    /// Opens an address; where its port is open, with the first port that is not in use.
+    ///
+    /// # Errors
+    /// That of the opening; [`Fault::InUse`] if all ports are.
+    pub(crate) fn open<T>(
+        &self,
+        form: &Form,
+        mut local: Addr,
+        mut open: impl FnMut(Addr) -> Result<T, Fault>,
+    ) -> Result<(Addr, T), Fault> {
+        if form.port_number(&local) != Some(0) {
+            return open(local).map(|opened| (local, opened));
+        }
+        for port in self.each(form) {
+            form.set_port(&mut local, port);
+            match open(local) {
+                Err(Fault::InUse) => {}
+                opened => return opened.map(|opened| (local, opened)),
+            }
+        }
+        Err(Fault::InUse)
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! An adapter is two halves: what stands on the protocol below in that one's subsystem, and what
 //! the protocol above stands on in its own. It adds no octets, and lends a message wherever the
-//! receiving side can hold it ([`Parcel`]). What it has to know of a protocol is data ([`Form`]).
+//! receiving side can hold it. What it has to know of a protocol is data ([`Form`]).
 //! The check of a graph puts one in at each edge between two subsystems.
 #![no_std]
 
@@ -28,12 +28,8 @@ pub mod xk_on_bsd;
 pub mod xk_on_streams;
 
 pub use below::xk::NO_ANSWER;
-pub use circuit::{Circuit, Listener, Streams, User, Wanted};
-pub use edge::{
-    Above, Below, Door, Ends, Fault, NO_WAY, Options, Sink, Traffic, Unwanted, upper_of,
-};
-pub use form::{Addr, ETHER, FORMS, FRAMES, Form, Service};
-pub use parcel::Parcel;
+pub use edge::NO_WAY;
+pub use form::{Addr, Form, Service};
 
 use alloc::format;
 use alloc::rc::Rc;
@@ -70,7 +66,7 @@ static BELOW: [ParamSpec; 1] = [text(
 
 /// Form of the protocol that an adapter stands on.
 fn form_of(build: &Build<'_>) -> &'static Form {
-    build.params.text("below").and_then(Form::of).unwrap_or(&FRAMES)
+    build.params.text("below").and_then(Form::of).unwrap_or(&form::FRAMES)
 }
 
 /// Puts BSD's sockets above protocols of the x-kernel in a kernel that no graph has built, such as

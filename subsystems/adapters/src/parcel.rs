@@ -22,7 +22,7 @@ use xk_streams::block::{Blocks, Lent, Priority};
 const HEADROOM: usize = 128;
 
 /// A message in the form of one of the subsystems.
-pub enum Parcel {
+pub(crate) enum Parcel {
     /// The x-kernel's.
     Message(Message),
     /// BSD's: a packet.
@@ -61,7 +61,7 @@ impl Lent for MbufStorage {
 
 impl Parcel {
     /// Octets of the message.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::Message(message) => message.len(),
             Self::Mbufs(m) => m.m_length(),
@@ -69,16 +69,11 @@ impl Parcel {
         }
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// As the x-kernel's.
     ///
     /// # Errors
     /// [`Fault::NoBuffers`]: it is gone.
-    pub fn into_message(self, pool: &Pool, traffic: &Traffic) -> Result<Message, Fault> {
+    pub(crate) fn into_message(self, pool: &Pool, traffic: &Traffic) -> Result<Message, Fault> {
         let (message, copied) = match self {
             Self::Message(message) => (Ok(message), 0),
             Self::Mbufs(m) => {
@@ -100,7 +95,7 @@ impl Parcel {
     ///
     /// # Errors
     /// [`Fault::NoBuffers`]: it is gone.
-    pub fn into_mbufs(self, mbufs: &Mbufs, traffic: &Traffic) -> Result<Mbuf, Fault> {
+    pub(crate) fn into_mbufs(self, mbufs: &Mbufs, traffic: &Traffic) -> Result<Mbuf, Fault> {
         let packet = match self {
             Self::Message(message) => mbufs.m_lend(message, 0).map_err(|_| Fault::NoBuffers),
             Self::Mbufs(m) => Ok(m),
@@ -120,7 +115,7 @@ impl Parcel {
     ///
     /// # Errors
     /// [`Fault::NoBuffers`]: it is gone.
-    pub fn into_blocks(self, blocks: &Blocks, traffic: &Traffic) -> Result<Mblk, Fault> {
+    pub(crate) fn into_blocks(self, blocks: &Blocks, traffic: &Traffic) -> Result<Mblk, Fault> {
         let data = match self {
             Self::Message(message) => blocks.lend_message(message).map_err(|_| Fault::NoBuffers),
             Self::Blocks(mp) => Ok(mp),

@@ -5,7 +5,7 @@ mod connections;
 
 use crate::below::streams::options_of;
 use crate::edge::{Above, Below, Door, Ends, Fault, Options, Sink, Traffic, Unwanted};
-use crate::form::{Addr, Form, Service};
+use crate::form::{Addr, Form, Ports, Service};
 use crate::parcel::Parcel;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -41,27 +41,16 @@ struct Half {
     max_packet: Cell<u32>,
     /// Programs stand on it, by the transport interface.
     is_for_users: Cell<bool>,
-    port_last: Cell<u16>,
+    ports: Ports,
     up: Rc<Traffic>,
 }
 
-impl Half {
-    /// Opens a door at a port that is free.
-    fn open_free(
-        &self,
-        cx: &Kernel,
-        (selector, local): (ProtocolId, Addr),
-        sink: impl Fn(Addr) -> Rc<dyn Sink>,
-    ) -> Result<Rc<dyn Door>, Fault> {
-        let (first, last) = self.form.free_ports().unwrap_or((0, 0));
-        let (count, start) = (last - first + 1, self.port_last.get());
-        self.port_last.set((start + 1) % count);
-        let mut each = (0..count).map(|n| {
-            let mut one = local;
-            self.form.set_port(&mut one, first + (start + n) % count);
-            self.below.open(cx, selector, one, sink(one))
-        });
-        each.find(|opened| !matches!(opened, Err(Fault::InUse))).unwrap_or(Err(Fault::InUse))
+/// The answer to a request for an address below.
+fn refusal(fault: Fault) -> Refusal {
+    match fault {
+        Fault::InUse => TliError::TNOADDR.into(),
+        Fault::Address => TliError::TBADADDR.into(),
+        fault => Errno::from(fault).into(),
     }
 }
 
@@ -80,7 +69,7 @@ impl StreamsAbove {
             upper: Cell::new(None),
             max_packet: Cell::new(UNLIMITED),
             is_for_users: Cell::new(false),
-            port_last: Cell::new(0),
+            ports: Ports::default(),
             up: Rc::clone(up),
         }))
     }
@@ -90,9 +79,9 @@ impl StreamsAbove {
     pub(crate) fn register(&self, this: &ProtocolRef) {
         let half = &self.0;
         let _ = half.this.set(this.clone());
-        let driver: Rc<dyn Streamtab> = match (half.form.service, half.below.streams()) {
+        let driver: Rc<dyn Streamtab> = match (half.form.service, half.below.circuits()) {
             (Service::Frames, _) => Rc::new(Device(Rc::clone(half))),
-            (_, Some(streams)) => Connections::new(half, streams),
+            (_, Some(circuits)) => Connections::new(half, circuits),
             _ => Rc::new(Driver(Rc::clone(half))),
         };
         half.streams.register(this.id(), this.name(), driver);
@@ -277,21 +266,18 @@ impl Provider {
     fn open_door(&self, cx: &Kernel, q: &Q, local: Addr) -> Result<Rc<dyn Door>, Refusal> {
         let half = &self.half;
         let selector = self.selector.ok_or(TliError::TNOTSUPPORT)?;
-        // What is bound to a number of a link is bound to all of its addresses.
-        let told = if half.form.is_link() { half.form.any() } else { local };
-        let sink = |local| -> Rc<dyn Sink> {
+        let open = |at: Addr| {
+            // What is bound to a number of a link is bound to all of its addresses.
+            let local = if half.form.is_link() { half.form.any() } else { at };
             let (up, back) = (Rc::clone(&half.up), Rc::clone(&self.back));
-            Rc::new(Indications { up, back, q: q.downgrade(), local })
+            let sink = Rc::new(Indications { up, back, q: q.downgrade(), local });
+            half.below.open(cx, selector, at, sink)
         };
-        let opened = match half.is_for_users.get() && half.form.port_number(&local) == Some(0) {
-            true => half.open_free(cx, (selector, local), sink),
-            false => half.below.open(cx, selector, local, sink(told)),
+        let opened = match half.is_for_users.get() {
+            true => half.ports.open(half.form, local, open).map(|(_, door)| door),
+            false => open(local),
         };
-        opened.map_err(|fault| match fault {
-            Fault::InUse => Refusal::from(TliError::TNOADDR),
-            Fault::Address => TliError::TBADADDR.into(),
-            fault => Errno::from(fault).into(),
-        })
+        opened.map_err(refusal)
     }
 }
 

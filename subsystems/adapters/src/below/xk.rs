@@ -2,18 +2,16 @@
 //! its peers. It is the protocol object of the adapter, too; what a driver above opens by the
 //! x-kernel's own means goes through it as it is.
 
-mod circuits;
 mod transactions;
 
 use super::bsd::DOORS_MAX;
-use crate::circuit::Streams;
+use crate::circuit::Circuits;
 use crate::edge::{Above, Below, Door, Ends, Fault, Sink, Traffic, upper_of};
 use crate::form::{Addr, Form, Service};
 use crate::parcel::Parcel;
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
-use circuits::Circuits;
 use core::cell::{OnceCell, RefCell};
 use core::time::Duration;
 pub use transactions::NO_ANSWER;
@@ -50,7 +48,7 @@ pub(crate) struct Half {
     doors: RefCell<Vec<Rc<XkDoor>>>,
     /// By session below: the door, and the ends of what arrives through it.
     arriving: RefCell<BTreeMap<SessionId, (Weak<XkDoor>, Ends)>>,
-    circuits: Circuits,
+    circuits: Rc<Circuits>,
     transactions: Transactions,
     down: Rc<Traffic>,
     up: Rc<Traffic>,
@@ -62,6 +60,7 @@ impl OnXk {
         lower: ProtocolRef,
         (down, up): (&Rc<Traffic>, &Rc<Traffic>),
     ) -> Self {
+        let circuits = Circuits::new(form, &lower, down);
         Self(Rc::new(Half {
             form,
             lower,
@@ -69,7 +68,7 @@ impl OnXk {
             above: OnceCell::new(),
             doors: RefCell::default(),
             arriving: RefCell::default(),
-            circuits: Circuits::default(),
+            circuits,
             transactions: Transactions::default(),
             down: Rc::clone(down),
             up: Rc::clone(up),
@@ -88,6 +87,7 @@ impl Half {
     /// Tells it its node, and the half in the other subsystem.
     pub(crate) fn placed(&self, this: &ProtocolRef, above: Rc<dyn Above>) {
         let _ = self.this.set(this.clone());
+        self.circuits.placed(this);
         let _ = self.above.set(above);
     }
 
@@ -222,8 +222,8 @@ impl Below for OnXk {
         crate::locals::local_of(cx, half.form, &session)
     }
 
-    fn streams(&self) -> Option<Rc<dyn Streams>> {
-        (self.0.form.service == Service::Streams).then(|| Rc::new(self.clone()) as _)
+    fn circuits(&self) -> Option<Rc<Circuits>> {
+        (self.0.form.service == Service::Streams).then(|| Rc::clone(&self.0.circuits))
     }
 
     fn stop(&self, cx: &Kernel) {
@@ -400,7 +400,7 @@ impl Protocol for OnXk {
             }
         };
         if half.form.service == Service::Streams {
-            return half.circuits.accept(cx, half, (lower, &to));
+            return half.circuits.accept(cx, (lower, &to));
         }
         let door = half.door_for(&to).ok_or(&reason::NO_PORT)?;
         let sent_to = lower.ask(cx, SpecificDestination::default());
@@ -484,7 +484,7 @@ impl Protocol for OnXk {
         if half.form.service == Service::Streams
             && let Some(room) = ask.get::<StreamRoom>()
         {
-            half.circuits.answer_room(half, room);
+            half.circuits.answer_room(room);
             return Answer::Answered;
         }
         if let Some(error) = ask.get::<NetworkError>() {

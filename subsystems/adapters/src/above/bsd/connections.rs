@@ -3,11 +3,10 @@
 
 use super::Half;
 use super::users::{Place, Users};
-use crate::circuit::{Circuit, Listener, Streams, User, Wanted};
-use crate::edge::Door;
+use crate::circuit::{Circuit, Circuits, Listening, User, Wanted, numbers};
+use crate::edge::Fault;
 use crate::form::Addr;
 use crate::parcel::Parcel;
-use alloc::collections::VecDeque;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -15,37 +14,19 @@ use xk_bsd::errno::{Errno, Result};
 use xk_bsd::{
     Mbuf, ProtoFns, Protosw, Pru, PruArgs, SS_CANTRCVMORE, SS_ISCONNECTED, SS_ISCONNECTING, Socket,
 };
+use xk_core::Kernel;
 use xk_core::reason::{self, Reason};
-use xk_core::{Kernel, Message};
-use xk_kit::control::NetworkErrorKind;
-use xk_kit::net::stream::{StreamError, StreamEvent};
+use xk_kit::net::stream::StreamEvent;
 
 /// Octets that wait to be sent, beside those below, at most.
 const SENDSPACE: usize = 16 << 10;
 /// Octets received that wait at most: what a protocol below may announce before it is told.
 const RECVSPACE: usize = 64 << 10;
-/// Octets that are handed down at once at most.
-const CHUNK: usize = 16 << 10;
-
-/// The error number that users see.
-fn errno_of(error: StreamError) -> Errno {
-    match error {
-        StreamError::Refused => Errno::ECONNREFUSED,
-        StreamError::Reset => Errno::ECONNRESET,
-        StreamError::TimedOut => Errno::ETIMEDOUT,
-        StreamError::Network(NetworkErrorKind::NetUnreachable | NetworkErrorKind::NetUnknown) => {
-            Errno::ENETUNREACH
-        }
-        StreamError::Network(_) => Errno::EHOSTUNREACH,
-        StreamError::Aborted => Errno::ECONNABORTED,
-        StreamError::NoBuffers => Errno::ENOBUFS,
-    }
-}
 
 /// The entry of the protocol switch.
 pub(super) struct Connections {
     place: Place,
-    streams: Rc<dyn Streams>,
+    circuits: Rc<Circuits>,
     all: RefCell<Vec<Rc<Pcb>>>,
 }
 
@@ -55,21 +36,14 @@ struct Pcb {
     so: Weak<Socket>,
     local: Cell<Addr>,
     peer: Cell<Addr>,
-    circuit: RefCell<Option<Rc<dyn Circuit>>>,
-    listening: RefCell<Option<Rc<dyn Door>>>,
+    circuit: RefCell<Option<Rc<Circuit>>>,
+    listening: RefCell<Option<Rc<Listening>>>,
     /// Octets put into the socket's buffer of which the layer below is not told yet that they were
     /// consumed.
     given: Cell<usize>,
-    /// Messages that arrived while there were no mbufs.
-    arrived: RefCell<VecDeque<Message>>,
-    /// True if the stream ended after them.
-    is_ended: Cell<bool>,
     /// The user has closed: what is left goes from here.
     rest: RefCell<Option<Mbuf>>,
     phase: Cell<Phase>,
-    /// Octets are handed down; what asks for that meanwhile has it done again.
-    is_sending: Cell<bool>,
-    again: Cell<bool>,
 }
 
 /// State of the user's direction.
@@ -85,82 +59,29 @@ enum Phase {
 }
 
 impl Pcb {
-    fn circuit(&self) -> Option<Rc<dyn Circuit>> {
+    fn circuit(&self) -> Option<Rc<Circuit>> {
         self.circuit.borrow().clone()
     }
 
     fn forget(&self) {
         drop(self.circuit.take());
         drop(self.rest.take());
-        drop(self.arrived.take());
-    }
-
-    /// Octets that wait to be handed down.
-    fn waiting(&self) -> usize {
-        match &*self.rest.borrow() {
-            Some(rest) => rest.m_length(),
-            None if self.phase.get() == Phase::Closed => 0,
-            None => self.so.upgrade().map_or(0, |so| so.so_snd.cc()),
-        }
-    }
-
-    /// A copy of the first of them, which shares their clusters.
-    fn copy(&self, octets: usize) -> Option<Mbuf> {
-        let copy = |m: Option<&Mbuf>| m?.m_copym(0, octets).ok();
-        match &*self.rest.borrow() {
-            Some(rest) => copy(Some(rest)),
-            None => self.so.upgrade()?.so_snd.first(copy),
-        }
-    }
-
-    /// The first of them have gone.
-    fn sent(&self, octets: usize) {
-        let rest = self.rest.take();
-        if let Some(mut rest) = rest {
-            if octets < rest.m_length() {
-                rest.m_adj(octets as isize);
-                drop(self.rest.replace(Some(rest)));
-            }
-        } else if let Some(so) = self.so.upgrade() {
-            so.so_snd.sbdrop(octets);
-        }
     }
 
     /// Hands down what waits, as far as there is room, and what follows behind it.
     fn output(&self, cx: &Kernel) {
         let (Some(half), Some(circuit)) = (self.half.upgrade(), self.circuit()) else { return };
-        if self.is_sending.replace(true) {
-            return self.again.set(true);
+        let any = self.waiting() > 0 && half.bsd.spl0(cx, || circuit.output(cx, self));
+        if self.waiting() == 0 {
+            self.end_output(cx, &half, &circuit);
         }
-        let mut any = false;
-        loop {
-            self.again.set(false);
-            let waiting = self.waiting();
-            if waiting == 0 {
-                self.end_output(cx, &half, &circuit);
-                break;
-            }
-            let space = half.bsd.spl0(cx, || circuit.space(cx));
-            let octets = space.min(waiting).min(CHUNK);
-            if octets > 0
-                && let Some(copy) = self.copy(octets)
-                && half.bsd.spl0(cx, || circuit.send(cx, Parcel::Mbufs(copy))).is_ok()
-            {
-                self.sent(octets);
-                any = true;
-            } else if !self.again.get() {
-                // Room is told of; without mbufs the next timeout tries again.
-                break;
-            }
-        }
-        self.is_sending.set(false);
         if let Some(so) = self.so.upgrade().filter(|_| any && self.phase.get() != Phase::Closed) {
             so.sowwakeup(cx);
         }
     }
 
     /// Everything has been handed down.
-    fn end_output(&self, cx: &Kernel, half: &Half, circuit: &Rc<dyn Circuit>) {
+    fn end_output(&self, cx: &Kernel, half: &Half, circuit: &Circuit) {
         match self.phase.get() {
             Phase::Open | Phase::Ended => {}
             Phase::Shut => {
@@ -177,10 +98,9 @@ impl Pcb {
     /// Gives what has arrived to the user, as far as there are mbufs.
     fn input(&self, cx: &Kernel) {
         let (Some(half), Some(so)) = (self.half.upgrade(), self.so.upgrade()) else { return };
+        let Some(circuit) = self.circuit() else { return };
         let mut any = false;
-        loop {
-            let first = self.arrived.borrow_mut().pop_front();
-            let Some(first) = first else { break };
+        while let Some(first) = circuit.next_arrived() {
             let octets = first.len();
             if so.is(SS_CANTRCVMORE) {
                 // The user wants nothing more.
@@ -196,7 +116,7 @@ impl Pcb {
                     any = true;
                 }
                 (Err(_), Ok(kept)) => {
-                    self.arrived.borrow_mut().push_front(kept);
+                    circuit.put_back(kept);
                     break;
                 }
                 (Err(_), Err(_)) => {
@@ -208,7 +128,7 @@ impl Pcb {
         if any {
             so.sorwakeup(cx);
         }
-        if self.is_ended.get() && self.arrived.borrow().is_empty() && !so.is(SS_CANTRCVMORE) {
+        if circuit.is_at_end() && !so.is(SS_CANTRCVMORE) {
             so.socantrcvmore(cx);
         }
     }
@@ -247,8 +167,7 @@ impl Pcb {
     /// The user has closed: what it has sent goes all the same, unless something is unread (RFC
     /// 2525, section 2.17).
     fn close(&self, cx: &Kernel, half: &Half, so: &Rc<Socket>) {
-        let unread = so.so_rcv.cc() + self.arrived.borrow().len();
-        if unread > 0 {
+        if so.so_rcv.cc() > 0 || self.has_arrived() {
             so.soisdisconnecting(cx);
             return self.abort(cx, half);
         }
@@ -266,68 +185,50 @@ impl Pcb {
         self.output(cx);
     }
 
+    /// Whether messages have arrived for which there were no mbufs.
+    fn has_arrived(&self) -> bool {
+        self.circuit.borrow().as_ref().is_some_and(|circuit| circuit.has_arrived())
+    }
+
     fn is_over(&self) -> bool {
         self.circuit.borrow().is_none() && self.listening.borrow().is_none()
     }
 }
 
-/// A block hears of its stream through this: it does not keep the block.
-struct Hears(Weak<Pcb>);
-
-impl Hears {
-    fn pcb(&self) -> Option<(Rc<Half>, Rc<Pcb>)> {
-        let pcb = self.0.upgrade()?;
-        Some((pcb.half.upgrade()?, pcb))
-    }
-}
-
-impl User for Hears {
-    fn arrive(&self, cx: &Kernel, parcel: Parcel) {
-        let Some((half, pcb)) = self.pcb() else { return };
-        half.bsd.splnet(cx, || {
-            if pcb.phase.get() == Phase::Closed {
-                // As TCP does for a process that is gone.
-                return pcb.abort(cx, &half);
-            }
-            match parcel.into_message(cx.pool(), &half.up) {
-                Ok(message) => pcb.arrived.borrow_mut().push_back(message),
-                Err(_) => return pcb.fail(cx, &half, Errno::ENOBUFS),
-            }
-            pcb.input(cx);
+impl User for Pcb {
+    fn arrived(&self, cx: &Kernel) {
+        let Some(half) = self.half.upgrade() else { return };
+        half.bsd.splnet(cx, || match self.phase.get() {
+            // As TCP does for a process that is gone.
+            Phase::Closed => self.abort(cx, &half),
+            _ => self.input(cx),
         });
     }
 
     fn happened(&self, cx: &Kernel, event: StreamEvent) {
-        let Some((half, pcb)) = self.pcb() else { return };
-        let so = pcb.so.upgrade().filter(|_| pcb.phase.get() != Phase::Closed);
+        let Some(half) = self.half.upgrade() else { return };
+        let so = self.so.upgrade().filter(|_| self.phase.get() != Phase::Closed);
         half.bsd.splnet(cx, || match event {
             StreamEvent::Connected => {
-                if let Some(circuit) = pcb.circuit() {
-                    let (local, peer) = half.bsd.spl0(cx, || circuit.ends(cx));
-                    pcb.local.set(local);
-                    pcb.peer.set(peer);
+                let ends = |circuit: Rc<Circuit>| half.bsd.spl0(cx, || circuit.ends(cx));
+                if let Some((local, peer)) = self.circuit().and_then(ends) {
+                    self.local.set(local);
+                    self.peer.set(peer);
                 }
                 if let Some(so) = &so {
                     so.soisconnected(cx);
                 }
-                pcb.output(cx);
+                self.output(cx);
             }
-            StreamEvent::Writable => pcb.output(cx),
-            StreamEvent::EndOfStream => {
-                pcb.is_ended.set(true);
-                pcb.input(cx);
-            }
+            StreamEvent::Writable => self.output(cx),
+            StreamEvent::EndOfStream => self.input(cx),
             StreamEvent::Failed(_) | StreamEvent::Closed => {
-                let circuit = pcb.circuit();
-                pcb.input(cx);
-                let is_short = !pcb.arrived.borrow().is_empty();
-                pcb.forget();
-                if let Some(circuit) = circuit {
-                    half.bsd.spl0(cx, || circuit.close(cx));
-                }
+                self.input(cx);
+                let is_short = self.has_arrived();
+                self.forget();
                 let Some(so) = &so else { return };
                 match event {
-                    StreamEvent::Failed(error) => so.set_error(Some(errno_of(error))),
+                    StreamEvent::Failed(error) => so.set_error(Some(numbers(error).0)),
                     _ if is_short => so.set_error(Some(Errno::ENOBUFS)),
                     _ => {}
                 }
@@ -335,15 +236,37 @@ impl User for Hears {
             }
         });
     }
-}
 
-/// A socket that listens.
-struct Accepts {
-    half: Weak<Half>,
-    so: Weak<Socket>,
-}
+    fn waiting(&self) -> usize {
+        match &*self.rest.borrow() {
+            Some(rest) => rest.m_length(),
+            None if self.phase.get() == Phase::Closed => 0,
+            None => self.so.upgrade().map_or(0, |so| so.so_snd.cc()),
+        }
+    }
 
-impl Listener for Accepts {
+    /// Shares their clusters. Without mbufs the next timeout tries again.
+    fn first(&self, octets: usize) -> Option<Parcel> {
+        let copy = |m: Option<&Mbuf>| m?.m_copym(0, octets).ok();
+        let copy = match &*self.rest.borrow() {
+            Some(rest) => copy(Some(rest)),
+            None => self.so.upgrade()?.so_snd.first(copy),
+        };
+        copy.map(Parcel::Mbufs)
+    }
+
+    fn sent(&self, octets: usize) {
+        let rest = self.rest.take();
+        if let Some(mut rest) = rest {
+            if octets < rest.m_length() {
+                rest.m_adj(octets as isize);
+                drop(self.rest.replace(Some(rest)));
+            }
+        } else if let Some(so) = self.so.upgrade() {
+            so.so_snd.sbdrop(octets);
+        }
+    }
+
     fn has_room(&self) -> bool {
         self.so.upgrade().is_some_and(|so| so.soqhasroom())
     }
@@ -351,26 +274,27 @@ impl Listener for Accepts {
     fn accept(
         &self,
         cx: &Kernel,
-        circuit: Rc<dyn Circuit>,
-    ) -> core::result::Result<Rc<dyn User>, &'static Reason> {
+        circuit: Rc<Circuit>,
+    ) -> core::result::Result<(), &'static Reason> {
         let (half, head) = (self.half.upgrade(), self.so.upgrade());
         let (Some(half), Some(head)) = (half, head) else { return Err(&reason::CLOSED) };
-        let (local, peer) = circuit.ends(cx);
+        let (local, peer) = circuit.ends(cx).ok_or(&reason::CLOSED)?;
         half.bsd.splnet(cx, || {
             let so = head.sonewconn(cx, 0).ok_or(&reason::TABLE_FULL)?;
-            let pcb = so.pcb::<Pcb>().ok_or(&reason::TABLE_FULL)?;
+            let pcb = so.pcb::<Self>().ok_or(&reason::TABLE_FULL)?;
             pcb.local.set(local);
             pcb.peer.set(peer);
+            circuit.set_user(Rc::<Self>::downgrade(&pcb));
             drop(pcb.circuit.replace(Some(circuit)));
             so.soisconnected(cx);
-            Ok(Rc::new(Hears(Rc::downgrade(&pcb))) as Rc<dyn User>)
+            Ok(())
         })
     }
 }
 
 impl Connections {
-    pub(super) fn new(place: Place, streams: Rc<dyn Streams>) -> Self {
-        Self { place, streams, all: RefCell::default() }
+    pub(super) fn new(place: Place, circuits: Rc<Circuits>) -> Self {
+        Self { place, circuits, all: RefCell::default() }
     }
 
     fn attach(&self, half: &Rc<Half>, so: &Rc<Socket>) -> Result {
@@ -386,12 +310,8 @@ impl Connections {
             circuit: RefCell::default(),
             listening: RefCell::default(),
             given: Cell::new(0),
-            arrived: RefCell::default(),
-            is_ended: Cell::new(false),
             rest: RefCell::default(),
             phase: Cell::new(Phase::Open),
-            is_sending: Cell::new(false),
-            again: Cell::new(false),
         });
         let mut all = self.all.borrow_mut();
         // Those that have gone on without their sockets, and are done.
@@ -401,29 +321,17 @@ impl Connections {
         Ok(())
     }
 
-    fn bind(&self, half: &Half, pcb: &Pcb, mut local: Addr) -> Result {
+    fn bind(&self, half: &Half, pcb: &Pcb, local: Addr) -> Result {
         if pcb.local.get() != half.form.any() {
             return Err(Errno::EINVAL);
         }
-        let is_taken = |local: &Addr| {
-            let port = half.form.port_of(local);
+        let (local, ()) = self.place.bind(half, local, |local| {
+            let port = half.form.port_of(&local);
             let listens = |pcb: &Rc<Pcb>| pcb.circuit.borrow().is_none();
             let is_it = |pcb: &Rc<Pcb>| half.form.port_of(&pcb.local.get()) == port;
-            self.all.borrow().iter().any(|pcb| listens(pcb) && is_it(pcb))
-        };
-        if half.has_port(&local) {
-            if is_taken(&local) {
-                return Err(Errno::EADDRINUSE);
-            }
-        } else {
-            let with = |port| {
-                let mut one = local;
-                half.form.set_port(&mut one, port);
-                one
-            };
-            let mut free = self.place.free_ports(half).map(with).filter(|one| !is_taken(one));
-            local = free.next().ok_or(Errno::EADDRNOTAVAIL)?;
-        }
+            let is_taken = self.all.borrow().iter().any(|pcb| listens(pcb) && is_it(pcb));
+            if is_taken { Err(Fault::InUse) } else { Ok(()) }
+        })?;
         pcb.local.set(local);
         Ok(())
     }
@@ -443,10 +351,9 @@ impl Connections {
         if !half.has_port(&pcb.local.get()) {
             self.bind(half, pcb, half.form.any())?;
         }
-        let accepts = Rc::new(Accepts { half: Rc::downgrade(half), so: Rc::downgrade(so) });
-        let wanted = self.wanted(pcb, so);
-        let door = half.bsd.spl0(cx, || self.streams.listen(cx, wanted, accepts))?;
-        drop(pcb.listening.replace(Some(door)));
+        let (wanted, user) = (self.wanted(pcb, so), Rc::<Pcb>::downgrade(pcb));
+        let listening = half.bsd.spl0(cx, || self.circuits.listen(cx, wanted, user))?;
+        drop(pcb.listening.replace(Some(listening)));
         Ok(())
     }
 
@@ -463,14 +370,14 @@ impl Connections {
         if !half.has_port(&peer) {
             return Err(Errno::EADDRNOTAVAIL);
         }
-        let user = Rc::new(Hears(Rc::downgrade(pcb)));
-        let wanted = self.wanted(pcb, so);
+        let (wanted, user) = (self.wanted(pcb, so), Rc::<Pcb>::downgrade(pcb));
         so.soisconnecting();
-        let opened = half.bsd.spl0(cx, || self.streams.connect(cx, wanted, peer, user));
+        let opened = half.bsd.spl0(cx, || self.circuits.connect(cx, wanted, peer, user));
         let circuit = opened.inspect_err(|_| so.set_state(0, SS_ISCONNECTING))?;
         pcb.peer.set(peer);
-        let (local, _) = half.bsd.spl0(cx, || circuit.ends(cx));
-        pcb.local.set(local);
+        if let Some((local, _)) = half.bsd.spl0(cx, || circuit.ends(cx)) {
+            pcb.local.set(local);
+        }
         drop(pcb.circuit.replace(Some(circuit)));
         Ok(())
     }
@@ -572,7 +479,7 @@ impl ProtoFns for Connections {
     fn pr_slowtimo(&self, cx: &Kernel, _: &Rc<Protosw>) {
         let all = self.all.borrow().clone();
         for pcb in all {
-            if !pcb.arrived.borrow().is_empty() {
+            if pcb.has_arrived() {
                 pcb.input(cx);
             }
             if pcb.waiting() > 0 {

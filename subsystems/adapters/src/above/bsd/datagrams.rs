@@ -114,31 +114,15 @@ impl Datagrams {
             let (half, pcb) = (Rc::downgrade(&half), Rc::downgrade(pcb));
             Rc::new(Input { half, pcb, number: self.number })
         };
-        let is_taken = |local: &Addr| {
-            let port = half.form.port_of(local);
-            let all = self.all.borrow();
-            all.iter().any(|other| {
-                other.door.borrow().is_some() && half.form.port_of(&other.local.get()) == port
-            })
-        };
-        let open = |local: Addr| {
-            if is_taken(&local) {
+        let (local, door) = self.place.bind(&half, local, |local| {
+            let port = half.form.port_of(&local);
+            let is_open = |other: &Rc<Pcb>| other.door.borrow().is_some();
+            let is_it = |other: &Rc<Pcb>| half.form.port_of(&other.local.get()) == port;
+            if self.all.borrow().iter().any(|other| is_open(other) && is_it(other)) {
                 return Err(Fault::InUse);
             }
             half.bsd.spl0(cx, || half.below.open(cx, self.place.selector, local, sink()))
-        };
-        let (local, door) = if half.has_port(&local) {
-            (local, open(local)?)
-        } else {
-            let each = self.place.free_ports(&half).map(|port| {
-                let mut one = local;
-                half.form.set_port(&mut one, port);
-                (one, open(one))
-            });
-            let mut each = each.filter(|(_, opened)| !matches!(opened, Err(Fault::InUse)));
-            let (local, opened) = each.next().ok_or(Errno::EADDRNOTAVAIL)?;
-            (local, opened?)
-        };
+        })?;
         pcb.local.set(local);
         drop(pcb.door.replace(Some(door)));
         Ok(())

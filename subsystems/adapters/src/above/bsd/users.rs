@@ -4,9 +4,8 @@ use super::Half;
 use super::connections::Connections;
 use super::datagrams::Datagrams;
 use crate::edge::Fault;
-use crate::form::Addr;
+use crate::form::{Addr, Ports};
 use alloc::rc::{Rc, Weak};
-use core::cell::Cell;
 use xk_bsd::errno::{Errno, Result};
 use xk_bsd::{PR_ADDR, PR_ATOMIC, PR_CONNREQUIRED, PR_WANTRCVD, Sockaddr, Switch};
 use xk_core::Kernel;
@@ -34,11 +33,11 @@ pub(super) fn register(
     };
     let switch =
         Switch { pr_type: kind, pr_domain: half.form.family, pr_protocol: number, pr_flags: flags };
-    let place = Place { half: Rc::downgrade(half), selector, port_last: Cell::new(0) };
+    let place = Place { half: Rc::downgrade(half), selector, ports: Ports::default() };
     let users: Rc<dyn Users> = match kind {
         Sock::Stream => {
-            let streams = half.below.streams().ok_or(Fault::NotSupported)?;
-            let users = Rc::new(Connections::new(place, streams));
+            let circuits = half.below.circuits().ok_or(Fault::NotSupported)?;
+            let users = Rc::new(Connections::new(place, circuits));
             half.bsd.register(cx, node, switch, Rc::clone(&users) as _)?;
             users
         }
@@ -64,7 +63,7 @@ fn type_of(half: &Half, cx: &Kernel, (node, selector): (ProtocolId, ProtocolId))
 pub(super) struct Place {
     half: Weak<Half>,
     pub(super) selector: ProtocolId,
-    port_last: Cell<u16>,
+    ports: Ports,
 }
 
 impl Place {
@@ -72,13 +71,17 @@ impl Place {
         self.half.upgrade().ok_or(Errno::ENETDOWN)
     }
 
-    /// The ports that may be chosen for a socket without one, each once.
-    pub(super) fn free_ports(&self, half: &Half) -> impl Iterator<Item = u16> {
-        let (first, last) = half.form.free_ports().unwrap_or((0, 0));
-        let count = last - first + 1;
-        let start = self.port_last.get();
-        self.port_last.set((start + 1) % count);
-        (0..count).map(move |n| first + (start + n) % count)
+    /// Binds a socket to an address, or to a port that is free if it has none.
+    pub(super) fn bind<T>(
+        &self,
+        half: &Half,
+        local: Addr,
+        open: impl FnMut(Addr) -> core::result::Result<T, Fault>,
+    ) -> Result<(Addr, T)> {
+        self.ports.open(half.form, local, open).map_err(|fault| match fault {
+            Fault::InUse if !half.has_port(&local) => Errno::EADDRNOTAVAIL,
+            fault => fault.into(),
+        })
     }
 }
 

@@ -1,17 +1,17 @@
-//! A provider of connections with orderly release, where the protocol below carries streams.
+//! A provider of connections with orderly release, where the protocol below carries streams: the
+//! transport interface in front of circuits.
 
-use super::{ADDRESS_OCTETS, Half, MODULE};
-use crate::circuit::{Circuit, Listener, Streams, User, Wanted};
-use crate::edge::{Door, Fault};
+use super::{ADDRESS_OCTETS, Half, MODULE, refusal};
+use crate::circuit::{CHUNK, Circuit, Circuits, Listening, User, Wanted, numbers};
+use crate::edge::Fault;
 use crate::form::Addr;
 use crate::parcel::Parcel;
-use alloc::collections::VecDeque;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
+use xk_core::Kernel;
 use xk_core::reason::{self, Reason};
-use xk_core::{Kernel, Message};
-use xk_kit::net::stream::{StreamError, StreamEvent};
+use xk_kit::net::stream::StreamEvent;
 use xk_streams::module::{ModuleInfo, Opening, Services};
 use xk_streams::queue::{FLUSHRW, WeakQ, What};
 use xk_streams::tpi::{
@@ -21,8 +21,6 @@ use xk_streams::{Errno, Kind, Mblk, Module, Q, Streamtab, head};
 
 /// Connections that may ask at one endpoint at one time, at most.
 const CONIND_MAX: u32 = 64;
-/// Octets that a user hands over at once.
-const CHUNK: usize = 16 << 10;
 /// Octets that may have arrived and not gone up to the stream's head.
 const UNREAD_MAX: u32 = 64 << 10;
 /// No indication is meant.
@@ -30,146 +28,96 @@ const NO_SEQUENCE: u32 = u32::MAX;
 /// Largest number of blocks of a message that goes up, and octets of its primitive.
 const NEED: (usize, usize) = (2, 64);
 
-/// The error number that users see.
-fn errno_of(error: StreamError) -> Errno {
-    match error {
-        StreamError::Refused => Errno::ECONNREFUSED,
-        StreamError::Reset => Errno::ECONNRESET,
-        StreamError::TimedOut => Errno::ETIMEDOUT,
-        StreamError::Network(_) => Errno::EHOSTUNREACH,
-        StreamError::Aborted => Errno::ECONNABORTED,
-        StreamError::NoBuffers => Errno::ENOSR,
-    }
-}
-
 /// The driver.
 pub(super) struct Connections {
     this: Weak<Self>,
     half: Rc<Half>,
-    streams: Rc<dyn Streams>,
-    ends: RefCell<Vec<Rc<End>>>,
+    circuits: Rc<Circuits>,
+    ends: RefCell<Vec<Weak<End>>>,
     /// The last number of an indication.
     last: Cell<u32>,
-    port_last: Cell<u16>,
 }
 
 /// One endpoint.
 struct End {
+    this: Weak<Self>,
+    provider: Rc<Connections>,
     q: WeakQ,
     id: usize,
     state: Cell<State>,
     local: Cell<Addr>,
     conind: Cell<u32>,
-    listening: RefCell<Option<Rc<dyn Door>>>,
+    listening: RefCell<Option<Rc<Listening>>>,
     /// Peers that ask for a connection, by their numbers.
-    asking: RefCell<Vec<(u32, Rc<Line>)>>,
-    line: RefCell<Option<Rc<Line>>>,
+    asking: RefCell<Vec<(u32, Rc<Circuit>)>>,
+    circuit: RefCell<Option<Rc<Circuit>>>,
     /// Part of the user's message that has not gone down yet.
     unsent: RefCell<Option<Mblk>>,
-    is_sending: Cell<bool>,
-    /// More wanted to go meanwhile.
-    again: Cell<bool>,
 }
 
-/// A stream below, from when it is opened.
-struct Line {
-    circuit: RefCell<Option<Rc<dyn Circuit>>>,
-    peer: Cell<Addr>,
-    /// The endpoint that has it, or at which it asks.
-    end: RefCell<Weak<End>>,
-    /// Messages that have not gone up yet.
-    arrived: RefCell<VecDeque<Message>>,
-    is_connected: Cell<bool>,
-    /// The peer sends no more.
-    is_ended: Cell<bool>,
-    /// Error with which the stream broke, until the user is told.
-    broken: Cell<Option<Errno>>,
-}
-
-impl Line {
-    fn new(circuit: Option<Rc<dyn Circuit>>, peer: Addr, end: &Rc<End>) -> Rc<Self> {
-        Rc::new(Self {
-            circuit: RefCell::new(circuit),
-            peer: Cell::new(peer),
-            end: RefCell::new(Rc::downgrade(end)),
-            arrived: RefCell::default(),
-            is_connected: Cell::new(false),
-            is_ended: Cell::new(false),
-            broken: Cell::new(None),
-        })
-    }
-
-    fn circuit(&self) -> Option<Rc<dyn Circuit>> {
-        self.circuit.borrow().clone()
-    }
-
-    /// Keeps a message that found no blocks, to go up later: a slice at a time, since a message of
-    /// more slices than there will ever be blocks would never go.
-    fn put_back(&self, mut message: Message) {
-        let mut arrived = self.arrived.borrow_mut();
-        if message.single_slice().is_none()
-            && let Ok(first) = message.split_front(message.front_slice().len())
-        {
-            arrived.push_front(message);
-            message = first;
-        }
-        arrived.push_front(message);
-    }
-
-    fn abort(&self, cx: &Kernel) {
-        drop(self.arrived.take());
-        let circuit = self.circuit.take();
-        if let Some(circuit) = circuit {
-            circuit.abort(cx);
-        }
-    }
-
-    fn close(&self, cx: &Kernel) {
-        let circuit = self.circuit.take();
-        if let Some(circuit) = circuit {
-            circuit.close(cx);
-        }
-    }
-}
-
-/// A stream's half hears of it through this: it does not keep the stream.
-struct Hears(Weak<Line>);
-
-impl User for Hears {
-    fn arrive(&self, cx: &Kernel, parcel: Parcel) {
-        let Some(line) = self.0.upgrade() else { return };
-        if let Parcel::Message(message) = parcel {
-            line.arrived.borrow_mut().push_back(message);
-        }
-        let end = line.end.borrow().upgrade();
-        if let Some(end) = end {
-            end.up(cx);
-        }
+impl User for End {
+    fn arrived(&self, cx: &Kernel) {
+        self.up(cx);
     }
 
     fn happened(&self, cx: &Kernel, event: StreamEvent) {
-        let Some(line) = self.0.upgrade() else { return };
-        let end = line.end.borrow().upgrade();
-        match event {
-            StreamEvent::Connected => line.is_connected.set(true),
-            StreamEvent::EndOfStream => line.is_ended.set(true),
-            StreamEvent::Writable => {}
-            StreamEvent::Failed(error) => {
-                line.close(cx);
-                line.broken.set(Some(errno_of(error)));
-            }
-            // What has arrived still goes up.
-            StreamEvent::Closed => line.close(cx),
+        match (event, self.q.upgrade()) {
+            (StreamEvent::Writable, Some(q)) => q.write_side().qenable(cx),
+            _ => self.up(cx),
         }
-        let Some(end) = end else { return };
-        match event {
-            StreamEvent::Writable => {
-                if let Some(q) = end.q.upgrade() {
-                    q.write_side().qenable(cx);
-                }
-            }
-            _ => end.up(cx),
+    }
+
+    fn waiting(&self) -> usize {
+        self.unsent.borrow().as_ref().map_or(0, Mblk::size)
+    }
+
+    fn first(&self, octets: usize) -> Option<Parcel> {
+        let mut front = self.unsent.borrow().as_ref()?.dupmsg()?;
+        if octets < front.size() {
+            front = front.split_front(octets)?;
         }
+        Some(Parcel::Blocks(front))
+    }
+
+    fn sent(&self, mut octets: usize) {
+        let mut rest = self.unsent.take();
+        while let Some(block) = &mut rest
+            && (octets > 0 || block.is_empty())
+        {
+            let gone = octets.min(block.len());
+            octets -= gone;
+            if !block.skip(gone) || block.is_empty() {
+                rest = block.unlinkb();
+            }
+        }
+        drop(self.unsent.replace(rest));
+    }
+
+    fn retry(&self, cx: &Kernel) {
+        if let Some(q) = self.q.upgrade() {
+            q.write_side().bufcall(cx, NEED);
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        (self.asking.borrow().len() as u32) < self.conind.get() && self.may(Event::ConnInd)
+    }
+
+    fn accept(&self, cx: &Kernel, circuit: Rc<Circuit>) -> Result<(), &'static Reason> {
+        let q = self.q.upgrade().ok_or(&reason::CLOSED)?;
+        if !self.has_room() {
+            return Err(&reason::TABLE_FULL);
+        }
+        let seq = self.provider.last.get().wrapping_add(1) & !(1 << 31);
+        let src = &circuit.peer.to_tpi();
+        let told = Primitive::ConnInd { src, opt: &[], seq }.emit(q.blocks());
+        let told = told.ok_or(&reason::NO_BUFFERS)?;
+        self.provider.last.set(seq);
+        self.step(Event::ConnInd);
+        circuit.set_user(self.this.clone());
+        self.asking.borrow_mut().push((seq, circuit));
+        q.putnext(cx, told);
+        Ok(())
     }
 }
 
@@ -204,8 +152,16 @@ impl End {
         Some(())
     }
 
-    fn line(&self) -> Option<Rc<Line>> {
-        self.line.borrow().clone()
+    fn circuit(&self) -> Option<Rc<Circuit>> {
+        self.circuit.borrow().clone()
+    }
+
+    /// Takes a circuit, with our address there.
+    fn set_circuit(&self, cx: &Kernel, circuit: Rc<Circuit>) {
+        if let Some((local, _)) = circuit.ends(cx) {
+            self.local.set(local);
+        }
+        drop(self.circuit.replace(Some(circuit)));
     }
 
     /// Tells the user all that is to be told, as far as there is room; without blocks the rest
@@ -221,52 +177,48 @@ impl End {
     /// `None` without blocks. Each is there before anything changes.
     fn try_up(&self, cx: &Kernel, q: &Q) -> Option<()> {
         let blocks = q.blocks();
-        while let Some((seq, error)) = self.asking_broken() {
-            let told = Primitive::DisconInd { reason: error.0, seq }.emit(blocks)?;
+        while let Some((seq, reason)) = self.asking_broken() {
+            let told = Primitive::DisconInd { reason, seq }.emit(blocks)?;
             drop(self.take_asking(seq));
             let is_last = self.asking.borrow().is_empty();
             if self.step(if is_last { Event::DisconInd2 } else { Event::DisconInd3 }) {
                 q.putnext(cx, told);
             }
         }
-        let Some(line) = self.line() else { return Some(()) };
-        if let Some(error) = line.broken.get() {
-            let told = Primitive::DisconInd { reason: error.0, seq: NO_SEQUENCE }.emit(blocks)?;
+        let Some(circuit) = self.circuit() else { return Some(()) };
+        if let Some(error) = circuit.broken() {
+            let reason = numbers(error).1.0;
+            let told = Primitive::DisconInd { reason, seq: NO_SEQUENCE }.emit(blocks)?;
             if self.state.get() != State::WconCreq {
                 self.flush(cx, q)?;
             }
-            drop(self.line.take());
+            drop(self.circuit.take());
             if self.step(Event::DisconInd1) {
                 q.putnext(cx, told);
             }
             return Some(());
         }
-        if line.is_connected.get() && self.may(Event::ConnCon) {
-            let res = &line.peer.get().to_tpi();
+        if circuit.is_connected() && self.may(Event::ConnCon) {
+            let res = &circuit.peer.to_tpi();
             let told = Primitive::ConnCon { res, opt: &[] }.emit(blocks)?;
             self.step(Event::ConnCon);
-            if let Some(circuit) = line.circuit() {
-                self.local.set(circuit.ends(cx).0);
-            }
+            self.set_circuit(cx, Rc::clone(&circuit));
             q.putnext(cx, told);
         }
-        while self.may(Event::DataInd) && !line.arrived.borrow().is_empty() {
+        while self.may(Event::DataInd) && circuit.has_arrived() {
             if !q.canputnext() {
                 // The read queue is served when there is room again.
                 return Some(());
             }
             let front = Primitive::DataInd { more: false }.emit(blocks)?;
-            let message = line.arrived.borrow_mut().pop_front()?;
+            let message = circuit.next_arrived()?;
             let octets = message.len();
             let lent = blocks.lend_message(message);
-            let data = lent.map_err(|message| line.put_back(message)).ok()?;
+            let data = lent.map_err(|message| circuit.put_back(message)).ok()?;
             q.putnext(cx, with_data(front, Some(data)));
-            if let Some(circuit) = line.circuit() {
-                circuit.consumed(cx, octets);
-            }
+            circuit.consumed(cx, octets);
         }
-        let is_at_end = line.is_ended.get() && line.arrived.borrow().is_empty();
-        if is_at_end && self.may(Event::OrdrelInd) {
+        if circuit.is_at_end() && self.may(Event::OrdrelInd) {
             let told = Primitive::OrdrelInd.emit(blocks)?;
             self.step(Event::OrdrelInd);
             q.putnext(cx, told);
@@ -278,149 +230,53 @@ impl End {
     /// Releases the stream if both ends have released it.
     fn end_in_order(&self, cx: &Kernel) {
         if self.state.get() == State::Idle {
-            let line = self.line.take();
-            if let Some(line) = line {
-                line.close(cx);
+            let circuit = self.circuit.take();
+            if let Some(circuit) = circuit {
+                circuit.close(cx);
             }
         }
     }
 
-    /// One that asked and has broken.
-    fn asking_broken(&self) -> Option<(u32, Errno)> {
+    /// One that asked and has broken, and its error number.
+    fn asking_broken(&self) -> Option<(u32, u32)> {
         let asking = self.asking.borrow();
-        asking.iter().find_map(|(seq, line)| line.broken.get().map(|error| (*seq, error)))
+        asking.iter().find_map(|(seq, circuit)| Some((*seq, numbers(circuit.broken()?).1.0)))
     }
 
-    fn take_asking(&self, seq: u32) -> Option<Rc<Line>> {
+    fn take_asking(&self, seq: u32) -> Option<Rc<Circuit>> {
         let mut asking = self.asking.borrow_mut();
         let at = asking.iter().position(|(number, _)| *number == seq)?;
         Some(asking.remove(at).1)
     }
 
     /// Whether the next message can be taken down.
-    fn has_room(&self, cx: &Kernel) -> bool {
-        if self.is_sending.get() {
-            self.again.set(true);
-            return false;
-        }
-        if self.unsent.borrow().is_some() {
-            return false;
-        }
-        let circuit = self.line().and_then(|line| line.circuit());
-        circuit.is_none_or(|circuit| circuit.space(cx) > 0)
+    fn has_room_below(&self, cx: &Kernel) -> bool {
+        let circuit = self.circuit().filter(|circuit| circuit.is_open());
+        self.unsent.borrow().is_none() && circuit.is_none_or(|circuit| circuit.space(cx) > 0)
     }
 
     /// Hands down what is left of a message, as far as there is room.
     fn down(&self, cx: &Kernel) {
-        if self.is_sending.replace(true) {
-            return self.again.set(true);
-        }
-        loop {
-            let unsent = self.unsent.take();
-            let Some(unsent) = unsent else { break };
-            let Some(circuit) = self.line().and_then(|line| line.circuit()) else { break };
-            match self.part_down(cx, &circuit, unsent) {
-                (rest, true) => drop(self.unsent.replace(rest)),
-                (rest, false) => {
-                    // The stream may have ended meanwhile.
-                    if self.line().is_some() {
-                        drop(self.unsent.replace(rest));
-                    }
-                    break;
-                }
-            }
-        }
-        self.is_sending.set(false);
-        if let Some(q) = self.q.upgrade().filter(|_| self.again.take()) {
-            q.write_side().qenable(cx);
-        }
-    }
-
-    /// Sends the first part; answers what is left, and whether it went.
-    fn part_down(
-        &self,
-        cx: &Kernel,
-        circuit: &Rc<dyn Circuit>,
-        mut data: Mblk,
-    ) -> (Option<Mblk>, bool) {
-        let total = data.size();
-        let octets = circuit.space(cx).min(total).min(CHUNK);
-        if octets == 0 {
-            return (Some(data).filter(|_| total > 0), total == 0);
-        }
-        let again = || {
-            if let Some(q) = self.q.upgrade() {
-                q.write_side().bufcall(cx, NEED);
-            }
+        let Some(circuit) = self.circuit().filter(|circuit| circuit.is_open()) else {
+            return drop(self.unsent.take());
         };
-        let front = if octets < total { data.split_front(octets) } else { None };
-        let (front, rest) = match front {
-            Some(front) => (front, Some(data)),
-            None if octets < total => {
-                again();
-                return (Some(data), false);
-            }
-            None => (data, None),
-        };
-        // What does not go is kept.
-        let sent = front.dupmsg().ok_or(Fault::NoBuffers);
-        let sent = sent.and_then(|front| circuit.send(cx, Parcel::Blocks(front)));
-        match (sent, rest) {
-            (Ok(()), rest) => (rest, true),
-            (Err(_), rest) => {
-                again();
-                (Some(with_data(front, rest)), false)
-            }
-        }
-    }
-}
-
-/// An endpoint that listens.
-struct Accepts(Weak<End>, Weak<Connections>);
-
-impl Listener for Accepts {
-    fn has_room(&self) -> bool {
-        self.0.upgrade().is_some_and(|end| {
-            (end.asking.borrow().len() as u32) < end.conind.get() && end.may(Event::ConnInd)
-        })
-    }
-
-    fn accept(
-        &self,
-        cx: &Kernel,
-        circuit: Rc<dyn Circuit>,
-    ) -> Result<Rc<dyn User>, &'static Reason> {
-        let (end, provider) = (self.0.upgrade(), self.1.upgrade());
-        let (Some(end), Some(provider)) = (end, provider) else { return Err(&reason::CLOSED) };
-        let q = end.q.upgrade().ok_or(&reason::CLOSED)?;
-        if !self.has_room() {
-            return Err(&reason::TABLE_FULL);
-        }
-        let (_, peer) = circuit.ends(cx);
-        let seq = provider.last.get().wrapping_add(1) & !(1 << 31);
-        let told = Primitive::ConnInd { src: &peer.to_tpi(), opt: &[], seq }.emit(q.blocks());
-        let told = told.ok_or(&reason::NO_BUFFERS)?;
-        provider.last.set(seq);
-        end.step(Event::ConnInd);
-        let line = Line::new(Some(circuit), peer, &end);
-        line.is_connected.set(true);
-        let user = Rc::new(Hears(Rc::downgrade(&line)));
-        end.asking.borrow_mut().push((seq, line));
-        q.putnext(cx, told);
-        Ok(user)
+        circuit.output(cx, self);
     }
 }
 
 impl Connections {
-    pub(super) fn new(half: &Rc<Half>, streams: Rc<dyn Streams>) -> Rc<Self> {
+    pub(super) fn new(half: &Rc<Half>, circuits: Rc<Circuits>) -> Rc<Self> {
         Rc::new_cyclic(|this| Self {
             this: this.clone(),
             half: Rc::clone(half),
-            streams,
+            circuits,
             ends: RefCell::default(),
             last: Cell::new(0),
-            port_last: Cell::new(0),
         })
+    }
+
+    fn end(&self, id: usize) -> Option<Rc<End>> {
+        self.ends.borrow().iter().find_map(|end| end.upgrade().filter(|end| end.id == id))
     }
 }
 
@@ -431,7 +287,9 @@ impl Streamtab for Connections {
 
     fn open(&self, _: &Kernel, q: &Q, _: Opening) -> Result<Rc<dyn Module>, Errno> {
         let provider = self.this.upgrade().ok_or(Errno::ENXIO)?;
-        let end = Rc::new(End {
+        let end = Rc::new_cyclic(|this| End {
+            this: this.clone(),
+            provider,
             q: q.downgrade(),
             id: q.id(),
             state: Cell::new(State::Unbnd),
@@ -439,29 +297,24 @@ impl Streamtab for Connections {
             conind: Cell::new(0),
             listening: RefCell::default(),
             asking: RefCell::default(),
-            line: RefCell::default(),
+            circuit: RefCell::default(),
             unsent: RefCell::default(),
-            is_sending: Cell::new(false),
-            again: Cell::new(false),
         });
-        self.ends.borrow_mut().push(Rc::clone(&end));
-        Ok(Rc::new(Driver(provider, end)))
+        self.ends.borrow_mut().push(Rc::downgrade(&end));
+        Ok(end)
     }
 }
 
-/// One stream of the driver.
-struct Driver(Rc<Connections>, Rc<End>);
-
-impl Driver {
+impl End {
     /// The stream can go no further.
     fn fail(&self, cx: &Kernel, q: &Q) {
         let code = Errno::EPROTO.0 as u8;
-        self.1.put_up(cx, q.blocks().copy(Kind::Error, 0, &[code, code]));
+        self.put_up(cx, q.blocks().copy(Kind::Error, 0, &[code, code]));
     }
 
     /// The connection may have ended meanwhile.
     fn fail_unless_idle(&self, cx: &Kernel, q: &Q) {
-        if self.1.state.get() != State::Idle {
+        if self.state.get() != State::Idle {
             self.fail(cx, q);
         }
     }
@@ -473,7 +326,7 @@ impl Driver {
             etsdu: NO_SIZE,
             tidu: CHUNK as u32,
             service: Service::CotsOrd,
-            state: self.1.state.get(),
+            state: self.state.get(),
             ..Info::datagrams(0, ADDRESS_OCTETS, 0)
         }
     }
@@ -483,18 +336,17 @@ impl Driver {
     fn request(&self, cx: &Kernel, q: &Q, mut mp: Mblk) {
         let data = mp.unlinkb();
         let prim = mp.octets().first_chunk().map_or(0, |word| u32::from_le_bytes(*word));
-        let end = &self.1;
         let done = match Primitive::of(&mp) {
             Ok(Primitive::InfoReq) => {
                 drop(mp);
-                return end.say(cx, Primitive::InfoAck(self.info()));
+                return self.say(cx, Primitive::InfoAck(self.info()));
             }
             Ok(Primitive::AddrReq) => {
                 drop(mp);
-                let local = end.local.get().to_tpi();
-                let remote = end.line().map(|line| line.peer.get().to_tpi());
+                let local = self.local.get().to_tpi();
+                let remote = self.circuit().map(|circuit| circuit.peer.to_tpi());
                 let remote = remote.as_ref().map_or(&[][..], |octets| octets);
-                return end.say(cx, Primitive::AddrAck { local: &local, remote });
+                return self.say(cx, Primitive::AddrAck { local: &local, remote });
             }
             Ok(Primitive::DataReq { .. }) => {
                 drop(mp);
@@ -514,24 +366,24 @@ impl Driver {
         drop(mp);
         match done {
             Ok(event) => {
-                end.step(event);
+                self.step(event);
                 // After an unbind or a disconnect.
-                if event == Event::OkAck1 && end.state.get() != State::WconCreq {
-                    end.flush(cx, q);
+                if event == Event::OkAck1 && self.state.get() != State::WconCreq {
+                    self.flush(cx, q);
                 }
-                let (addr, conind) = (&end.local.get().to_tpi(), end.conind.get());
-                end.say(
+                let (addr, conind) = (&self.local.get().to_tpi(), self.conind.get());
+                self.say(
                     cx,
                     match event {
                         Event::BindAck => Primitive::BindAck { addr, conind },
                         _ => Primitive::OkAck { prim },
                     },
                 );
-                end.up(cx);
+                self.up(cx);
             }
             Err(refusal) => {
-                end.step(Event::ErrorAck);
-                end.put_up(cx, error_ack(q.blocks(), prim, refusal));
+                self.step(Event::ErrorAck);
+                self.put_up(cx, error_ack(q.blocks(), prim, refusal));
             }
         }
     }
@@ -546,14 +398,14 @@ impl Driver {
             Primitive::DisconReq { .. } => Event::DisconReq,
             _ => return Err(TliError::TNOTSUPPORT.into()),
         };
-        if !self.1.step(event) {
+        if !self.step(event) {
             return Err(TliError::TOUTSTATE.into());
         }
         match asked {
             _ if data.is_some_and(|data| data.size() > 0) => Err(TliError::TBADDATA.into()),
             Primitive::BindReq { addr, conind } => self.bind(cx, addr, conind),
             Primitive::ConnReq { dest, .. } => self.connect(cx, dest),
-            Primitive::ConnRes { acceptor, seq, .. } => self.accept(cx, acceptor, seq),
+            Primitive::ConnRes { acceptor, seq, .. } => self.pass(cx, acceptor, seq),
             Primitive::DisconReq { seq } => self.disconnect(cx, seq),
             _ => {
                 self.unbind(cx);
@@ -563,109 +415,77 @@ impl Driver {
     }
 
     fn wanted(&self) -> Result<Wanted, Refusal> {
-        let selector = self.0.half.upper.get().ok_or(TliError::TNOTSUPPORT)?;
-        Ok(Wanted { selector, local: self.1.local.get(), unread_max: UNREAD_MAX })
+        let selector = self.provider.half.upper.get().ok_or(TliError::TNOTSUPPORT)?;
+        Ok(Wanted { selector, local: self.local.get(), unread_max: UNREAD_MAX })
     }
 
     fn addr(&self, octets: &[u8]) -> Result<Addr, Refusal> {
-        let addr = Addr::parse(octets).filter(|addr| addr.family() == self.0.half.form.family);
+        let addr =
+            Addr::parse(octets).filter(|addr| addr.family() == self.provider.half.form.family);
         addr.ok_or(TliError::TBADADDR.into())
     }
 
     fn bind(&self, cx: &Kernel, addr: &[u8], conind: u32) -> Result<Event, Refusal> {
-        let (end, form) = (&self.1, self.0.half.form);
+        let any = self.provider.half.form.any();
         let conind = conind.min(CONIND_MAX);
-        let any = form.any();
-        end.local.set(if addr.is_empty() { any } else { self.addr(addr)? });
-        end.conind.set(conind);
+        self.local.set(if addr.is_empty() { any } else { self.addr(addr)? });
+        self.conind.set(conind);
         if conind > 0 {
-            let done = self.listen(cx);
-            if let Err(fault) = done {
-                end.local.set(any);
-                return Err(match fault {
-                    Fault::InUse => TliError::TNOADDR.into(),
-                    Fault::Address => TliError::TBADADDR.into(),
-                    fault => Errno::from(fault).into(),
-                });
-            }
+            self.listen(cx).inspect_err(|_| self.local.set(any))?;
         }
         Ok(Event::BindAck)
     }
 
     /// Listens at the address of the endpoint; at a free port if it has none.
-    fn listen(&self, cx: &Kernel) -> Result<(), Fault> {
-        let (end, provider) = (&self.1, &self.0);
-        let form = provider.half.form;
-        let wanted = self.wanted().map_err(|_| Fault::NotSupported)?;
-        let try_at = |local: Addr| {
-            let accepts = Rc::new(Accepts(Rc::downgrade(end), provider.this.clone()));
-            let wanted = Wanted { local, ..wanted };
-            provider.streams.listen(cx, wanted, accepts).map(|door| (local, door))
-        };
-        let opened = if form.port_number(&wanted.local) != Some(0) {
-            try_at(wanted.local)
-        } else {
-            let (first, last) = form.free_ports().unwrap_or((0, 0));
-            let (count, start) = (last - first + 1, provider.port_last.get());
-            provider.port_last.set((start + 1) % count);
-            let mut each = (0..count).map(|n| {
-                let mut local = wanted.local;
-                form.set_port(&mut local, first + (start + n) % count);
-                try_at(local)
-            });
-            let found = each.find(|tried| !matches!(tried, Err(Fault::InUse)));
-            found.unwrap_or(Err(Fault::InUse))
-        };
-        let (local, door) = opened?;
-        end.local.set(local);
-        drop(end.listening.replace(Some(door)));
+    fn listen(&self, cx: &Kernel) -> Result<(), Refusal> {
+        let (provider, wanted) = (&self.provider, self.wanted()?);
+        let opened = provider.half.ports.open(provider.half.form, wanted.local, |local| {
+            provider.circuits.listen(cx, Wanted { local, ..wanted }, self.this.clone())
+        });
+        let (local, listening) = opened.map_err(refusal)?;
+        self.local.set(local);
+        drop(self.listening.replace(Some(listening)));
         Ok(())
     }
 
     fn unbind(&self, cx: &Kernel) {
-        let end = &self.1;
-        let listening = end.listening.take();
-        if let Some(door) = listening {
-            door.close(cx);
+        let listening = self.listening.take();
+        if let Some(listening) = listening {
+            listening.close(cx);
         }
-        let asking = end.asking.take();
-        for (_, line) in asking {
-            line.abort(cx);
+        let asking = self.asking.take();
+        for (_, circuit) in asking {
+            circuit.abort(cx);
         }
-        end.local.set(self.0.half.form.any());
-        end.conind.set(0);
+        self.local.set(self.provider.half.form.any());
+        self.conind.set(0);
     }
 
     fn connect(&self, cx: &Kernel, dest: &[u8]) -> Result<Event, Refusal> {
-        let end = &self.1;
         let peer = self.addr(dest)?;
-        if self.0.half.form.port_number(&peer) == Some(0) {
+        if self.provider.half.form.port_number(&peer) == Some(0) {
             return Err(TliError::TBADADDR.into());
         }
-        let line = Line::new(None, peer, end);
-        let user = Rc::new(Hears(Rc::downgrade(&line)));
-        let opened = self.0.streams.connect(cx, self.wanted()?, peer, user);
+        let user = self.this.clone();
+        let opened = self.provider.circuits.connect(cx, self.wanted()?, peer, user);
         let circuit = opened.map_err(|fault| match fault {
             Fault::Address => Refusal::from(TliError::TBADADDR),
             fault => Errno::from(fault).into(),
         })?;
-        drop(line.circuit.replace(Some(circuit)));
-        drop(end.line.replace(Some(line)));
+        drop(self.circuit.replace(Some(circuit)));
         Ok(Event::OkAck1)
     }
 
-    fn accept(&self, cx: &Kernel, acceptor: u32, seq: u32) -> Result<Event, Refusal> {
-        let (end, provider) = (&self.1, &self.0);
-        let streams = &provider.half.streams;
-        let id = streams.driver_of(acceptor).ok_or(TliError::TBADF)?.id();
-        let on = provider.ends.borrow().iter().find(|other| other.id == id).cloned();
-        let on = on.ok_or(TliError::TBADF)?;
-        let waiting = end.asking.borrow().len();
-        let is_here = Rc::ptr_eq(&on, end);
+    /// Passes a connection that asks here on to the endpoint `acceptor`.
+    fn pass(&self, cx: &Kernel, acceptor: u32, seq: u32) -> Result<Event, Refusal> {
+        let driver = self.provider.half.streams.driver_of(acceptor);
+        let on = driver.and_then(|q| self.provider.end(q.id())).ok_or(TliError::TBADF)?;
+        let waiting = self.asking.borrow().len();
+        let is_here = core::ptr::eq(&*on, self);
         if is_here && waiting != 1 || !is_here && on.state.get().after(Event::PassConn).is_none() {
             return Err(TliError::TOUTSTATE.into());
         }
-        let line = end.take_asking(seq).ok_or(TliError::TBADSEQ)?;
+        let circuit = self.take_asking(seq).ok_or(TliError::TBADSEQ)?;
         if !is_here {
             on.step(Event::PassConn);
             // What has arrived goes up behind the acknowledgement.
@@ -673,11 +493,8 @@ impl Driver {
                 q.qenable(cx);
             }
         }
-        if let Some(circuit) = line.circuit() {
-            on.local.set(circuit.ends(cx).0);
-        }
-        drop(line.end.replace(Rc::downgrade(&on)));
-        drop(on.line.replace(Some(line)));
+        circuit.set_user(on.this.clone());
+        on.set_circuit(cx, circuit);
         Ok(match (is_here, waiting) {
             (true, _) => Event::OkAck2,
             (false, 1) => Event::OkAck3,
@@ -686,38 +503,35 @@ impl Driver {
     }
 
     fn disconnect(&self, cx: &Kernel, seq: u32) -> Result<Event, Refusal> {
-        let end = &self.1;
-        if end.state.get() == State::WackDreq7 {
-            let waiting = end.asking.borrow().len();
-            end.take_asking(seq).ok_or(TliError::TBADSEQ)?.abort(cx);
+        if self.state.get() == State::WackDreq7 {
+            let waiting = self.asking.borrow().len();
+            self.take_asking(seq).ok_or(TliError::TBADSEQ)?.abort(cx);
             return Ok(if waiting == 1 { Event::OkAck3 } else { Event::OkAck4 });
         }
-        let line = end.line.take();
-        if let Some(line) = line {
-            line.abort(cx);
+        let circuit = self.circuit.take();
+        if let Some(circuit) = circuit {
+            circuit.abort(cx);
         }
         Ok(Event::OkAck1)
     }
 
     fn data(&self, cx: &Kernel, q: &Q, data: Option<Mblk>) {
-        let end = &self.1;
-        if !end.step(Event::DataReq) {
+        if !self.step(Event::DataReq) {
             drop(data);
             return self.fail_unless_idle(cx, q);
         }
-        drop(end.unsent.replace(data));
-        end.down(cx);
+        drop(self.unsent.replace(data.filter(|data| data.size() > 0)));
+        self.down(cx);
     }
 
     fn release(&self, cx: &Kernel, q: &Q) {
-        let end = &self.1;
-        if !end.step(Event::OrdrelReq) {
+        if !self.step(Event::OrdrelReq) {
             return self.fail_unless_idle(cx, q);
         }
-        if let Some(circuit) = end.line().and_then(|line| line.circuit()) {
+        if let Some(circuit) = self.circuit() {
             circuit.shutdown(cx);
         }
-        end.end_in_order(cx);
+        self.end_in_order(cx);
     }
 
     fn take(&self, cx: &Kernel, q: &Q, mp: Mblk) {
@@ -728,7 +542,7 @@ impl Driver {
     }
 }
 
-impl Module for Driver {
+impl Module for End {
     fn info(&self) -> ModuleInfo {
         MODULE
     }
@@ -743,15 +557,19 @@ impl Module for Driver {
             Kind::Proto if matches!(Primitive::of(&mp), Ok(Primitive::DisconReq { .. })) => {
                 self.request(cx, q, mp);
             }
-            Kind::Data | Kind::Proto if q.qsize() == 0 && self.1.has_room(cx) => {
+            Kind::Data | Kind::Proto if q.qsize() == 0 && self.has_room_below(cx) => {
                 self.take(cx, q, mp);
+                // What came meanwhile has found no room.
+                if q.qsize() > 0 {
+                    q.qenable(cx);
+                }
             }
             Kind::Data | Kind::Proto => q.putq(cx, mp),
             Kind::PcProto => self.request(cx, q, mp),
             Kind::Flush => q.flush_at_driver(cx, mp),
             Kind::Ioctl => q.qreply(cx, head::naked(mp, Errno::EINVAL)),
             _ => {
-                if let Some(this) = self.0.half.this.get() {
+                if let Some(this) = self.provider.half.this.get() {
                     this.head().drops().count(&reason::NOT_SUPPORTED);
                 }
             }
@@ -760,8 +578,8 @@ impl Module for Driver {
 
     /// There is room below, or there are blocks.
     fn wsrv(&self, cx: &Kernel, q: &Q) {
-        self.1.down(cx);
-        while self.1.has_room(cx)
+        self.down(cx);
+        while self.has_room_below(cx)
             && let Some(mp) = q.getq(cx)
         {
             self.take(cx, q, mp);
@@ -770,20 +588,19 @@ impl Module for Driver {
 
     /// There is room above again, or there are blocks.
     fn rsrv(&self, cx: &Kernel, _: &Q) {
-        self.1.up(cx);
+        self.up(cx);
     }
 
     fn close(&self, cx: &Kernel, _: &Q) {
-        let end = &self.1;
-        self.0.ends.borrow_mut().retain(|other| !Rc::ptr_eq(other, end));
+        self.provider.ends.borrow_mut().retain(|other| !other.ptr_eq(&self.this));
         self.unbind(cx);
-        let is_released = end.state.get() == State::WindOrdrel;
-        let is_sent = end.unsent.take().is_none();
-        let line = end.line.take();
-        end.state.set(State::Unbnd);
-        if let Some(line) = line {
-            // What was released still goes; anything else is broken off.
-            if is_released && is_sent { line.close(cx) } else { line.abort(cx) }
+        let is_released = self.state.get() == State::WindOrdrel;
+        drop(self.unsent.take());
+        let circuit = self.circuit.take();
+        self.state.set(State::Unbnd);
+        if let Some(circuit) = circuit {
+            // What was released still goes, all of it; anything else is broken off.
+            if is_released { circuit.close(cx) } else { circuit.abort(cx) }
         }
     }
 }
