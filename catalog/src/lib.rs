@@ -98,12 +98,12 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_streams_appletalk::rtmp::ENTRY,
     &xk_streams_inet::ether::ENTRY,
     &xk_streams_inet::udp::ENTRY,
-    &xk_adapters::bsd_on_streams::ENTRY,
-    &xk_adapters::bsd_on_xk::ENTRY,
-    &xk_adapters::streams_on_bsd::ENTRY,
-    &xk_adapters::streams_on_xk::ENTRY,
-    &xk_adapters::xk_on_bsd::ENTRY,
-    &xk_adapters::xk_on_streams::ENTRY,
+    &xk_adapters::BSD_ON_STREAMS,
+    &xk_adapters::BSD_ON_XK,
+    &xk_adapters::STREAMS_ON_BSD,
+    &xk_adapters::STREAMS_ON_XK,
+    &xk_adapters::XK_ON_BSD,
+    &xk_adapters::XK_ON_STREAMS,
 ];
 
 /// The entry of this kind in the standard list.

@@ -5,6 +5,7 @@
 //! the upper half ([`Above`]) stands in the upper one as the protocol that its own stand on. Each
 //! half knows one subsystem, so that six adapters are three of the one and three of the other.
 
+use crate::above::xk::XkAbove;
 use crate::circuit::Circuits;
 use crate::form::Addr;
 use crate::parcel::Parcel;
@@ -215,6 +216,12 @@ pub(crate) trait Below {
         None
     }
 
+    /// The adapter's node is there.
+    ///
+    /// # Errors
+    /// Why it cannot be put in its place.
+    fn placed(&self, cx: &Kernel, node: &ProtocolRef) -> Result<(), Errno>;
+
     /// The graph is taken down: it releases all doors.
     fn stop(&self, cx: &Kernel);
 }
@@ -260,16 +267,32 @@ pub(crate) trait Sink {
     }
 }
 
-/// The half of an adapter in the upper subsystem, if the protocol above opens nothing by itself.
+/// The half of an adapter in the upper subsystem.
 pub(crate) trait Above {
-    /// The graph has been built, and this is the protocol above.
+    /// The half as the adapter's node, in the x-kernel.
+    fn node(&self) -> Option<XkAbove> {
+        None
+    }
+
+    /// The adapter's node is there: what stands above finds it in its subsystem.
+    ///
+    /// # Errors
+    /// Why it cannot be put in its place.
+    fn placed(&self, cx: &Kernel, node: &ProtocolRef) -> Result<(), Errno>;
+
+    /// The graph has been built, and this is the protocol above, which opens nothing by itself.
     ///
     /// # Errors
     /// Why it cannot be served.
-    fn start(&self, cx: &Kernel, upper: &ProtocolRef) -> Result<(), Fault>;
+    fn start(&self, cx: &Kernel, upper: &ProtocolRef) -> Result<(), Fault> {
+        let _ = (cx, upper);
+        Ok(())
+    }
 
     /// The graph is taken down.
-    fn stop(&self, cx: &Kernel);
+    fn stop(&self, cx: &Kernel) {
+        let _ = cx;
+    }
 }
 
 /// Counts of what has passed an adapter, by form.

@@ -18,56 +18,24 @@ mod edge;
 mod form;
 mod joint;
 mod locals;
+mod pairs;
 mod parcel;
-
-pub mod bsd_on_streams;
-pub mod bsd_on_xk;
-pub mod streams_on_bsd;
-pub mod streams_on_xk;
-pub mod xk_on_bsd;
-pub mod xk_on_streams;
 
 pub use below::xk::NO_ANSWER;
 pub use edge::NO_WAY;
 pub use form::{Addr, Form, Service};
+pub use pairs::{
+    BSD_ON_STREAMS, BSD_ON_XK, STREAMS_ON_BSD, STREAMS_ON_XK, XK_ON_BSD, XK_ON_STREAMS,
+};
 
 use alloc::format;
-use alloc::rc::Rc;
 use alloc::vec::Vec;
-use xk_core::graph::{Build, BuildError, ParamSpec, Params, Value, text};
+use xk_core::graph::{BuildError, Params, Value};
 use xk_core::{Entry, Kernel, ProtocolRef};
 
 /// All six.
-pub static ENTRIES: [&Entry; 6] = [
-    &bsd_on_streams::ENTRY,
-    &bsd_on_xk::ENTRY,
-    &streams_on_bsd::ENTRY,
-    &streams_on_xk::ENTRY,
-    &xk_on_bsd::ENTRY,
-    &xk_on_streams::ENTRY,
-];
-
-/// STREAMS in the kernel that is built.
-fn streams_of(build: &Build<'_>) -> Result<Rc<xk_streams::Streams>, BuildError> {
-    xk_streams::Streams::of(build.cx).ok_or_else(|| BuildError::Environment {
-        param: None,
-        what: "the host has no STREAMS".into(),
-        help: "write a line within `subsystem streams { ... }`".into(),
-    })
-}
-
-/// Kind of the protocol below, which the check fills in: that protocol may lie in another domain.
-static BELOW: [ParamSpec; 1] = [text(
-    "below",
-    "kind",
-    "",
-    "the kind of what is below, less layers that pass numbers on; empty for a wire (the check says it)",
-)];
-
-/// Form of the protocol that an adapter stands on.
-fn form_of(build: &Build<'_>) -> &'static Form {
-    build.params.text("below").and_then(Form::of).unwrap_or(&form::FRAMES)
-}
+pub static ENTRIES: [&Entry; 6] =
+    [&BSD_ON_STREAMS, &BSD_ON_XK, &STREAMS_ON_BSD, &STREAMS_ON_XK, &XK_ON_BSD, &XK_ON_STREAMS];
 
 /// Puts BSD's sockets above protocols of the x-kernel in a kernel that no graph has built, such as
 /// that of a program that is attached: BSD, an adapter for each and the line `sockets`, which is
@@ -76,7 +44,7 @@ fn form_of(build: &Build<'_>) -> &'static Form {
 /// # Errors
 /// [`BuildError`], such as of a lower whose addresses no adapter translates.
 pub fn add_sockets(cx: &Kernel, lowers: &[ProtocolRef]) -> Result<ProtocolRef, BuildError> {
-    let entries = [&xk_bsd::ENTRY, &bsd_on_xk::ENTRY, &xk_bsd::sockets::ENTRY];
+    let entries = [&xk_bsd::ENTRY, &BSD_ON_XK, &xk_bsd::sockets::ENTRY];
     add_programs(cx, entries, lowers)
 }
 
@@ -86,7 +54,7 @@ pub fn add_sockets(cx: &Kernel, lowers: &[ProtocolRef]) -> Result<ProtocolRef, B
 /// # Errors
 /// As of [`add_sockets`].
 pub fn add_tli(cx: &Kernel, lowers: &[ProtocolRef]) -> Result<ProtocolRef, BuildError> {
-    let entries = [&xk_streams::ENTRY, &streams_on_xk::ENTRY, &xk_streams::tli::ENTRY];
+    let entries = [&xk_streams::ENTRY, &STREAMS_ON_XK, &xk_streams::tli::ENTRY];
     add_programs(cx, entries, lowers)
 }
 

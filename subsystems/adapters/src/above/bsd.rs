@@ -6,7 +6,7 @@ mod datagrams;
 mod users;
 
 use crate::edge::{Above, Below, Door, Ends, Fault, Options, Sink, Traffic, Unwanted};
-use crate::form::{Addr, Form};
+use crate::form::{Addr, Form, Service};
 use crate::parcel::Parcel;
 use alloc::rc::{Rc, Weak};
 use core::cell::{Cell, OnceCell, RefCell};
@@ -17,7 +17,6 @@ use xk_bsd::{
     Bsd, InputArg, Mbuf, OutputArg, PR_FOREIGN, Prc, ProtoFns, Protosw, Pru, PruArgs, SIOCGIFMTU,
     SIOCGIFSRCADDR, Sockaddr, Socket, Switch,
 };
-use xk_core::object::ProtocolId;
 use xk_core::reason::{self, Reason};
 use xk_core::{Kernel, ProtocolRef};
 
@@ -58,23 +57,25 @@ impl BsdAbove {
             users: RefCell::default(),
         }))
     }
-
-    /// Registers the adapter's node in the protocol switch: the protocol above finds it there as
-    /// its lower neighbour.
-    pub(crate) fn register(&self, cx: &Kernel, id: ProtocolId) -> Result {
-        let half = &self.0;
-        let (pr_domain, pr_flags) = (half.form.family, PR_FOREIGN);
-        let switch = Switch { pr_domain, pr_flags, ..Switch::default() };
-        let own = half.bsd.register(cx, id, switch, Rc::new(Entry(Rc::downgrade(half))))?;
-        let _ = half.own.set(own);
-        Ok(())
-    }
 }
 
 impl Above for BsdAbove {
+    /// Registers the adapter's node in the protocol switch: the protocol above finds it there as
+    /// its lower neighbour. On a wire the interface above opens that itself.
+    fn placed(&self, cx: &Kernel, node: &ProtocolRef) -> Result {
+        let half = &self.0;
+        if half.form.service == Service::Frames {
+            return Ok(());
+        }
+        let (pr_domain, pr_flags) = (half.form.family, PR_FOREIGN);
+        let switch = Switch { pr_domain, pr_flags, ..Switch::default() };
+        let own = half.bsd.register(cx, node.id(), switch, Rc::new(Entry(Rc::downgrade(half))))?;
+        let _ = half.own.set(own);
+        Ok(())
+    }
+
     fn start(&self, cx: &Kernel, upper: &ProtocolRef) -> core::result::Result<(), Fault> {
         let half = &self.0;
-        // On a wire it has no entry: the interface above opens that itself.
         let Some(own) = half.own.get() else { return Ok(()) };
         if upper.head().kind() == xk_bsd::sockets::ENTRY.kind {
             let users = users::register(half, cx, (own.id(), upper.id()))?;

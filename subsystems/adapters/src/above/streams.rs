@@ -13,6 +13,7 @@ use connections::Connections;
 use core::cell::{Cell, OnceCell, RefCell};
 use core::time::Duration;
 use xk_appletalk::atp::REPLY_OCTETS_MAX;
+use xk_bsd::errno::Errno as BsdErrno;
 use xk_bsd::sockaddr::AF_INET;
 use xk_core::object::ProtocolId;
 use xk_core::reason::{self, Reason};
@@ -73,10 +74,12 @@ impl StreamsAbove {
             up: Rc::clone(up),
         }))
     }
+}
 
+impl Above for StreamsAbove {
     /// Registers the adapter's node as a driver: the line above is linked on it as on another line
     /// of the subsystem.
-    pub(crate) fn register(&self, this: &ProtocolRef) {
+    fn placed(&self, _: &Kernel, this: &ProtocolRef) -> Result<(), BsdErrno> {
         let half = &self.0;
         let _ = half.this.set(this.clone());
         let driver: Rc<dyn Streamtab> = match (half.form.service, half.below.circuits()) {
@@ -85,10 +88,9 @@ impl StreamsAbove {
             _ => Rc::new(Driver(Rc::clone(half))),
         };
         half.streams.register(this.id(), this.name(), driver);
+        Ok(())
     }
-}
 
-impl Above for StreamsAbove {
     fn start(&self, cx: &Kernel, upper: &ProtocolRef) -> Result<(), Fault> {
         self.0.upper.set(Some(upper.id()));
         self.0.is_for_users.set(upper.head().kind() == xk_streams::tli::ENTRY.kind);
@@ -97,8 +99,6 @@ impl Above for StreamsAbove {
         }
         Ok(())
     }
-
-    fn stop(&self, _: &Kernel) {}
 }
 
 struct Driver(Rc<Half>);

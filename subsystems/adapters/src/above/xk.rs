@@ -6,7 +6,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-use crate::edge::{Below, Door, Ends, Fault, Options, Sink, Traffic, Unwanted};
+use crate::edge::{Above, Below, Door, Ends, Fault, Options, Sink, Traffic, Unwanted};
 use crate::form::{Addr, Form, Service};
 use crate::parcel::Parcel;
 use alloc::collections::BTreeSet;
@@ -15,6 +15,7 @@ use alloc::vec::Vec;
 use calls::Waiting;
 use core::cell::{Cell, OnceCell, RefCell};
 use session::XkSession;
+use xk_bsd::errno::Errno;
 use xk_core::control::{ListMaps, ListSessions, Report};
 use xk_core::object::{Enable, OpenError, ProtocolId, Refused, SessionTable};
 use xk_core::reason::{self, Reason};
@@ -67,6 +68,7 @@ fn is_same(one: &Rc<dyn Door>, other: &Rc<dyn Door>) -> bool {
 }
 
 /// The half, and the protocol object of the adapter.
+#[derive(Clone)]
 pub(crate) struct XkAbove(Rc<Half>);
 
 pub(crate) struct Half {
@@ -116,18 +118,20 @@ impl XkAbove {
             up: Rc::clone(up),
         }))
     }
+}
 
-    /// A handle of the same half.
-    pub(crate) fn handle(&self) -> Rc<Half> {
-        Rc::clone(&self.0)
+impl Above for XkAbove {
+    fn node(&self) -> Option<XkAbove> {
+        Some(self.clone())
+    }
+
+    fn placed(&self, _: &Kernel, node: &ProtocolRef) -> Result<(), Errno> {
+        let _ = self.0.this.set(node.clone());
+        Ok(())
     }
 }
 
 impl Half {
-    /// Tells it its node.
-    pub(crate) fn placed(&self, this: &ProtocolRef) {
-        let _ = self.this.set(this.clone());
-    }
 
     pub(crate) fn is_calls(&self) -> bool {
         self.form.service == Service::Transactions

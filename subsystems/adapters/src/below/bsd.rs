@@ -17,7 +17,7 @@ use xk_bsd::{
     sosend, sosetopt,
 };
 use xk_core::object::ProtocolId;
-use xk_core::{Kernel, Reason, reason};
+use xk_core::{Kernel, ProtocolRef, Reason, reason};
 
 /// Doors of one adapter at most.
 pub(crate) const DOORS_MAX: usize = 1024;
@@ -63,16 +63,6 @@ impl OnBsd {
             down: Rc::clone(down),
             numbers: RefCell::default(),
         })))
-    }
-
-    /// Registers the adapter's node in the protocol switch.
-    pub(crate) fn register(&self, cx: &Kernel, id: ProtocolId) -> Result<(), Errno> {
-        let half = &self.0;
-        let switch = Switch { pr_domain: half.form.family, ..Switch::default() };
-        let functions = Rc::new(Entry(Rc::downgrade(half)));
-        let own = half.bsd.register(cx, id, switch, functions)?;
-        let _ = half.own.set(own);
-        Ok(())
     }
 }
 
@@ -159,6 +149,16 @@ impl Below for OnBsd {
         let to = to.to_sockaddr(self.0.bsd.mbufs().release());
         let answer = self.0.ioctl(cx, SIOCGIFSRCADDR, &to.0)?;
         Addr::parse(answer.mtod())
+    }
+
+    /// Registers the adapter's node in the protocol switch.
+    fn placed(&self, cx: &Kernel, node: &ProtocolRef) -> Result<(), Errno> {
+        let half = &self.0;
+        let switch = Switch { pr_domain: half.form.family, ..Switch::default() };
+        let functions = Rc::new(Entry(Rc::downgrade(half)));
+        let own = half.bsd.register(cx, node.id(), switch, functions)?;
+        let _ = half.own.set(own);
+        Ok(())
     }
 
     fn stop(&self, cx: &Kernel) {

@@ -8,6 +8,7 @@ use crate::parcel::Parcel;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::{OnceCell, RefCell};
+use xk_bsd::errno::Errno;
 use xk_bsd::ether::{Arpcom, Encap, EtherInput, Resolved};
 use xk_bsd::ifnet::{IFF_ALLMULTI, IFF_RUNNING, IFF_UP};
 use xk_bsd::{Bsd, Mbuf};
@@ -54,11 +55,6 @@ impl OnEther {
             down: Rc::clone(down),
         })))
     }
-
-    /// Tells it its node.
-    pub(crate) fn placed(&self, this: &ProtocolRef) {
-        let _ = self.0.this.set(this.clone());
-    }
 }
 
 impl Below for OnEther {
@@ -95,6 +91,11 @@ impl Below for OnEther {
 
     fn local_to(&self, _: &Kernel, _: &Addr) -> Option<Addr> {
         Some(Form::link(self.0.ac.enaddr(), 0))
+    }
+
+    fn placed(&self, _: &Kernel, node: &ProtocolRef) -> Result<(), Errno> {
+        let _ = self.0.this.set(node.clone());
+        Ok(())
     }
 
     fn stop(&self, _: &Kernel) {

@@ -8,6 +8,7 @@ use crate::parcel::Parcel;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::{Cell, OnceCell, RefCell};
+use xk_bsd::errno::Errno as BsdErrno;
 use xk_core::object::ProtocolId;
 use xk_core::{Kernel, ProtocolRef, reason};
 use xk_streams::module::{ModuleInfo, Services};
@@ -56,11 +57,6 @@ impl OnStreams {
             doors: RefCell::default(),
             down: Rc::clone(down),
         })))
-    }
-
-    /// Tells it its node.
-    pub(crate) fn placed(&self, this: &ProtocolRef) {
-        let _ = self.0.this.set(this.clone());
     }
 }
 
@@ -119,6 +115,11 @@ impl Below for OnStreams {
         let doors = self.0.doors.borrow();
         let mut bound = doors.iter().filter_map(|door| door.bound.get()?.ok());
         bound.find(|addr| !addr.is_any())
+    }
+
+    fn placed(&self, _: &Kernel, node: &ProtocolRef) -> Result<(), BsdErrno> {
+        let _ = self.0.this.set(node.clone());
+        Ok(())
     }
 
     fn stop(&self, cx: &Kernel) {

@@ -16,6 +16,7 @@ use core::cell::{OnceCell, RefCell};
 use core::time::Duration;
 pub use transactions::NO_ANSWER;
 use transactions::Transactions;
+use xk_bsd::errno::Errno;
 use xk_bsd::sockaddr::AF_INET;
 use xk_core::control::Report;
 use xk_core::object::{Enable, OpenError, ProtocolId, Refused, SessionId};
@@ -40,7 +41,7 @@ const PASSIVE_MAX: usize = 4096;
 #[derive(Clone)]
 pub(crate) struct OnXk(Rc<Half>);
 
-pub(crate) struct Half {
+struct Half {
     form: &'static Form,
     lower: ProtocolRef,
     this: OnceCell<ProtocolRef>,
@@ -74,23 +75,15 @@ impl OnXk {
             up: Rc::clone(up),
         }))
     }
-}
 
-impl OnXk {
-    /// A handle of the same half.
-    pub(crate) fn handle(&self) -> Rc<Half> {
-        Rc::clone(&self.0)
+    /// As the node of an adapter with this upper half.
+    pub(crate) fn under(self, above: &Rc<dyn Above>) -> Self {
+        let _ = self.0.above.set(Rc::clone(above));
+        self
     }
 }
 
 impl Half {
-    /// Tells it its node, and the half in the other subsystem.
-    pub(crate) fn placed(&self, this: &ProtocolRef, above: Rc<dyn Above>) {
-        let _ = self.this.set(this.clone());
-        self.circuits.placed(this);
-        let _ = self.above.set(above);
-    }
-
     fn this(&self) -> Result<&ProtocolRef, Fault> {
         self.this.get().ok_or(Fault::Closed)
     }
@@ -224,6 +217,12 @@ impl Below for OnXk {
 
     fn circuits(&self) -> Option<Rc<Circuits>> {
         (self.0.form.service == Service::Streams).then(|| Rc::clone(&self.0.circuits))
+    }
+
+    fn placed(&self, _: &Kernel, node: &ProtocolRef) -> Result<(), Errno> {
+        let _ = self.0.this.set(node.clone());
+        self.0.circuits.placed(node);
+        Ok(())
     }
 
     fn stop(&self, cx: &Kernel) {

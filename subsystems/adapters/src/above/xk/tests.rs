@@ -38,6 +38,10 @@ impl Below for Below1 {
         None
     }
 
+    fn placed(&self, _: &Kernel, _: &ProtocolRef) -> Result<(), Errno> {
+        Ok(())
+    }
+
     fn stop(&self, _: &Kernel) {
         drop(self.sink.take());
     }
@@ -85,9 +89,8 @@ fn requests_beyond_those_that_wait_are_refused() {
     let lower = cx.add_protocol("atp", "atp", Lower);
     let counts = (Rc::default(), Rc::default());
     let above = XkAbove::new(&cx, form, Rc::clone(&below) as _, lower, (&counts.0, &counts.1));
-    let half = above.handle();
-    let node = cx.add_protocol("adapter", "adapter", above);
-    half.placed(&node);
+    let node = cx.add_protocol("adapter", "adapter", above.clone());
+    above.placed(&cx, &node).unwrap();
     let server = cx.add_protocol("server", "server", Server);
     cx.start().unwrap();
     let local = Participants::local("socket140".parse::<xk_core::Participant>().unwrap());
