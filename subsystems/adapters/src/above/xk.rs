@@ -7,12 +7,12 @@ mod session;
 mod tests;
 
 use crate::edge::{Above, Below, Door, Ends, Fault, Options, Sink, Traffic, Unwanted};
-use crate::form::{Addr, Form, Service};
+use crate::form::{Addr, Form, Ports, Service};
 use crate::parcel::Parcel;
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
-use calls::Waiting;
+use calls::{Pending, Waiting};
 use core::cell::{Cell, OnceCell, RefCell};
 use session::XkSession;
 use xk_bsd::errno::Errno;
@@ -83,10 +83,12 @@ pub(crate) struct Half {
     doors: RefCell<Vec<(ProtocolId, Rc<dyn Door>)>>,
     /// Ports that are open below, for datagrams that are told apart by ports.
     ports: RefCell<Vec<Port>>,
-    port_last: Cell<u16>,
+    free: Ports,
+    /// Our ports that sessions have, where these have no doors of their own, and how many.
+    ports_used: RefCell<BTreeMap<(ProtocolId, u16), u32>>,
     waiting: Waiting,
-    /// Numbers of calls that wait for replies, and the last: a port's sessions have them in common.
-    numbers: RefCell<BTreeSet<u16>>,
+    /// Calls that wait for replies, and the last number: a port's sessions have them in common.
+    calls: RefCell<BTreeMap<u16, Rc<Pending>>>,
     number_last: Cell<u16>,
     down: Rc<Traffic>,
     up: Rc<Traffic>,
@@ -110,9 +112,10 @@ impl XkAbove {
             offer_last: Cell::new(0),
             doors: RefCell::default(),
             ports: RefCell::default(),
-            port_last: Cell::new(0),
+            free: Ports::default(),
+            ports_used: RefCell::default(),
             waiting: Waiting::default(),
-            numbers: RefCell::default(),
+            calls: RefCell::default(),
             number_last: Cell::new(0),
             down: Rc::clone(down),
             up: Rc::clone(up),
@@ -132,7 +135,6 @@ impl Above for XkAbove {
 }
 
 impl Half {
-
     pub(crate) fn is_calls(&self) -> bool {
         self.form.service == Service::Transactions
     }
@@ -210,24 +212,14 @@ impl Half {
         door.close(cx);
     }
 
-    /// A port of ours that no session and no offer has, if the addresses have ports.
+    /// Sets a port of ours that no session and no offer has.
     fn choose_port(&self, local: &mut Addr, selector: ProtocolId) -> Result<(), OpenError> {
-        let Some((first, last)) = self.form.free_ports() else { return Ok(()) };
-        let mut in_use: BTreeSet<u16> = {
-            let offers = self.offers.borrow();
-            offers.iter().filter_map(|offer| self.form.port_number(&offer.local)).collect()
-        };
-        let sessions = self.sessions.sessions(SESSIONS_MAX);
-        let bodies = sessions.iter().filter_map(|session| session.body::<XkSession>());
-        let ours = bodies.filter(|body| body.selector == selector);
-        in_use.extend(ours.filter_map(|body| self.form.port_number(&body.ends.from)));
-        let count = last - first + 1;
-        let start = self.port_last.get();
-        let mut ports = (0..count).map(|n| first + (start + n) % count);
-        let free = ports.find(|port| !in_use.contains(port));
-        let port = free.ok_or(OpenError::Full)?;
-        self.port_last.set((port - first + 1) % count);
-        self.form.set_port(local, port);
+        let (offers, sessions) = (self.offers.borrow(), self.ports_used.borrow());
+        let offered = offers.iter().filter_map(|offer| self.form.port_number(&offer.local));
+        let offered: BTreeSet<u16> = offered.collect();
+        let is_used = |port| offered.contains(&port) || sessions.contains_key(&(selector, port));
+        let free = self.free.each(self.form).find(|port| !is_used(*port));
+        self.form.set_port(local, free.ok_or(OpenError::Full)?);
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use crate::parcel::Parcel;
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
-use core::cell::{OnceCell, RefCell};
+use core::cell::{Cell, OnceCell, RefCell};
 use core::time::Duration;
 pub use transactions::NO_ANSWER;
 use transactions::Transactions;
@@ -46,7 +46,9 @@ struct Half {
     lower: ProtocolRef,
     this: OnceCell<ProtocolRef>,
     above: OnceCell<Rc<dyn Above>>,
-    doors: RefCell<Vec<Rc<XkDoor>>>,
+    /// By the port, or all of the address if there are none, and in the order of opening.
+    doors: RefCell<BTreeMap<(Addr, u64), Rc<XkDoor>>>,
+    door_last: Cell<u64>,
     /// By session below: the door, and the ends of what arrives through it.
     arriving: RefCell<BTreeMap<SessionId, (Weak<XkDoor>, Ends)>>,
     circuits: Rc<Circuits>,
@@ -68,6 +70,7 @@ impl OnXk {
             this: OnceCell::new(),
             above: OnceCell::new(),
             doors: RefCell::default(),
+            door_last: Cell::new(0),
             arriving: RefCell::default(),
             circuits,
             transactions: Transactions::default(),
@@ -91,11 +94,11 @@ impl Half {
     /// The door for what arrives at this address: that for the very port before the one for all.
     fn door_for(&self, local: &Addr) -> Option<Rc<XkDoor>> {
         let doors = self.doors.borrow();
-        let port = self.form.port_of(local);
-        let exact = doors
-            .iter()
-            .find(|door| !door.local.is_any() && self.form.port_of(&door.local) == port);
-        exact.or_else(|| doors.iter().find(|door| door.local.is_any())).cloned()
+        let at = |port: Addr, is_any: bool| {
+            let mut same = doors.range((port, 0)..=(port, u64::MAX)).map(|(_, door)| door);
+            same.find(|door| door.local.is_any() == is_any).cloned()
+        };
+        at(self.form.port_of(local), false).or_else(|| at(self.form.any(), true))
     }
 
     /// Offers the adapter for this address of ours. Where a protocol takes no offer for all of its
@@ -179,15 +182,18 @@ impl Below for OnXk {
             true => Vec::new(),
             false => half.enable(cx, upper, &local)?,
         };
+        half.door_last.set(half.door_last.get() + 1);
+        let at = (half.form.port_of(&local), half.door_last.get());
         let door = Rc::new(XkDoor {
             half: Rc::clone(half),
             selector,
+            at,
             local,
             sink,
             enables: RefCell::new(enables),
             sending: Cache::new(cx.secret(), SENDING_MAX),
         });
-        half.doors.borrow_mut().push(Rc::clone(&door));
+        half.doors.borrow_mut().insert(at, Rc::clone(&door));
         // A wire has one session, for all that is sent and arrives.
         if is_frames && let Err(fault) = door.session(cx, &local, &local) {
             door.close(cx);
@@ -206,9 +212,7 @@ impl Below for OnXk {
             let host = half.lower.ask(cx, MyHost::default())?.host;
             return half.form.to_addr(&Participant::of(Part::Host(host))).ok();
         }
-        let doors = half.doors.borrow();
-        let door = doors.first().cloned();
-        drop(doors);
+        let door = half.doors.borrow().values().next().cloned();
         // Without what of the address is another layer's.
         let to = half.form.to_addr(&half.form.to_participant(to)).ok()?;
         let session = door?.session(cx, &half.form.any(), &to).ok()?;
@@ -227,7 +231,7 @@ impl Below for OnXk {
 
     fn stop(&self, cx: &Kernel) {
         let doors = self.0.doors.take();
-        for door in doors {
+        for door in doors.into_values() {
             door.let_go(cx);
         }
         drop(self.0.arriving.take());
@@ -249,6 +253,8 @@ fn key(from: &Addr, to: &Addr) -> Key {
 struct XkDoor {
     half: Rc<Half>,
     selector: ProtocolId,
+    /// Place among the doors.
+    at: (Addr, u64),
     local: Addr,
     sink: Rc<dyn Sink>,
     enables: RefCell<Vec<Enable>>,
@@ -330,9 +336,7 @@ impl Door for XkDoor {
     }
 
     fn close(&self, cx: &Kernel) {
-        let mut doors = self.half.doors.borrow_mut();
-        let gone: Vec<_> = doors.extract_if(.., |door| core::ptr::eq(&**door, self)).collect();
-        drop(doors);
+        let gone = self.half.doors.borrow_mut().remove(&self.at);
         drop(gone);
         self.let_go(cx);
     }
@@ -341,7 +345,7 @@ impl Door for XkDoor {
 impl Half {
     /// The door as a counted one, while it is open.
     fn door_of(&self, door: &XkDoor) -> Option<Rc<XkDoor>> {
-        self.doors.borrow().iter().find(|other| core::ptr::eq(&***other, door)).cloned()
+        self.doors.borrow().get(&door.at).cloned()
     }
 }
 
@@ -413,7 +417,7 @@ impl Protocol for OnXk {
             return self.0.circuits.gone(cx, lower);
         }
         self.0.arriving.borrow_mut().remove(&lower.id());
-        for door in self.0.doors.borrow().iter() {
+        for door in self.0.doors.borrow().values() {
             door.forget(lower);
         }
     }

@@ -5,16 +5,17 @@
 //! its own right: what it does may wait, and neither BSD's software interrupt nor the scheduler of
 //! STREAMS may.
 
-use super::Half;
 use super::session::XkSession;
+use super::{Half, Key};
 use crate::edge::{Door, Ends, Fault, Options as Octets};
+use crate::form::Addr;
 use crate::parcel::Parcel;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_appletalk::atp::{OptionKind, Options, Want};
-use xk_core::object::{CallCause, CallError, ProtocolId};
+use xk_core::object::{CallCause, CallError, ProtocolId, PushError};
 use xk_core::reason::{self, Reason};
 use xk_core::shepherd::Semaphore;
 use xk_core::{Kernel, Message, ProtocolRef};
@@ -27,16 +28,14 @@ pub(crate) const REQUESTS_MAX: usize = 64;
 
 /// A call that waits for its reply.
 pub(crate) struct Pending {
-    number: u16,
+    /// The key of its session.
+    pub(super) key: Key,
+    port: Addr,
     outcome: RefCell<Option<Result<Message, CallCause>>>,
     done: Semaphore,
 }
 
 impl Pending {
-    pub(super) fn is(&self, number: u16) -> bool {
-        self.number == number
-    }
-
     pub(super) fn end(&self, cx: &Kernel, cause: CallCause) {
         *self.outcome.borrow_mut() = Some(Err(cause));
         cx.signal(&self.done);
@@ -73,26 +72,26 @@ pub(super) fn call(
     let limit = message.attribute::<CallOptions>();
     let given = message.remove_attribute::<Transaction>();
     let given = given.and_then(|Transaction(octets)| Options::parse(&octets).ok());
-    if session.calls.borrow().len() >= CALLS_MAX {
-        return Err(CallCause::Push(xk_core::object::PushError::QueueFull).into());
-    }
     let half = Rc::clone(&session.half);
-    let number = half.take_number().ok_or(xk_core::object::PushError::QueueFull)?;
+    let number = half.free_number().filter(|_| session.calls.get() < CALLS_MAX);
+    let number = number.ok_or(PushError::QueueFull)?;
     let options = match given {
         Some(given) => Options { kind: OptionKind::Request, number, ..given },
         None => half.usual(cx, number),
     };
-    let outcome = RefCell::new(None);
-    let pending = Rc::new(Pending { number, outcome, done: Semaphore::new(0) });
-    session.calls.borrow_mut().push(Rc::clone(&pending));
+    let (key, port) = (session.key, half.form.port_of(&session.ends.from));
+    let (outcome, done) = (RefCell::default(), Semaphore::new(0));
+    let pending = Rc::new(Pending { key, port, outcome, done });
+    half.calls.borrow_mut().insert(number, Rc::clone(&pending));
+    session.calls.set(session.calls.get() + 1);
     let ends = Ends { options: Some(options.emit()), ..session.ends };
     let sent = session.door.send(cx, &ends, Parcel::Message(message));
     let result = match sent {
         Ok(()) => wait(cx, &pending, limit, latest(&options)),
-        Err(fault) => Err(xk_core::object::PushError::from(fault).into()),
+        Err(fault) => Err(PushError::from(fault).into()),
     };
-    session.calls.borrow_mut().retain(|call| !Rc::ptr_eq(call, &pending));
-    half.numbers.borrow_mut().remove(&number);
+    session.calls.set(session.calls.get() - 1);
+    drop(half.calls.borrow_mut().remove(&number));
     result
 }
 
@@ -107,12 +106,10 @@ impl Half {
     }
 
     /// A number that no call that waits has.
-    fn take_number(&self) -> Option<u16> {
-        let mut numbers = self.numbers.borrow_mut();
-        let last = self.number_last.get();
+    fn free_number(&self) -> Option<u16> {
+        let (calls, last) = (self.calls.borrow(), self.number_last.get());
         let mut free = (1..=u16::MAX).map(|n| last.wrapping_add(n));
-        let number = free.find(|number| !numbers.contains(number))?;
-        numbers.insert(number);
+        let number = free.find(|number| !calls.contains_key(number))?;
         self.number_last.set(number);
         Some(number)
     }
@@ -197,18 +194,10 @@ fn reply(
     (ends, options): (&Ends, Options),
     parcel: Parcel,
 ) -> Result<(), &'static Reason> {
-    let all = half.sessions.sessions(super::SESSIONS_MAX);
-    let waits = all.iter().find_map(|session| {
-        let body = session.body::<XkSession>()?;
-        let port = half.form.port_of(&body.ends.from) == half.form.port_of(&ends.to);
-        let calls = body.calls.borrow();
-        let call = calls.iter().find(|call| call.number == options.number)?;
-        port.then(|| Rc::clone(call))
-    });
-    let pending = waits.ok_or(&reason::NOT_MINE)?;
-    if pending.outcome.borrow().is_some() {
-        return Err(&reason::NOT_MINE);
-    }
+    let waits = half.calls.borrow().get(&options.number).cloned();
+    let pending = waits
+        .filter(|call| call.port == half.form.port_of(&ends.to) && call.outcome.borrow().is_none());
+    let pending = pending.ok_or(&reason::NOT_MINE)?;
     let outcome = match options.kind {
         OptionKind::Response => match parcel.into_message(cx.pool(), &half.up) {
             Ok(mut message) => {
@@ -216,7 +205,7 @@ fn reply(
                 let _ = message.set_attribute(Transaction(options.emit()));
                 Ok(message)
             }
-            Err(_) => Err(CallCause::Push(xk_core::object::PushError::NoBuffers)),
+            Err(_) => Err(CallCause::Push(PushError::NoBuffers)),
         },
         _ => Err(CallCause::TimedOut { tries: u32::from(options.tries) }),
     };

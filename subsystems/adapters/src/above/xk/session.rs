@@ -1,14 +1,15 @@
 //! A session of the upper half: one conversation of a protocol above.
 
-use super::calls::{self, Pending};
+use super::calls;
 use super::{Half, Key};
 use crate::edge::{Door, Ends, Fault, Options as Octets};
 use crate::form::{Addr, Form};
 use crate::locals::triple;
 use crate::parcel::Parcel;
+use alloc::collections::btree_map;
 use alloc::format;
 use alloc::rc::Rc;
-use core::cell::{Cell, RefCell};
+use core::cell::Cell;
 use xk_appletalk::atp::{OptionKind, Options};
 use xk_bsd::sockaddr::{AF_APPLETALK, AF_INET};
 use xk_core::control::Describe;
@@ -29,7 +30,7 @@ pub(crate) struct XkSession {
     pub(super) half: Rc<Half>,
     pub(super) door: Rc<dyn Door>,
     upper: ProtocolRef,
-    key: Key,
+    pub(super) key: Key,
     /// Ends of the messages that it sends.
     pub(super) ends: Ends,
     pub(super) selector: ProtocolId,
@@ -39,8 +40,8 @@ pub(crate) struct XkSession {
     pub(super) sent_to: Option<Addr>,
     /// Error that the network has reported of an earlier message; the next push returns it.
     told: Cell<Option<Fault>>,
-    /// Calls that wait for replies.
-    pub(super) calls: RefCell<alloc::vec::Vec<Rc<Pending>>>,
+    /// Number of calls that wait for replies.
+    pub(super) calls: Cell<usize>,
 }
 
 impl XkSession {
@@ -51,6 +52,9 @@ impl XkSession {
         (key, ends, selector): (Key, Ends, ProtocolId),
         owns_door: bool,
     ) -> Self {
+        if let Some(port) = half.used_port(&ends) {
+            *half.ports_used.borrow_mut().entry((selector, port)).or_default() += 1;
+        }
         Self {
             half: Rc::clone(half),
             door,
@@ -61,7 +65,7 @@ impl XkSession {
             owns_door,
             sent_to: None,
             told: Cell::new(None),
-            calls: RefCell::default(),
+            calls: Cell::new(0),
         }
     }
 
@@ -119,8 +123,41 @@ impl XkSession {
         }
     }
 
+    /// Ends those of its calls that have such a number.
+    fn end_calls(&self, cx: &Kernel, is_it: impl Fn(u16) -> bool, cause: CallCause) {
+        if self.calls.get() == 0 {
+            return;
+        }
+        let calls = self.half.calls.borrow();
+        let its = calls.iter().filter(|(number, call)| call.key == self.key && is_it(**number));
+        for (_, call) in its {
+            call.end(cx, cause);
+        }
+    }
+
     fn port(&self, is_peer: bool) -> Option<u16> {
         self.half.form.port_number(if is_peer { &self.ends.to } else { &self.ends.from })
+    }
+}
+
+impl Half {
+    /// The port of ours that a session with these ends uses, if it has no door of its own.
+    fn used_port(&self, ends: &Ends) -> Option<u16> {
+        self.form.port_number(&ends.from).filter(|_| !self.form.is_by_port)
+    }
+}
+
+impl Drop for XkSession {
+    fn drop(&mut self) {
+        if let Some(port) = self.half.used_port(&self.ends)
+            && let btree_map::Entry::Occupied(mut uses) =
+                self.half.ports_used.borrow_mut().entry((self.selector, port))
+        {
+            *uses.get_mut() -= 1;
+            if *uses.get() == 0 {
+                uses.remove();
+            }
+        }
     }
 }
 
@@ -136,15 +173,10 @@ pub(super) fn tell(
     if body.half.is_calls() {
         let options = options.and_then(|octets| Options::parse(octets).ok());
         // A reply that is not sent is no call of ours, whatever its number.
-        let is_it = |call: &Pending| {
-            options.is_none_or(|of| of.kind == OptionKind::Request && call.is(of.number))
+        let is_it = |number: u16| {
+            options.is_none_or(|of| of.kind == OptionKind::Request && of.number == number)
         };
-        let mut calls = body.calls.borrow().clone();
-        calls.retain(|call| is_it(call));
-        for call in calls {
-            call.end(cx, CallCause::Push(fault.into()));
-        }
-        return;
+        return body.end_calls(cx, is_it, CallCause::Push(fault.into()));
     }
     body.told.set(Some(fault));
     let kind = match fault {
@@ -287,9 +319,7 @@ impl Session for XkSession {
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         self.half.sessions.release(&self.key, this);
-        for call in self.calls.take() {
-            call.end(cx, CallCause::Closed);
-        }
+        self.end_calls(cx, |_| true, CallCause::Closed);
         if self.owns_door {
             self.half.let_go(cx, &self.door);
         }
