@@ -27,6 +27,8 @@ pub const TIMES_MAX: usize = 3;
 
 /// An answer that a source has no allowance left for.
 pub static UNPROVED: Reason = Reason::new("answer to unproved source", Class::Exhausted);
+/// An answer that its node has no allowance left for.
+pub static RATE_LIMITED: Reason = Reason::new("rate limited", Class::Exhausted);
 /// A message to many, for an application that answers one.
 pub static TO_MANY: Reason = Reason::new("sent to many", Class::NotMine);
 /// A message from a port that answers whatever comes to it.

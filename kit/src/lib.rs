@@ -13,6 +13,7 @@ mod cache;
 pub mod control;
 mod header;
 pub mod layer;
+pub mod machine;
 pub mod net;
 pub mod passthrough;
 pub mod questions;

@@ -1,7 +1,7 @@
 //! Reasons for dropping and refusing messages that several protocols share, as a table: what an
 //! address space looks a reason up in that came from another one.
 
-use crate::answers::{LOOP, SERVICE_PORT, TO_MANY, UNPROVED};
+use crate::answers::{LOOP, RATE_LIMITED, SERVICE_PORT, TO_MANY, UNPROVED};
 use crate::layer::NOT_A_MEMBER;
 use crate::net::moving::MOVED;
 use crate::net::neighbour::UNKNOWN_STATION;
@@ -21,6 +21,7 @@ use xk_core::Reason;
 /// ([`reasons`](xk_core::Entry::reasons)).
 pub static SHARED: &[&Reason] = &[
     &LOOP,
+    &RATE_LIMITED,
     &SERVICE_PORT,
     &TO_MANY,
     &UNPROVED,

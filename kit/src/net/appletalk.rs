@@ -1,15 +1,10 @@
 //! Questions of the layers of AppleTalk to one another: to a link, to the datagram layer, to its
 //! sessions.
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::cell::RefCell;
 use core::time::Duration;
 use xk_core::participant::Label;
-use xk_core::{
-    Kernel, Part, Participant, Participants, ProtocolRef, SessionRef, Upper, fields, question,
-    reason,
-};
+use xk_core::{Kernel, Part, Participant, ProtocolRef, fields, question};
 
 /// The label of a socket, above node and network.
 pub const SOCKET: Label = Label::new("socket");
@@ -217,52 +212,6 @@ pub struct DdpEnds {
 
 question!(DdpEnds { peer, local, kind, port }, "ddp-ends", Fact);
 
-/// Sessions that an [`Outlet`] keeps.
-const KEPT_MAX: usize = 16;
-/// Room for the lower headers in front of a packet, in octets.
-const HEADROOM: usize = 128;
-
-/// The sessions by which a protocol sends single packets of its own. They are kept open for a
-/// while, for the hardware of a node may still have to be found.
-#[derive(Default)]
-pub struct Outlet(RefCell<VecDeque<SessionRef>>);
-
-impl Outlet {
-    /// Sends octets from a local participant to a peer. What keeps them from going is counted.
-    pub fn send(
-        &self,
-        cx: &Kernel,
-        (this, lower): (&ProtocolRef, &ProtocolRef),
-        (local, peer): (Participant, Participant),
-        octets: &[u8],
-    ) {
-        let count = |why| this.head().drops().count(why);
-        let Ok(message) = cx.pool().copy_from(HEADROOM, octets) else {
-            return count(&reason::NO_BUFFERS);
-        };
-        let Ok(session) = lower.open(cx, Upper::new(this), Participants::pair(local, peer)) else {
-            return count(&reason::TABLE_FULL);
-        };
-        // A failure below is counted below; what was to be sent is sent again or asked for again.
-        let _ = session.push(cx, message);
-        let spare = {
-            let mut kept = self.0.borrow_mut();
-            if kept.contains(&session) {
-                Some(session)
-            } else {
-                kept.push_back(session);
-                (kept.len() > KEPT_MAX).then(|| kept.pop_front()).flatten()
-            }
-        };
-        spare.into_iter().for_each(|session| session.close(cx));
-    }
-
-    /// Closes all.
-    pub fn clear(&self, cx: &Kernel) {
-        self.0.take().into_iter().for_each(|session| session.close(cx));
-    }
-}
-
 /// All cables, as the datagram layer knows them.
 #[must_use]
 pub fn cables(cx: &Kernel, ddp: &ProtocolRef) -> Vec<DdpCable> {
@@ -277,12 +226,4 @@ pub fn cables(cx: &Kernel, ddp: &ProtocolRef) -> Vec<DdpCable> {
         }
     }
     cables
-}
-
-/// Octets of a packet, which has up to 586 of them.
-#[must_use]
-pub fn octets_of(message: &xk_core::Message) -> Vec<u8> {
-    let mut octets = alloc::vec![0; message.len().min(586)];
-    message.copy_to(0, &mut octets);
-    octets
 }

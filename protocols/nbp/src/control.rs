@@ -1,16 +1,15 @@
 //! The questions that it answers, and the waiting for what they ask.
 
-use crate::protocol::Nbp;
+use crate::protocol::{Nbp, first_cable};
 use crate::wire::{Entity, Tuple};
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::cell::RefCell;
 use xk_appletalk::ddp::is_socket;
 use xk_core::control::Report;
 use xk_core::object::Payer;
-use xk_core::shepherd::Semaphore;
-use xk_core::{Answer, Ask, Kernel, ProtocolRef, question};
+use xk_core::{Answer, Ask, question};
+use xk_kit::machine::{At, Pending};
 use xk_kit::net::appletalk::CableChanged;
 
 pub use xk_kit::net::names::{NbpFound, NbpLookup, NbpRegister};
@@ -46,14 +45,12 @@ pub(crate) struct Search {
     pub(crate) socket: Option<u8>,
     /// The user that began it.
     pub(crate) payer: Option<Payer>,
-    pub(crate) result: RefCell<Option<Vec<Tuple>>>,
-    pub(crate) ended: Semaphore,
+    pub(crate) result: Pending<Vec<Tuple>>,
 }
 
 impl Search {
     pub(crate) fn new(entity: Entity, socket: Option<u8>, payer: Option<Payer>) -> Rc<Self> {
-        let (result, ended) = (RefCell::default(), Semaphore::new(0));
-        Rc::new(Self { entity, socket, payer, result, ended })
+        Rc::new(Self { entity, socket, payer, result: Pending::default() })
     }
 }
 
@@ -64,86 +61,79 @@ pub(crate) fn found(tuple: &Tuple) -> NbpFound {
 }
 
 impl Nbp {
-    /// The search for an entity that was begun before, or a new one; `None` if there is no room.
-    fn search(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        entity: Entity,
-        socket: Option<u8>,
-    ) -> Option<Rc<Search>> {
+    /// Result of the search for an entity, begun now or before; waits for it where that can be. The
+    /// outer `None`: there is no room for the search.
+    fn search(&self, at: At<'_>, entity: Entity, socket: Option<u8>) -> Option<Option<Vec<Tuple>>> {
         let is_it = |search: &&Rc<Search>| search.entity == entity && search.socket == socket;
         let known = self.searches.borrow().iter().find(is_it).cloned();
-        if let Some(search) = known {
-            return Some(search);
-        }
-        let search = Search::new(entity, socket, cx.payer());
-        self.begin(cx, this, &search).then_some(search)
-    }
-
-    /// Result of a search; waits for it where that can be.
-    fn result(&self, cx: &Kernel, search: &Rc<Search>) -> Option<Vec<Tuple>> {
-        if search.result.borrow().is_none() {
-            let waited = cx.wait(&search.ended, None);
-            if waited.is_ok() {
-                // The next one that waits for it goes on, too.
-                cx.signal(&search.ended);
+        let search = match known {
+            Some(search) => search,
+            None => {
+                let search = Search::new(entity, socket, at.cx.payer());
+                self.begin(at, &search).then_some(search)?
             }
-        }
-        let result = search.result.borrow().clone();
+        };
+        let result = search.result.get(at.cx);
         if result.is_some() {
-            self.searches.borrow_mut().retain(|other| !Rc::ptr_eq(other, search));
+            self.searches.borrow_mut().retain(|other| !Rc::ptr_eq(other, &search));
         }
-        result
+        Some(result)
     }
 
-    pub(crate) fn answer(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        if ask.get::<CableChanged>().is_some() {
-            self.changed(cx, this);
-        } else if let Some(question) = ask.get::<NbpLookup>() {
-            let Ok(entity) = question.name.parse::<Entity>() else { return Answer::Unknown };
-            let search = self.search(cx, this, entity, None);
-            let Some(search) = search else { return Answer::Unknown };
-            if let Some(tuples) = self.result(cx, &search) {
-                question.is_done = true;
-                question.found = tuples.iter().map(found).collect();
-            }
-        } else if let Some(question) = ask.get::<NbpRegister>() {
-            let entity = question.name.parse::<Entity>().ok().filter(Entity::is_one);
-            let Some(entity) = entity.filter(|_| is_socket(question.socket)) else {
-                return Answer::Unknown;
+    fn look_up(&self, at: At<'_>, question: &mut NbpLookup) -> Option<()> {
+        let entity = question.name.parse::<Entity>().ok()?;
+        if let Some(tuples) = self.search(at, entity, None)? {
+            question.is_done = true;
+            question.found = tuples.iter().map(found).collect();
+        }
+        Some(())
+    }
+
+    fn register(&self, at: At<'_>, question: &mut NbpRegister) -> Option<()> {
+        let entity = question.name.parse::<Entity>().ok().filter(Entity::is_one)?;
+        let socket = Some(question.socket).filter(|socket| is_socket(*socket))?;
+        if self.search(at, entity, Some(socket))?.is_some() {
+            let is_it = |(name, of): (&Entity, u8)| {
+                of == socket && (&name.object, &name.kind) == (&entity.object, &entity.kind)
             };
-            let search = self.search(cx, this, entity, Some(question.socket));
-            let Some(search) = search else { return Answer::Unknown };
-            if self.result(cx, &search).is_some() {
-                let names = self.names.borrow();
-                question.is_done = true;
-                question.is_taken = names.iter().any(|(name, socket)| {
-                    socket == question.socket
-                        && (&name.object, &name.kind) == (&entity.object, &entity.kind)
-                });
-            }
-        } else if let Some(question) = ask.get::<NbpRemove>() {
-            let Ok(entity) = question.name.parse::<Entity>() else { return Answer::Unknown };
-            question.was_there = self.names.borrow_mut().remove(&entity);
-        } else if let Some(question) = ask.get::<NbpTable>() {
-            self.fill(cx, question);
-        } else if let Some(report) = ask.get::<Report>() {
-            let (names, found) = (self.names.borrow().len(), self.found.borrow().len());
-            let lines = [("names", names), ("refused", self.refused.get()), ("found", found)];
-            report.lines = lines.map(|(line, count)| (line.into(), count.to_string())).into();
-            // Its names it serves without end.
-            report.finished =
-                self.wanted.iter().all(|(search, _)| search.result.borrow().is_some());
-            report.failed = self.refused.get() > 0;
-        } else {
-            return self.lower.control(cx, ask);
+            question.is_done = true;
+            question.is_taken = self.names.borrow().iter().any(is_it);
         }
-        Answer::Answered
+        Some(())
     }
 
-    fn fill(&self, cx: &Kernel, table: &mut NbpTable) {
-        let cable = self.cable(cx);
+    pub(crate) fn asked(&self, at: At<'_>, ask: &mut Ask<'_>) -> Option<Answer> {
+        let answered = if let Some(question) = ask.get::<NbpLookup>() {
+            self.look_up(at, question)
+        } else if let Some(question) = ask.get::<NbpRegister>() {
+            self.register(at, question)
+        } else if let Some(question) = ask.get::<NbpRemove>() {
+            let entity = question.name.parse::<Entity>().ok();
+            entity.map(|entity| question.was_there = self.names.borrow_mut().remove(&entity))
+        } else {
+            if ask.get::<CableChanged>().is_some() {
+                self.changed(at);
+            } else if let Some(question) = ask.get::<NbpTable>() {
+                self.fill(at, question);
+            } else {
+                self.report(ask.get::<Report>()?);
+            }
+            Some(())
+        };
+        Some(answered.map_or(Answer::Unknown, |()| Answer::Answered))
+    }
+
+    fn report(&self, report: &mut Report) {
+        let (names, found) = (self.names.borrow().len(), self.found.borrow().len());
+        let lines = [("names", names), ("refused", self.refused.get()), ("found", found)];
+        report.lines = lines.map(|(line, count)| (line.into(), count.to_string())).into();
+        // Its names it serves without end.
+        report.finished = self.wanted.iter().all(|(search, _)| search.result.is_over());
+        report.failed = self.refused.get() > 0;
+    }
+
+    fn fill(&self, at: At<'_>, table: &mut NbpTable) {
+        let cable = first_cable(at);
         let names = self.names.borrow();
         let named = |(entity, socket): (&Entity, u8)| NbpFound {
             name: entity.to_string(),

@@ -54,7 +54,8 @@ mod route;
 pub mod wire;
 
 pub use control::{NbpFound, NbpLookup, NbpRegister, NbpRemove, NbpTable};
-pub use protocol::{EXISTS, Nbp, RATE_LIMITED, build};
+pub use protocol::{EXISTS, Nbp, build};
+pub use xk_kit::answers::RATE_LIMITED;
 
 use core::time::Duration;
 use xk_core::Entry;
@@ -104,4 +105,4 @@ pub static ENTRY: Entry = Entry::layer("nbp", include_str!("lib.rs"), build)
         question("report", "names given and refused, what was found"),
         question("ddp-cable-changed", "from below: a cable's address or networks"),
     ])
-    .reasons(&[&protocol::EXISTS, &protocol::RATE_LIMITED]);
+    .reasons(&[&protocol::EXISTS, &RATE_LIMITED]);

@@ -49,7 +49,8 @@ extern crate alloc;
 mod protocol;
 pub mod wire;
 
-pub use protocol::{CONFLICT, IMPLAUSIBLE, RATE_LIMITED, Rtmp, RtmpTable, build};
+pub use protocol::{CONFLICT, IMPLAUSIBLE, Rtmp, RtmpTable, build};
+pub use xk_kit::answers::RATE_LIMITED;
 
 use xk_core::Entry;
 use xk_core::graph::{Family, Guarantees, Realm, int, own_question, question};
@@ -72,4 +73,4 @@ pub static ENTRY: Entry = Entry::layer("rtmp", include_str!("lib.rs"), build)
         own_question::<RtmpTable>("the networks behind other routers"),
         question("ddp-cable-changed", "from below: a cable's address or networks"),
     ])
-    .reasons(&[&protocol::IMPLAUSIBLE, &protocol::CONFLICT, &protocol::RATE_LIMITED]);
+    .reasons(&[&protocol::IMPLAUSIBLE, &protocol::CONFLICT, &RATE_LIMITED]);

@@ -52,7 +52,8 @@ mod protocol;
 pub mod wire;
 
 pub use lists::ZoneList;
-pub use protocol::{RATE_LIMITED, UNSOLICITED, Zip, ZipZones, ZoneRename, build};
+pub use protocol::{UNSOLICITED, Zip, ZipZones, ZoneRename, build};
+pub use xk_kit::answers::RATE_LIMITED;
 
 use xk_core::Entry;
 use xk_core::graph::{Family, Guarantees, Realm, Service, int, own_question, question};
@@ -81,4 +82,4 @@ pub static ENTRY: Entry = Entry::layer("zip", include_str!("lib.rs"), build)
         own_question::<ZoneRename>("another name for the zone of a router's cable"),
         question("ddp-cable-changed", "from below: a cable's address or networks"),
     ])
-    .reasons(&[&protocol::UNSOLICITED, &protocol::RATE_LIMITED]);
+    .reasons(&[&protocol::UNSOLICITED, &RATE_LIMITED]);

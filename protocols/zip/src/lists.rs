@@ -1,24 +1,23 @@
 //! Lists of zones, which go by transactions: what a router tells, and what a node asks it for
 //! (Inside AppleTalk, chapter 8, "GetZoneList", "GetMyZone", "GetLocalZones").
 
-use crate::protocol::{RATE_LIMITED, TOKEN_LIST, Zip};
+use crate::protocol::{TOKEN_LIST, Zip};
 use crate::wire::{ListKind, ListReply, ListRequest};
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
+use core::cell::Cell;
 use core::num::NonZeroU8;
 use core::time::Duration;
 use xk_appletalk::atp::{Options, Want};
 use xk_appletalk::ddp::SOCKET_ZONE;
 use xk_appletalk::name::Name;
-use xk_core::object::{OpenError, Refused};
-use xk_core::shepherd::Semaphore;
+use xk_core::object::OpenError;
 use xk_core::{
-    Kernel, Message, Part, Participant, Participants, ProtocolRef, SessionRef, Upper, question,
-    reason,
+    Kernel, Message, Part, Participant, Participants, Reason, SessionRef, Upper, question, reason,
 };
 use xk_kit::asks::HEADROOM;
+use xk_kit::machine::{At, Pending};
 use xk_kit::net::appletalk::{DdpEnds, SOCKET, cables, socket};
 use xk_kit::rpc::call::{BAD_ARGUMENTS, Transaction};
 
@@ -47,8 +46,7 @@ pub(crate) struct Fetch {
     kind: ListKind,
     router: Participant,
     is_begun: Cell<bool>,
-    zones: RefCell<Option<Vec<Name>>>,
-    ended: Semaphore,
+    zones: Pending<Vec<Name>>,
 }
 
 impl ZoneList {
@@ -76,90 +74,70 @@ fn options(message: &Message) -> Option<Options> {
 
 impl Zip {
     /// Receives what is asked by transactions.
-    pub(crate) fn serve(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+    pub(crate) fn serve(&self, at: At<'_>) -> Result<(), OpenError> {
         let Some(atp) = &self.atp else { return Ok(()) };
-        let at = Participant::of(Part::Number(SOCKET, SOCKET_ZONE.into()));
-        atp.open_enable(cx, Upper::new(this), Participants::local(at)).map(drop)
+        let local = Participants::local(Part::Number(SOCKET, SOCKET_ZONE.into()));
+        atp.open_enable(at.cx, Upper::new(at.this), local).map(drop)
     }
 
     /// Answers a node that asks for a part of a list.
     pub(crate) fn list(
         &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
+        at: At<'_>,
         lower: &SessionRef,
-        request: Message,
-    ) -> Result<Message, Refused> {
-        if !self.is_router() {
-            return Err(this.refuse(request, &reason::NOT_MINE));
+        request: &Message,
+    ) -> Result<Message, &'static Reason> {
+        if !self.is_router.get() {
+            return Err(&reason::NOT_MINE);
         }
-        let asked = options(&request);
-        let list = asked.and_then(|asked| Some((asked, ListRequest::parse(asked.user).ok()?)));
-        let Some((asked, list)) = list else {
-            return Err(this.refuse(request, &BAD_ARGUMENTS));
-        };
-        let DdpEnds { peer: (net, node, _), port, .. } =
-            lower.ask(cx, DdpEnds::default()).unwrap_or_default();
-        if !self.may_answer(cx, (net, node), 1) {
-            return Err(this.refuse(request, &RATE_LIMITED));
-        }
-        let first = cables(cx, self.ddp()).get(usize::from(port)).map_or(0, |cable| cable.first);
-        let zones = self.zones().list(list.kind, first);
-        let reply = ListReply::part(list, zones.iter());
-        let (mut user, data) = reply.octets();
+        let asked = options(request).ok_or(&BAD_ARGUMENTS)?;
+        let list = ListRequest::parse(asked.user).map_err(|_| &BAD_ARGUMENTS)?;
+        let ends = lower.ask(at.cx, DdpEnds::default()).unwrap_or_default();
+        self.allow(at, &ends, 1)?;
+        let cables = cables(at.cx, at.lower);
+        let first = cables.get(usize::from(ends.port)).map_or(0, |cable| cable.first);
+        let zones = self.zones.borrow().list(list.kind, first);
+        let (mut user, data) = ListReply::part(list, zones.iter()).octets();
         if list.kind == ListKind::MyZone {
             // One zone is no list that could have a last part.
             user[0] = 0;
         }
-        let Ok(mut reply) = cx.pool().copy_from(HEADROOM, &data) else {
-            return Err(this.refuse(request, &reason::NO_BUFFERS));
-        };
+        let mut reply = at.cx.pool().copy_from(HEADROOM, &data).map_err(|_| &reason::NO_BUFFERS)?;
         // A message just made has room for it.
         let _ = reply.set_attribute(Transaction(asked.response(user).emit()));
         Ok(reply)
     }
 
-    /// Fills in the zones; false if there is no such list.
-    pub(crate) fn fill(&self, cx: &Kernel, this: &ProtocolRef, question: &mut ZoneList) -> bool {
-        let Some(kind) = question.kind() else { return false };
-        let cables = cables(cx, self.ddp());
-        let Some(cable) = cables.first() else { return false };
+    /// Fills in the zones, if there is such a list.
+    pub(crate) fn fill(&self, at: At<'_>, question: &mut ZoneList) -> Option<()> {
+        let kind = question.kind()?;
+        let cables = cables(at.cx, at.lower);
+        let cable = cables.first()?;
         let zones = match cable.router {
-            _ if self.is_router() => Some(self.zones().list(kind, cable.first)),
+            _ if self.is_router.get() => Some(self.zones.borrow().list(kind, cable.first)),
             // A cable without a router has the zone that the node was told, if any.
             (_, 0) => {
                 let own = Name::new(&cable.zone).ok().filter(|zone| !zone.is_empty());
                 Some(own.into_iter().collect())
             }
-            (net, node) => self.fetched(cx, this, socket(net, node, SOCKET_ZONE), kind),
+            (net, node) => self.fetched(at, socket(net, node, SOCKET_ZONE), kind),
         };
         question.is_done = zones.is_some();
         question.zones = zones.iter().flatten().map(Name::text).collect();
-        true
+        Some(())
     }
 
     /// Answer of a router; waits for it where that can be.
-    fn fetched(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        router: Participant,
-        kind: ListKind,
-    ) -> Option<Vec<Name>> {
+    fn fetched(&self, at: At<'_>, router: Participant, kind: ListKind) -> Option<Vec<Name>> {
         let is_it = |fetch: &&Rc<Fetch>| fetch.kind == kind && fetch.router == router;
         let known = self.fetches.borrow().iter().find(is_it).cloned();
         let fetch = match known {
             Some(fetch) => fetch,
             None => {
-                let fetch = Rc::new(Fetch {
-                    kind,
-                    router,
-                    is_begun: Cell::new(false),
-                    zones: RefCell::default(),
-                    ended: Semaphore::new(0),
-                });
+                let (is_begun, zones) = (Cell::new(false), Pending::default());
+                let fetch = Rc::new(Fetch { kind, router, is_begun, zones });
                 // The timer has a shepherd that can wait.
-                cx.schedule_protocol(this, Duration::ZERO, TOKEN_LIST).ok()?;
+                at.schedule(Duration::ZERO, TOKEN_LIST).ok()?;
                 let mut fetches = self.fetches.borrow_mut();
                 // Of a router before, or what nothing asked for again.
                 if fetches.len() >= FETCHES_MAX {
@@ -169,11 +147,7 @@ impl Zip {
                 fetch
             }
         };
-        if fetch.zones.borrow().is_none() && cx.wait(&fetch.ended, None).is_ok() {
-            // The next one that waits for it goes on, too.
-            cx.signal(&fetch.ended);
-        }
-        let zones = fetch.zones.borrow().clone();
+        let zones = fetch.zones.get(at.cx);
         if zones.is_some() {
             self.fetches.borrow_mut().retain(|other| !Rc::ptr_eq(other, &fetch));
         }
@@ -181,33 +155,26 @@ impl Zip {
     }
 
     /// Asks for what is wanted.
-    pub(crate) fn fetch(&self, cx: &Kernel, this: &ProtocolRef) {
+    pub(crate) fn fetch(&self, at: At<'_>) {
         loop {
             let next = self.fetches.borrow().iter().find(|fetch| !fetch.is_begun.get()).cloned();
             let Some(fetch) = next else { return };
             fetch.is_begun.set(true);
-            let zones = self.ask_router(cx, this, fetch.router.clone(), fetch.kind);
-            *fetch.zones.borrow_mut() = Some(zones.unwrap_or_default());
-            cx.signal(&fetch.ended);
+            let zones = self.ask_router(at, fetch.router.clone(), fetch.kind);
+            fetch.zones.end(at.cx, zones.unwrap_or_default());
         }
     }
 
     /// Asks a router for a list, part by part.
-    fn ask_router(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        router: Participant,
-        kind: ListKind,
-    ) -> Option<Vec<Name>> {
-        let atp = self.atp.as_ref()?;
+    fn ask_router(&self, at: At<'_>, router: Participant, kind: ListKind) -> Option<Vec<Name>> {
         let any = Participant::of(Part::Any).with(Part::Any).with(Part::Any);
-        let session = atp.open(cx, Upper::new(this), Participants::pair(any, router)).ok()?;
+        let ends = Participants::pair(any, router);
+        let session = self.atp.as_ref()?.open(at.cx, Upper::new(at.this), ends).ok()?;
         let mut zones = Vec::new();
         let is_whole = loop {
             // There are no more than fit.
             let request = ListRequest { kind, start: zones.len() as u16 + 1 };
-            let Some(part) = Self::ask_part(cx, &session, request) else { break false };
+            let Some(part) = Self::ask_part(at.cx, &session, request) else { break false };
             let is_last = part.is_last || kind == ListKind::MyZone || part.zones.is_empty();
             zones.extend(part.zones);
             zones.truncate(ZONES_MAX);
@@ -215,7 +182,7 @@ impl Zip {
                 break true;
             }
         };
-        session.close(cx);
+        session.close(at.cx);
         is_whole.then_some(zones)
     }
 
