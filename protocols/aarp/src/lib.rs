@@ -38,7 +38,7 @@
 //! nodes being resolved; beyond that the oldest of them is given up.
 //!
 //! Messages from nodes come up to the protocol above from the layer below, not through `aarp`. So
-//! `aarp` has no header, and is no `Layer` of the kit.
+//! `aarp` has no header and is no `Layer` of the kit, but a `Machine`.
 //!
 //! # Example
 //! ```kdl
@@ -59,11 +59,9 @@ extern crate alloc;
 
 mod protocol;
 mod session;
-mod shared;
 pub mod wire;
 
-pub use protocol::{Aarp, build};
-pub use shared::{AarpTable, CONFLICT, LOOPED, NO_ADDRESS, UNRESOLVED, UNSOLICITED};
+pub use protocol::{Aarp, AarpTable, CONFLICT, LOOPED, NO_ADDRESS, UNRESOLVED, UNSOLICITED, build};
 
 use xk_core::Entry;
 use xk_core::graph::{Family, Guarantees, Realm, Service, Shape, own_question, question};
@@ -81,13 +79,13 @@ pub static ENTRY: Entry = Entry::layer("aarp", include_str!("lib.rs"), build)
     .shape(Shape::Virtual)
     // SNAP: organisation zero, EtherType 0x80f3.
     .numbers(&[("eth", 0x0001_80f3)])
-    .parameters(shared::Config::PARAMETERS)
+    .parameters(protocol::Config::PARAMETERS)
     .questions(&[
         question("claim-node", "begins to be a node, answers for it and defends it"),
         question("peer-ether", "the peer's address, of a session"),
         own_question::<AarpTable>("its own address, and the nodes it knows or asks for"),
     ])
     .reasons(&[
-        &shared::CONFLICT, &shared::UNSOLICITED, &shared::UNRESOLVED, &shared::NO_ADDRESS,
-        &shared::LOOPED,
+        &protocol::CONFLICT, &protocol::UNSOLICITED, &protocol::UNRESOLVED, &protocol::NO_ADDRESS,
+        &protocol::LOOPED,
     ]);

@@ -1,6 +1,6 @@
 //! A session: the way to one node, station or group, for one upper protocol.
 
-use crate::shared::{NO_ADDRESS, Shared};
+use crate::protocol::{Aarp, NO_ADDRESS};
 use crate::wire::{ALL_NODES, Hw};
 use alloc::format;
 use alloc::rc::Rc;
@@ -15,6 +15,7 @@ use xk_core::{
     Upper, reason,
 };
 use xk_kit::control::PeerEther;
+use xk_kit::machine::Running;
 use xk_kit::net::appletalk::now;
 use xk_kit::net::template::Headers;
 
@@ -48,21 +49,32 @@ impl To {
 }
 
 pub(crate) struct AarpSession {
-    pub(crate) shared: Rc<Shared>,
-    pub(crate) key: Key,
-    pub(crate) to: To,
+    shared: Rc<Running<Aarp>>,
+    key: Key,
+    to: To,
     /// The receiver of what the node sends.
-    pub(crate) receiver: ProtocolRef,
+    receiver: ProtocolRef,
     /// Protocol whose type number selects it.
-    pub(crate) selector: ProtocolId,
+    selector: ProtocolId,
     /// The session that leads there, and the hardware it leads to.
-    pub(crate) lower: SessionSlot,
-    pub(crate) hw: Cell<Hw>,
+    lower: SessionSlot,
+    hw: Cell<Hw>,
     /// The table's state that the way was found by, and until when it is used unasked.
-    pub(crate) fresh: Cell<(u32, Duration)>,
+    fresh: Cell<(u32, Duration)>,
 }
 
 impl AarpSession {
+    pub(crate) fn new(all: &Rc<Running<Aarp>>, key: Key, to: To, upper: Upper<'_>) -> Self {
+        let (receiver, selector) = (upper.receiver.clone(), upper.selector);
+        let (lower, hw, fresh) = Default::default();
+        Self { shared: Rc::clone(all), key, to, receiver, selector, lower, hw, fresh }
+    }
+
+    fn resolve(&self, cx: &Kernel, node: Node) -> Resolution {
+        let found = self.shared.act(cx, |at| self.shared.resolve(at, node));
+        found.unwrap_or(Resolution::NoAddress)
+    }
+
     /// The session below, if the way is known and the machine need not be asked.
     #[inline]
     fn way(&self, cx: &Kernel) -> Option<SessionRef> {
@@ -86,7 +98,7 @@ impl AarpSession {
     ) -> Result<(), PushError> {
         let found = match self.to {
             To::Hw(hw) => Resolution::Known(hw),
-            To::Node(node) => self.shared.resolve(cx, node),
+            To::Node(node) => self.resolve(cx, node),
         };
         let (error, why): (_, &'static Reason) = match (found, self.to) {
             (Resolution::Known(hw), _) => {
@@ -119,7 +131,7 @@ impl AarpSession {
         }
         let upper = Upper { receiver: &self.receiver, selector: self.selector };
         let both = Participants::pair(Part::Any, Part::Ether(hw));
-        let lower = self.shared.eth.open(cx, upper, both)?;
+        let lower = self.shared.lower.open(cx, upper, both)?;
         let head = lower.head();
         if head.opens() == 1 && head.sent() == 0 && head.received() == 0 {
             // What arrives there goes to the receiver without passing here, so it must know the
@@ -192,7 +204,7 @@ impl Session for AarpSession {
         } else if let Some(question) = ask.get::<Headers>() {
             let known = || match self.to {
                 To::Hw(hw) => Some(hw),
-                To::Node(node) => match self.shared.resolve(cx, node) {
+                To::Node(node) => match self.resolve(cx, node) {
                     Resolution::Known(hw) => Some(hw),
                     _ => None,
                 },
@@ -202,7 +214,7 @@ impl Session for AarpSession {
         } else {
             return match lower {
                 Some(lower) => lower.control(cx, ask),
-                None => self.shared.eth.control(cx, ask),
+                None => self.shared.lower.control(cx, ask),
             };
         }
         Answer::Answered

@@ -24,8 +24,8 @@
 //! network, so that the layer above sees only long headers. Frames for other nodes are counted as
 //! "not mine".
 //!
-//! It is no `Layer` of the kit: its sessions lead to nodes and are no conversations, and its
-//! numbers are not those of protocols.
+//! It is a `Machine` of the kit and no `Layer`: its sessions lead to nodes and are no
+//! conversations, and its numbers are not those of protocols.
 //!
 //! # Example
 //! ```kdl

@@ -1,17 +1,24 @@
 //! A session: the way to one node.
 
-use crate::protocol::Shared;
+use crate::protocol::Llap;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 use xk_core::object::{Closing, PushError, Refused};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
+use xk_kit::machine::Running;
 use xk_kit::rpc::call_layer::less;
 
 pub(crate) struct LlapSession {
-    pub(crate) shared: Rc<Shared>,
-    pub(crate) node: u8,
-    pub(crate) upper: ProtocolRef,
+    shared: Rc<Running<Llap>>,
+    node: u8,
+    upper: ProtocolRef,
+}
+
+impl LlapSession {
+    pub(crate) fn new(all: &Rc<Running<Llap>>, node: u8, upper: &ProtocolRef) -> Self {
+        Self { shared: Rc::clone(all), node, upper: upper.clone() }
+    }
 }
 
 impl Session for LlapSession {
