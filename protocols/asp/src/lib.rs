@@ -35,7 +35,7 @@
 //! for those of a new session of the same node with the same number. The first number is drawn by
 //! chance, so this happens in one of 256 cases.
 //!
-//! The skeleton of layers of calls does not fit: both ends of a session call each other below.
+//! It is a `Machine` of the kit and no `CallLayer`: both ends of a session call each other below.
 //!
 //! # Example
 //! ```kdl

@@ -12,15 +12,14 @@ use xk_appletalk::asp::{Asked, Due, Server};
 use xk_appletalk::atp::{Options, REPLY_OCTETS_MAX, RESPONSES_MAX};
 use xk_core::control::Tables;
 use xk_core::graph::{Build, BuildError, text};
-use xk_core::kernel::Timer;
 use xk_core::object::{Enable, OpenError, Refused, SessionTable, WeakSession};
-use xk_core::shepherd::Semaphore;
 use xk_core::{
-    Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason, SessionRef,
-    Upper, question, reason,
+    Kernel, Message, Part, Participant, Participants, ProtocolRef, Reason, SessionRef, Upper,
+    question, reason,
 };
 use xk_kit::asks::HEADROOM;
-use xk_kit::net::appletalk::{DdpEnds, SOCKET, now, socket};
+use xk_kit::machine::{self, At, Machine, Running};
+use xk_kit::net::appletalk::{DdpEnds, SOCKET, socket};
 use xk_kit::rpc::call::{BAD_ARGUMENTS, Transaction};
 use xk_kit::rpc::server::Servers;
 
@@ -66,148 +65,18 @@ xk_core::settings! {
     [text("status", "any text", "", "what it says to those that ask for its status")]
 }
 
-/// Shared state of protocol and sessions.
-pub(crate) struct Shared {
+/// One instance of the layer.
+pub struct Asp {
     pub(crate) settings: Settings,
-    pub(crate) atp: ProtocolRef,
     pub(crate) calling: RefCell<Vec<WeakSession>>,
     /// By number.
     pub(crate) serving: SessionTable<u64>,
     server: RefCell<Server<Address>>,
     uppers: Servers,
-    me: RefCell<Option<ProtocolRef>>,
-    timer: Cell<Option<Timer>>,
+    /// When it is looked what is due.
+    look_at: Cell<Option<Duration>>,
     enabled: Cell<bool>,
     enables: Cell<u64>,
-}
-
-impl Shared {
-    /// The session below to this socket of a node.
-    pub(crate) fn open_socket(
-        &self,
-        cx: &Kernel,
-        to: &Participant,
-        number: u8,
-    ) -> Result<SessionRef, OpenError> {
-        let mut to = to.clone();
-        if matches!(to.top(), Some(Part::Number(SOCKET, _))) {
-            to.pop();
-            to.push(Part::Number(SOCKET, number.into()));
-        }
-        let me = self.me.borrow().clone().ok_or(OpenError::NoLower)?;
-        self.atp.open(cx, Upper::new(&me), Participants::pair(self.own(&to), to))
-    }
-
-    /// Our own end of a session with `to`.
-    pub(crate) fn own(&self, to: &Participant) -> Participant {
-        let any = (1..to.len()).fold(Participant::new(), |all, _| all.with(Part::Any));
-        any.with(Part::Number(SOCKET, self.settings.socket.into()))
-    }
-
-    /// Enables its socket below, once.
-    fn enable(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
-        if self.enabled.replace(true) {
-            return Ok(());
-        }
-        let at = Participant::of(Part::Number(SOCKET, self.settings.socket.into()));
-        let enabled = self.atp.open_enable(cx, Upper::new(this), Participants::local(at));
-        self.enabled.set(enabled.is_ok());
-        enabled.map(drop)
-    }
-
-    /// Another session of this number with this node is one of before the server crashed: it is
-    /// over.
-    pub(crate) fn forget(&self, cx: &Kernel, new: &Calling, number: u8) {
-        let node_of = |body: &Calling| peer(cx, &body.listener);
-        let (net, node, _) = node_of(new);
-        let calling = self.calling.borrow().clone();
-        for session in calling.iter().filter_map(WeakSession::upgrade) {
-            let Some(body) = session.body::<Calling>() else { continue };
-            let (other_net, other_node, _) = node_of(body);
-            let is_same = body.number() == Some(number) && (other_net, other_node) == (net, node);
-            if is_same && !core::ptr::eq(body, new) {
-                body.client.take();
-                body.write.take();
-            }
-        }
-    }
-
-    fn arm(&self, cx: &Kernel, this: &ProtocolRef) {
-        if self.timer.get().is_none() {
-            // Without a timer the next session tries again.
-            self.timer.set(cx.schedule_protocol(this, LOOK, 0).ok());
-        }
-    }
-
-    /// Has a workstation look; whether it has heard.
-    pub(crate) fn attend(
-        &self,
-        cx: &Kernel,
-        (net, node, at): Address,
-        AspAttention { session, code }: AspAttention,
-    ) -> bool {
-        let Ok(lower) = self.open_socket(cx, &socket(net, node, at), at) else { return false };
-        let user = Request::Attention { session, code }.emit();
-        let asked = cx.pool().empty(HEADROOM).ok();
-        let tries = self.settings.tries;
-        let heard =
-            asked.is_some_and(|asked| wire::call(cx, &lower, (user, 1, tries), asked).is_ok());
-        lower.close(cx);
-        heard
-    }
-
-    /// Says to a peer that this end is there. No reply is waited for.
-    fn tickle(cx: &Kernel, session: &SessionRef, number: u8) {
-        if let Ok(request) = cx.pool().empty(HEADROOM) {
-            let user = Request::Tickle { session: number }.emit();
-            let _ = wire::call(cx, session, (user, 0, 1), request);
-        }
-    }
-
-    /// Does what is due at both ends.
-    fn look(&self, cx: &Kernel) {
-        loop {
-            let due = self.server.borrow_mut().poll(now(cx));
-            match due {
-                Some(Due::Tickle(number, (net, node, at))) => {
-                    if let Ok(session) = self.open_socket(cx, &socket(net, node, at), at) {
-                        Self::tickle(cx, &session, number);
-                        session.close(cx);
-                    }
-                }
-                Some(Due::Lost(number, _)) => self.end(cx, number),
-                None => break,
-            }
-        }
-        let calling = self.calling.borrow().clone();
-        for session in calling.iter().filter_map(WeakSession::upgrade) {
-            let Some(body) = session.body::<Calling>() else { continue };
-            let due = body.client.borrow_mut().as_mut().and_then(|client| client.poll(now(cx)));
-            match (due, body.opened.live()) {
-                (Some(Due::Tickle(number, _)), Some(lower)) => Self::tickle(cx, &lower, number),
-                (Some(Due::Lost(..)), _) => drop(body.client.take()),
-                _ => {}
-            }
-        }
-    }
-
-    /// Ends a session that is served.
-    fn end(&self, cx: &Kernel, number: u8) {
-        let session = self.serving.get(&u64::from(number));
-        if let Some(session) = session {
-            session.abort(cx);
-        }
-    }
-}
-
-/// The peer of a session below; of one without such addresses all are one node.
-fn peer(cx: &Kernel, lower: &SessionRef) -> Address {
-    lower.ask(cx, DdpEnds::default()).map_or((0, 0, 0), |ends| ends.peer)
-}
-
-/// One instance of the layer.
-pub struct Asp {
-    shared: Rc<Shared>,
 }
 
 /// Builds it from its place in a graph.
@@ -217,112 +86,150 @@ pub struct Asp {
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let status = build.params.text("status").unwrap_or_default().to_string();
     let settings = Settings { status, ..Settings::read(build)? };
-    let shared = Shared {
-        atp: build.lower(0)?,
+    let (socket, max) = (settings.socket, settings.sessions_max);
+    let serving = SessionTable::new(build.cx.secret(), max);
+    let chance = build.cx.random().next_u32() as u8;
+    let asp = Asp {
         calling: RefCell::default(),
-        serving: SessionTable::new(build.cx.secret(), settings.sessions_max),
-        server: RefCell::new(Server::new(
-            settings.socket,
-            settings.sessions_max,
-            build.cx.random().next_u32() as u8,
-        )),
+        serving,
+        server: RefCell::new(Server::new(socket, max, chance)),
         uppers: Servers::default(),
-        me: RefCell::default(),
-        timer: Cell::new(None),
+        look_at: Cell::new(None),
         enabled: Cell::new(false),
         enables: Cell::new(0),
         settings,
     };
-    build.add(Asp { shared: Rc::new(shared) })
+    machine::add(build, asp)
+}
+
+/// The peer of a session below; of one without such addresses all are one node.
+fn peer(cx: &Kernel, lower: &SessionRef) -> Address {
+    lower.ask(cx, DdpEnds::default()).map_or((0, 0, 0), |ends| ends.peer)
+}
+
+/// A reply without octets.
+fn empty(asked: &Options, mut message: Message, user: [u8; 4]) -> Message {
+    message.truncate(0);
+    wire::reply(asked, message, user)
 }
 
 impl Asp {
-    /// The session of this number that is served, made if this is its first command.
-    fn session(
+    /// The session below to this socket of a node.
+    pub(crate) fn open_socket(
         &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
+        at: At<'_>,
+        to: &Participant,
         number: u8,
-    ) -> Result<SessionRef, &'static Reason> {
-        let shared = &self.shared;
-        let key = u64::from(number);
-        if let Some(session) = shared.serving.get(&key) {
-            return Ok(session);
+    ) -> Result<SessionRef, OpenError> {
+        let mut to = to.clone();
+        if matches!(to.top(), Some(Part::Number(SOCKET, _))) {
+            to.pop();
+            to.push(Part::Number(SOCKET, number.into()));
         }
-        let (upper, _) = shared.uppers.get(0).ok_or(&reason::NO_PROTOCOL)?;
-        let peer = shared.server.borrow().peer(number).ok_or(&NO_SESSION)?;
-        let (net, node, at) = peer;
-        let source = Node::new(net, node).source();
-        let make = || {
-            let shared = Rc::clone(shared);
-            let body = Serving { shared, number, peer, upper: upper.clone() };
-            (body, Participants::pair(Part::Any, socket(net, node, at)))
-        };
-        shared.serving.accept(cx, this, &upper, key, source, make)
+        at.open(self.own(&to), to)
+    }
+
+    /// Makes a request of so many packets of reply, or of none, which is not waited for; the reply.
+    pub(crate) fn ask(
+        &self,
+        at: At<'_>,
+        lower: &SessionRef,
+        (request, packets): (Request, usize),
+        octets: &[u8],
+    ) -> Option<Message> {
+        let tries = if packets == 0 { 1 } else { self.settings.tries };
+        let message = at.message(octets)?;
+        let replied = wire::call(at.cx, lower, (request.emit(), packets, tries), message);
+        replied.ok().map(|(reply, _)| reply)
+    }
+
+    /// As [`ask`](Self::ask), of a peer.
+    pub(crate) fn ask_peer(
+        &self,
+        at: At<'_>,
+        (net, node, to): Address,
+        request: (Request, usize),
+        octets: &[u8],
+    ) -> Option<Message> {
+        let lower = self.open_socket(at, &socket(net, node, to), to).ok()?;
+        let reply = self.ask(at, &lower, request, octets);
+        lower.close(at.cx);
+        reply
+    }
+
+    /// Our own end of a session with `to`.
+    fn own(&self, to: &Participant) -> Participant {
+        let any = (1..to.len()).fold(Participant::new(), |all, _| all.with(Part::Any));
+        any.with(Part::Number(SOCKET, self.settings.socket.into()))
+    }
+
+    /// Enables its socket below, once.
+    fn enable(&self, at: At<'_>) -> Result<(), OpenError> {
+        if self.enabled.replace(true) {
+            return Ok(());
+        }
+        let enabled = at.enable(Part::Number(SOCKET, self.settings.socket.into()));
+        self.enabled.set(enabled.is_ok());
+        enabled
+    }
+
+    /// The sessions of workstations.
+    fn callers(&self) -> impl Iterator<Item = SessionRef> {
+        let calling = self.calling.borrow().clone();
+        calling.into_iter().filter_map(|session| session.upgrade())
+    }
+
+    /// Another session of this number with this node is one of before the server crashed: it is
+    /// over.
+    pub(crate) fn forget(&self, cx: &Kernel, new: &Calling, number: u8) {
+        let (net, node, _) = peer(cx, &new.listener);
+        for session in self.callers() {
+            let Some(body) = session.body::<Calling>() else { continue };
+            let (other_net, other_node, _) = peer(cx, &body.listener);
+            let is_same = body.number() == Some(number) && (other_net, other_node) == (net, node);
+            if is_same && !core::ptr::eq(body, new) {
+                body.client.take();
+                body.write.take();
+            }
+        }
+    }
+
+    /// Looks what is due in a while.
+    fn arm(&self, at: At<'_>) {
+        self.look_at.set(self.look_at.get().or(Some(at.now() + LOOK)));
+        at.wake(self.next());
+    }
+
+    /// Ends a session that is served.
+    fn end(&self, cx: &Kernel, number: u8) {
+        let session = self.serving.get(&u64::from(number));
+        session.into_iter().for_each(|session| session.abort(cx));
     }
 
     /// Asks a workstation for the data of a write.
-    fn data(&self, cx: &Kernel, session: u8, sequence: u16) -> Option<Message> {
-        let shared = &self.shared;
-        let (net, node, at) = shared.server.borrow().peer(session)?;
-        let lower = shared.open_socket(cx, &socket(net, node, at), at).ok()?;
+    fn data(&self, at: At<'_>, session: u8, sequence: u16) -> Option<Message> {
+        let peer = self.server.borrow().peer(session)?;
         let room = (REPLY_OCTETS_MAX as u16).to_be_bytes();
         debug_assert_eq!(room.len(), CONTINUE_OCTETS);
-        let user = Request::WriteContinue { session, sequence }.emit();
-        let asked = cx.pool().copy_from(HEADROOM, &room).ok();
-        let tries = shared.settings.tries;
-        let data = asked
-            .and_then(|asked| wire::call(cx, &lower, (user, RESPONSES_MAX, tries), asked).ok());
-        lower.close(cx);
-        data.map(|(data, _)| data)
-    }
-
-    /// Has a command executed above.
-    fn execute(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        (asked, number): (&Options, u8),
-        request: Message,
-    ) -> Result<Message, Refused> {
-        let session = match self.session(cx, this, number) {
-            Ok(session) => session,
-            Err(why) => return Err(this.refuse(request, why)),
-        };
-        let replied = session.call_pop(cx, request);
-        match replied.and_then(|reply| match reply.len() > REPLY_OCTETS_MAX {
-            true => Err(this.refuse(reply, &reason::TOO_BIG)),
-            false => Ok(reply),
-        }) {
-            Ok(reply) => Ok(wire::reply(asked, reply, [0; 4])),
-            // Counted above.
-            Err(mut refused) => {
-                refused.message.truncate(0);
-                Ok(wire::reply(asked, refused.message, REFUSED.to_be_bytes()))
-            }
-        }
+        let request = (Request::WriteContinue { session, sequence }, RESPONSES_MAX);
+        self.ask_peer(at, peer, request, &room)
     }
 
     /// A server asks a workstation of ours, or tells it that it is there.
     fn asked_by_server(
         &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
+        at: At<'_>,
         (asked, from): (&Options, Address),
         (request, message): (Request, Message),
     ) -> Result<Message, Refused> {
-        let calling = self.shared.calling.borrow().clone();
-        let all = calling.iter().filter_map(WeakSession::upgrade);
-        let of_it = all.filter(|session| {
-            session.body::<Calling>().is_some_and(|body| {
-                let (net, node, _) = peer(cx, &body.listener);
-                body.number() == request.session() && (net, node) == (from.0, from.1)
-            })
-        });
-        for session in of_it {
+        for session in self.callers() {
             let Some(body) = session.body::<Calling>() else { continue };
+            let (net, node, _) = peer(at.cx, &body.listener);
+            if body.number() != request.session() || (net, node) != (from.0, from.1) {
+                continue;
+            }
             if let Some(client) = &mut *body.client.borrow_mut() {
-                client.hear(now(cx));
+                client.hear(at.now());
             }
             if let Request::WriteContinue { .. } = request
                 && let Some(data) = body.data(request.emit())
@@ -330,170 +237,199 @@ impl Asp {
                 return Ok(wire::reply(asked, data, [0; 4]));
             }
             if let Request::Attention { session, code } = request {
-                let _ = body.upper.ask(cx, AspAttention { session, code });
+                let _ = body.upper.ask(at.cx, AspAttention { session, code });
             }
             if matches!(request, Request::Tickle { .. } | Request::Attention { .. }) {
                 return Ok(wire::reply(asked, message, [0; 4]));
             }
         }
-        Err(this.refuse(message, &NO_SESSION))
+        at.refuse(message, &NO_SESSION)
     }
 }
 
-impl Protocol for Asp {
-    fn start(&self, _: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
-        *self.shared.me.borrow_mut() = Some(this.clone());
+/// The session of this number that is served, made if this is its first command.
+fn session(all: &Rc<Running<Asp>>, at: At<'_>, number: u8) -> Result<SessionRef, &'static Reason> {
+    let key = u64::from(number);
+    if let Some(session) = all.serving.get(&key) {
+        return Ok(session);
+    }
+    let (upper, _) = all.uppers.get(0).ok_or(&reason::NO_PROTOCOL)?;
+    let peer = all.server.borrow().peer(number).ok_or(&NO_SESSION)?;
+    let (net, node, to) = peer;
+    let make = || {
+        let body = Serving { shared: Rc::clone(all), number, peer, upper: upper.clone() };
+        (body, Participants::pair(Part::Any, socket(net, node, to)))
+    };
+    all.serving.accept(at.cx, at.this, &upper, key, Node::new(net, node).source(), make)
+}
+
+/// Has a command executed above.
+fn execute(
+    all: &Rc<Running<Asp>>,
+    at: At<'_>,
+    (asked, number): (&Options, u8),
+    request: Message,
+) -> Result<Message, Refused> {
+    let session = match session(all, at, number) {
+        Ok(session) => session,
+        Err(why) => return at.refuse(request, why),
+    };
+    let replied = session.call_pop(at.cx, request);
+    match replied.and_then(|reply| match reply.len() > REPLY_OCTETS_MAX {
+        true => at.refuse(reply, &reason::TOO_BIG),
+        false => Ok(reply),
+    }) {
+        Ok(reply) => Ok(wire::reply(asked, reply, [0; 4])),
+        // Counted above.
+        Err(refused) => Ok(empty(asked, refused.message, REFUSED.to_be_bytes())),
+    }
+}
+
+impl Machine for Asp {
+    fn start(&self, _: At<'_>) -> Result<(), OpenError> {
         Ok(())
     }
 
     fn open(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
+        all: &Rc<Running<Self>>,
+        at: At<'_>,
         upper: Upper<'_>,
         mut participants: Participants,
     ) -> Result<SessionRef, OpenError> {
-        let shared = &self.shared;
         let to = participants.peer_mut()?.clone();
-        shared.enable(cx, this)?;
-        let both = Participants::pair(shared.own(&to), to.clone());
-        let listener = shared.atp.open(cx, Upper::new(this), both)?;
-        let body = Calling {
-            shared: Rc::clone(shared),
-            to,
-            listener,
-            client: RefCell::default(),
-            opened: Default::default(),
-            turn: Semaphore::new(1),
-            write: RefCell::default(),
-            upper: upper.receiver.clone(),
-        };
-        let session = cx.new_session(this, upper.receiver, body);
-        shared.calling.borrow_mut().push(session.downgrade());
-        shared.arm(cx, this);
+        all.enable(at)?;
+        let listener = at.open(all.own(&to), to.clone())?;
+        let session =
+            at.cx.new_session(at.this, upper.receiver, Calling::new(all, to, listener, upper));
+        all.calling.borrow_mut().push(session.downgrade());
+        all.arm(at);
         Ok(session)
     }
 
     fn open_enable(
         &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
+        at: At<'_>,
         upper: Upper<'_>,
         _: Participants,
     ) -> Result<Enable, OpenError> {
-        let shared = &self.shared;
-        shared.uppers.enter(0, upper)?;
-        shared.enable(cx, this).inspect_err(|_| shared.uppers.leave(0))?;
-        shared.enables.set(shared.enables.get() + 1);
-        Ok(Enable(shared.enables.get()))
+        self.uppers.enter(0, upper)?;
+        self.enable(at).inspect_err(|_| self.uppers.leave(0))?;
+        self.enables.set(self.enables.get() + 1);
+        Ok(Enable(self.enables.get()))
     }
 
-    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, _: Enable) {
-        self.shared.uppers.leave(0);
+    fn open_disable(&self, _: At<'_>, _: Enable) {
+        self.uppers.leave(0);
     }
 
-    fn call_demux(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
+    fn call(
+        all: &Rc<Running<Self>>,
+        at: At<'_>,
         lower: &SessionRef,
         mut message: Message,
     ) -> Result<Message, Refused> {
-        let shared = &self.shared;
         let asked = wire::options(&mut message);
         let parsed = asked.and_then(|asked| Some((asked, Request::parse(asked.user).ok()?)));
         let Some((asked, request)) = parsed else {
-            return Err(this.refuse(message, &BAD_ARGUMENTS));
+            return at.refuse(message, &BAD_ARGUMENTS);
         };
-        let from = peer(cx, lower);
+        let from = peer(at.cx, lower);
         let (net, node, _) = from;
-        let is_servers =
-            matches!(request, Request::WriteContinue { .. } | Request::Attention { .. });
-        if is_servers {
-            return self.asked_by_server(cx, this, (&asked, from), (request, message));
-        }
-        if shared.uppers.get(0).is_none() {
-            let what = (request, message);
-            return match request {
-                Request::Tickle { .. } => self.asked_by_server(cx, this, (&asked, from), what),
-                _ => Err(this.refuse(what.1, &reason::NO_PROTOCOL)),
-            };
+        let is_served = all.uppers.get(0).is_some();
+        match request {
+            Request::WriteContinue { .. } | Request::Attention { .. } => {
+                return all.asked_by_server(at, (&asked, from), (request, message));
+            }
+            Request::Tickle { .. } if !is_served => {
+                return all.asked_by_server(at, (&asked, from), (request, message));
+            }
+            _ if !is_served => return at.refuse(message, &reason::NO_PROTOCOL),
+            _ => {}
         }
         let is_same_node = |other: &Address| (other.0, other.1) == (net, node);
-        let at = |socket| (net, node, socket);
-        let done = shared.server.borrow_mut().request(now(cx), request, at, is_same_node);
+        let of_it = |socket| (net, node, socket);
+        let done = all.server.borrow_mut().request(at.now(), request, of_it, is_same_node);
         match done {
-            Asked::Status => match cx.pool().copy_from(HEADROOM, shared.settings.status.as_bytes())
+            Asked::Status => match at.cx.pool().copy_from(HEADROOM, all.settings.status.as_bytes())
             {
                 Ok(status) => Ok(wire::reply(&asked, status, [0; 4])),
-                Err(_) => Err(this.refuse(message, &reason::NO_BUFFERS)),
+                Err(_) => at.refuse(message, &reason::NO_BUFFERS),
             },
             Asked::Reply(user) => {
-                shared.arm(cx, this);
-                message.truncate(0);
-                Ok(wire::reply(&asked, message, user))
+                all.arm(at);
+                Ok(empty(&asked, message, user))
             }
-            Asked::Execute(number) => self.execute(cx, this, (&asked, number), message),
+            Asked::Execute(number) => execute(all, at, (&asked, number), message),
             Asked::ExecuteWrite(number) => {
                 let sequence = match request {
                     Request::Write { sequence, .. } => sequence,
                     _ => 0,
                 };
-                match self.data(cx, number, sequence) {
-                    Some(data) => {
-                        // Behind the command block, which may be empty.
-                        let block = message.len() as u16;
-                        message.join(data);
-                        if block > 0 {
-                            let beside = Options { amount: block, ..asked };
-                            // There is room: it was taken off it.
-                            let _ = message.set_attribute(Transaction(beside.emit()));
-                        }
-                        self.execute(cx, this, (&asked, number), message)
-                    }
-                    None => {
-                        message.truncate(0);
-                        Ok(wire::reply(&asked, message, REFUSED.to_be_bytes()))
-                    }
+                let Some(data) = all.data(at, number, sequence) else {
+                    return Ok(empty(&asked, message, REFUSED.to_be_bytes()));
+                };
+                // Behind the command block, which may be empty.
+                let block = message.len() as u16;
+                message.join(data);
+                if block > 0 {
+                    let beside = Options { amount: block, ..asked };
+                    // There is room: it was taken off it.
+                    let _ = message.set_attribute(Transaction(beside.emit()));
                 }
+                execute(all, at, (&asked, number), message)
             }
             Asked::Closed(number) => {
-                shared.end(cx, number);
-                message.truncate(0);
-                Ok(wire::reply(&asked, message, [0; 4]))
+                all.end(at.cx, number);
+                Ok(empty(&asked, message, [0; 4]))
             }
             Asked::Nothing if matches!(request, Request::Tickle { .. }) => {
                 Ok(wire::reply(&asked, message, [0; 4]))
             }
-            Asked::Nothing => Err(this.refuse(message, &OUT_OF_TURN)),
+            Asked::Nothing => at.refuse(message, &OUT_OF_TURN),
         }
     }
 
     fn tables(&self, tables: &mut Tables<'_>) {
-        tables.sessions("served", &self.shared.serving);
-        let calling = self.shared.calling.borrow();
-        tables.others(&calling.iter().filter_map(WeakSession::upgrade).collect::<Vec<_>>());
+        tables.sessions("served", &self.serving);
+        tables.others(&self.callers().collect::<Vec<_>>());
     }
 
-    fn lower(&self) -> Option<&ProtocolRef> {
-        Some(&self.shared.atp)
+    fn next(&self) -> Option<Duration> {
+        self.look_at.get()
     }
 
-    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, _: u64) {
-        let shared = &self.shared;
-        shared.timer.set(None);
-        shared.look(cx);
-        let is_idle = shared.calling.borrow().is_empty() && shared.server.borrow().is_empty();
-        if !is_idle {
-            shared.arm(cx, this);
+    /// Does what is due at both ends.
+    fn due(&self, at: At<'_>) {
+        self.look_at.set(None);
+        loop {
+            let due = self.server.borrow_mut().poll(at.now());
+            match due {
+                Some(Due::Tickle(session, peer)) => {
+                    let _ = self.ask_peer(at, peer, (Request::Tickle { session }, 0), &[]);
+                }
+                Some(Due::Lost(number, _)) => self.end(at.cx, number),
+                None => break,
+            }
+        }
+        for session in self.callers() {
+            let Some(body) = session.body::<Calling>() else { continue };
+            let due = body.client.borrow_mut().as_mut().and_then(|client| client.poll(at.now()));
+            match (due, body.opened.live()) {
+                (Some(Due::Tickle(session, _)), Some(lower)) => {
+                    let _ = self.ask(at, &lower, (Request::Tickle { session }, 0), &[]);
+                }
+                (Some(Due::Lost(..)), _) => drop(body.client.take()),
+                _ => {}
+            }
+        }
+        if !self.calling.borrow().is_empty() || !self.server.borrow().is_empty() {
+            self.arm(at);
         }
     }
 
-    fn stop(&self, cx: &Kernel, _: &ProtocolRef) {
-        let shared = &self.shared;
-        cx.cancel(shared.timer.take());
-        shared.serving.clear();
-        shared.uppers.clear();
-        drop((shared.calling.take(), shared.me.take()));
+    fn stop(&self, _: &Kernel) {
+        self.serving.clear();
+        self.uppers.clear();
+        drop(self.calling.take());
     }
 }

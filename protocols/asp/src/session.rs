@@ -1,6 +1,6 @@
 //! The sessions: that of a workstation, which calls, and that of a server, which serves.
 
-use crate::protocol::{Address, AspAttention, Shared, TURN_WAIT_MAX};
+use crate::protocol::{Address, Asp, AspAttention, TURN_WAIT_MAX};
 use crate::wire::{self, Request};
 use alloc::format;
 use alloc::rc::Rc;
@@ -11,25 +11,26 @@ use xk_appletalk::atp::{DATA_OCTETS_MAX, Options, REPLY_OCTETS_MAX, RESPONSES_MA
 use xk_core::object::{CallCause, CallError, Closing, PushError, Refused, SessionSlot};
 use xk_core::shepherd::Semaphore;
 use xk_core::{
-    Answer, Ask, Kernel, Message, Participant, ProtocolRef, Session, SessionRef, reason,
+    Answer, Ask, Kernel, Message, Participant, ProtocolRef, Session, SessionRef, Upper, reason,
 };
 use xk_kit::asks::HEADROOM;
 use xk_kit::control::{MaxPacket, OptPacket};
+use xk_kit::machine::Running;
 use xk_kit::net::appletalk::now;
 use xk_kit::rpc::call::{CallOptions, CallsAtOnce, SYSTEM_ERROR, Transaction};
 
 /// A workstation's session.
 pub(crate) struct Calling {
-    pub(crate) shared: Rc<Shared>,
+    shared: Rc<Running<Asp>>,
     /// The server's first socket.
-    pub(crate) to: Participant,
+    to: Participant,
     /// The session below that leads there.
     pub(crate) listener: SessionRef,
     pub(crate) client: RefCell<Option<Client<u8>>>,
     /// The session to the ASP session's own socket.
     pub(crate) opened: SessionSlot,
     /// Admits one command at a time.
-    pub(crate) turn: Semaphore,
+    turn: Semaphore,
     /// The user octets by which the server asks for the data of the write under way, and those.
     pub(crate) write: RefCell<Option<([u8; 4], Message)>>,
     /// Told of attentions.
@@ -37,6 +38,17 @@ pub(crate) struct Calling {
 }
 
 impl Calling {
+    pub(crate) fn new(
+        all: &Rc<Running<Asp>>,
+        to: Participant,
+        listener: SessionRef,
+        upper: Upper<'_>,
+    ) -> Self {
+        let (shared, upper, turn) = (Rc::clone(all), upper.receiver.clone(), Semaphore::new(1));
+        let (client, opened, write) = Default::default();
+        Self { shared, to, listener, client, opened, turn, write, upper }
+    }
+
     /// The session below for commands; opens the session with the server if there is none.
     fn connect(&self, cx: &Kernel, options: Option<CallOptions>) -> Result<SessionRef, CallError> {
         if self.client.borrow().is_some()
@@ -51,8 +63,8 @@ impl Calling {
             wire::call(cx, &self.listener, (open, 1, self.shared.settings.tries), request)?;
         let client = Client::opened(now(cx), user, |socket| socket);
         let client = client.map_err(|_| CallError::rejected(&SYSTEM_ERROR))?;
-        let session = self.shared.open_socket(cx, &self.to, client.peer());
-        let session = session.map_err(|_| CallCause::Push(PushError::NoRoute))?;
+        let opened = self.shared.act(cx, |at| self.shared.open_socket(at, &self.to, client.peer()));
+        let session = opened.and_then(Result::ok).ok_or(CallCause::Push(PushError::NoRoute))?;
         self.shared.forget(cx, self, client.session());
         *self.client.borrow_mut() = Some(client);
         if let Some(old) = self.opened.replace(Some(session.clone())) {
@@ -199,12 +211,10 @@ impl Session for Calling {
             .calling
             .borrow_mut()
             .retain(|other| other.upgrade().is_some_and(|other| other != *this));
-        if let (Some(number), Some(session)) = (self.number(), self.opened.live())
-            && let Ok(request) = cx.pool().empty(HEADROOM)
-        {
+        if let (Some(session), Some(lower)) = (self.number(), self.opened.live()) {
             // Said once, and not waited for: a server that misses it finds the session silent.
-            let user = Request::CloseSession { session: number }.emit();
-            let _ = wire::call(cx, &session, (user, 0, 1), request);
+            let request = (Request::CloseSession { session }, 0);
+            let _ = self.shared.act(cx, |at| self.shared.ask(at, &lower, request, &[]));
         }
         if let Some(session) = self.opened.take() {
             session.close(cx);
@@ -217,7 +227,7 @@ impl Session for Calling {
 
 /// A server's session.
 pub(crate) struct Serving {
-    pub(crate) shared: Rc<Shared>,
+    pub(crate) shared: Rc<Running<Asp>>,
     pub(crate) number: u8,
     pub(crate) peer: Address,
     pub(crate) upper: ProtocolRef,
@@ -244,12 +254,12 @@ impl Session for Serving {
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(question) = ask.get::<AspAttention>() {
             question.session = self.number;
-            return match self.shared.attend(cx, self.peer, *question) {
-                true => Answer::Answered,
-                false => Answer::Unknown,
-            };
+            let (session, code) = (self.number, question.code);
+            let request = (Request::Attention { session, code }, 1);
+            let heard = self.shared.act(cx, |at| self.shared.ask_peer(at, self.peer, request, &[]));
+            return heard.flatten().map_or(Answer::Unknown, |_| Answer::Answered);
         }
-        self.shared.atp.control(cx, ask)
+        self.shared.lower.control(cx, ask)
     }
 
     fn close(&self, _: &Kernel, this: &SessionRef) -> Closing {
