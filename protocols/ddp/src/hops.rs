@@ -6,7 +6,8 @@ use alloc::collections::VecDeque;
 use core::cell::RefCell;
 use xk_appletalk::addr::Node;
 use xk_core::object::OpenError;
-use xk_core::{Kernel, Part, Participant, Participants, ProtocolRef, SessionRef, Upper};
+use xk_core::{Kernel, Part, Participant, Participants, SessionRef, Upper};
+use xk_kit::machine::At;
 use xk_kit::net::appletalk::node;
 
 /// Sessions that are kept.
@@ -21,8 +22,7 @@ pub(crate) struct Hops(RefCell<VecDeque<Hop>>);
 
 /// Opens a session to a node of a link, or to a group.
 pub(crate) fn open(
-    cx: &Kernel,
-    this: &ProtocolRef,
+    at: At<'_>,
     port: &Port,
     to: Node,
     group: Option<[u8; 6]>,
@@ -31,7 +31,7 @@ pub(crate) fn open(
         Some(group) => Participant::of(Part::Ether(group)),
         None => node(to.net, to.node),
     };
-    let lower = port.lower.open(cx, Upper::new(this), Participants::pair(Part::Any, peer))?;
+    let lower = port.lower.open(at.cx, Upper::new(at.this), Participants::pair(Part::Any, peer))?;
     lower.watch();
     Ok(lower)
 }
@@ -40,12 +40,11 @@ impl Hops {
     /// The session to a node over a port.
     pub(crate) fn to(
         &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        (at, port): (usize, &Port),
+        at: At<'_>,
+        (nth, port): (usize, &Port),
         to: Node,
     ) -> Option<SessionRef> {
-        let place = (at, to);
+        let place = (nth, to);
         let found = {
             let mut kept = self.0.borrow_mut();
             let found = kept.iter().position(|(known, _)| *known == place);
@@ -54,8 +53,8 @@ impl Hops {
         let session = match found {
             Some((_, session)) if !session.head().is_closed() => session,
             gone => {
-                gone.into_iter().for_each(|(_, session)| session.close(cx));
-                open(cx, this, port, to, None).ok()?
+                gone.into_iter().for_each(|(_, session)| session.close(at.cx));
+                open(at, port, to, None).ok()?
             }
         };
         let spare = {
@@ -63,7 +62,7 @@ impl Hops {
             kept.push_front((place, session.clone()));
             (kept.len() > KEPT_MAX).then(|| kept.pop_back()).flatten()
         };
-        spare.into_iter().for_each(|(_, session)| session.close(cx));
+        spare.into_iter().for_each(|(_, session)| session.close(at.cx));
         Some(session)
     }
 

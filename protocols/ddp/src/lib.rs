@@ -41,8 +41,8 @@
 //! times ("too many hops"). A datagram to all nodes of a network goes to all nodes of that cable.
 //! Node 0 of one of its networks is the router itself.
 //!
-//! It is no `Layer` of the kit: datagrams arrive through other sessions than those that lead to
-//! their sender, and carry their own addresses.
+//! It is a `Machine` of the kit and no `Layer`: datagrams arrive through other sessions than those
+//! that lead to their sender, and carry their own addresses.
 //!
 //! # Control
 //! Tells enabled protocols of a new cable by `ddp-cable-changed`; forwards other questions to the

@@ -5,9 +5,11 @@ use crate::protocol::Ddp;
 use crate::session::DdpSession;
 use crate::shared::{Key, PORT_ANY, enable_key, reasons};
 use crate::wire::{Error, LONG_LEN, Long};
+use alloc::rc::Rc;
 use xk_appletalk::addr::NET_ANY;
 use xk_core::object::{Burst, Refused};
-use xk_core::{Kernel, Message, Participants, Protocol, ProtocolRef, Reason, SessionRef, reason};
+use xk_core::{Message, Participants, Reason, SessionRef, reason};
+use xk_kit::machine::{At, Machine, Running};
 use xk_kit::net::appletalk::socket;
 
 /// The reason that corresponds to what is wrong with a header.
@@ -57,128 +59,116 @@ fn belongs(message: &mut Message, front: usize, first: &Long) -> bool {
     is_intact(&header, message, front)
 }
 
+/// Takes datagrams that came together: those that follow each other between the same ends go up
+/// together.
+pub(crate) fn receive_burst(
+    all: &Rc<Running<Ddp>>,
+    at: At<'_>,
+    lower: &SessionRef,
+    burst: Burst<'_>,
+) -> Result<(), Refused> {
+    while burst.goes_on(lower) {
+        let first = burst.peek::<LONG_LEN>(0);
+        let first = first.and_then(|first| Long::parse(&first.octets).ok());
+        let port = all.ports.over(at.cx, lower);
+        let known = first.zip(port).and_then(|(first, port)| {
+            let via = all.ports.is_for_me(port, first.to.at())?;
+            Some((first, all.known(via, &first)?))
+        });
+        if let Some((first, session)) = known {
+            let fits = |nth| burst.look(nth, |message, front| belongs(message, front, &first));
+            let run = (0..burst.len()).take_while(|nth| fits(*nth) == Some(true)).count();
+            if run > 0 {
+                all.came_by(at, &first, lower);
+                // The refuser has counted it, and no sender is told.
+                let _ = session.pop_burst(at.cx, burst.first(run).behind(LONG_LEN));
+                continue;
+            }
+        }
+        if let Some(message) = burst.next() {
+            Ddp::demux(all, at, lower, message)?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes a datagram that came over a port, its header in front.
+pub(crate) fn receive(
+    all: &Rc<Running<Ddp>>,
+    at: At<'_>,
+    (port, lower): (usize, Option<&SessionRef>),
+    mut message: Message,
+) -> Result<(), Refused> {
+    let header = match open(&mut message) {
+        Ok(header) => header,
+        Err(why) => return at.refuse(message, why),
+    };
+    let Some(via) = all.ports.is_for_me(port, header.to.at()) else {
+        return all.forward(at, (port, header), message);
+    };
+    if !is_intact(&header, &message, 0) {
+        return at.refuse(message, &reason::BAD_CHECKSUM);
+    }
+    if let Some(lower) = lower {
+        all.came_by(at, &header, lower);
+    }
+    let session = match session(all, at, via, &header) {
+        Ok(session) => session,
+        Err(why) => return at.refuse(message, why),
+    };
+    // Cannot fail: the header was just seen.
+    let _ = message.strip(LONG_LEN);
+    // The refuser has counted it, and no sender is told.
+    let _ = session.pop_owned(at.cx, message);
+    Ok(())
+}
+
+/// The session that a datagram for this node belongs to, made if an enable is for it.
+fn session(
+    all: &Rc<Running<Ddp>>,
+    at: At<'_>,
+    via: usize,
+    header: &Long,
+) -> Result<SessionRef, &'static Reason> {
+    if let Some(session) = all.known(via, header) {
+        return Ok(session);
+    }
+    let key = Ddp::key(via, header);
+    let upper = all.enables.get(&enable_key(header.kind, header.to.socket));
+    let upper = upper.ok_or(&reason::NO_PORT)?;
+    let source = key.peer.at().source();
+    // Those that were opened leave by any port.
+    let key = if all.ports.is_router() { key } else { Key { port: PORT_ANY, ..key } };
+    let make = || {
+        let own = all.ports.list.get(via).map(|port| port.cable.get().me);
+        let own = own.unwrap_or_default();
+        let (to, from) = (header.to.socket, header.from);
+        let local = socket(own.net, own.node, to);
+        let ends = Participants::pair(local, socket(from.net, from.node, from.socket));
+        (DdpSession::new(all, key, &upper), ends)
+    };
+    all.sessions.accept(at.cx, at.this, &upper, key.number(), source, make)
+}
+
 impl Ddp {
-    /// Takes datagrams that came together: those that follow each other between the same ends go up
-    /// together.
-    pub(crate) fn receive_burst(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        burst: Burst<'_>,
-    ) -> Result<(), Refused> {
-        while burst.goes_on(lower) {
-            let first = burst.peek::<LONG_LEN>(0);
-            let first = first.and_then(|first| Long::parse(&first.octets).ok());
-            let at = self.shared.ports.over(cx, lower);
-            let known = first.zip(at).and_then(|(first, at)| {
-                let via = self.shared.ports.is_for_me(at, first.to.at())?;
-                Some((first, self.known(via, &first)?))
-            });
-            if let Some((first, session)) = known {
-                let fits = |nth| burst.look(nth, |message, front| belongs(message, front, &first));
-                let run = (0..burst.len()).take_while(|nth| fits(*nth) == Some(true)).count();
-                if run > 0 {
-                    self.shared.came_by(cx, this, (&first, lower));
-                    // The refuser has counted it, and no sender is told.
-                    let _ = session.pop_burst(cx, burst.first(run).behind(LONG_LEN));
-                    continue;
-                }
-            }
-            if let Some(message) = burst.next() {
-                self.demux(cx, this, lower, message)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes a datagram that came over a port, its header in front.
-    pub(crate) fn receive(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        (at, lower): (usize, Option<&SessionRef>),
-        mut message: Message,
-    ) -> Result<(), Refused> {
-        let header = match open(&mut message) {
-            Ok(header) => header,
-            Err(why) => return Err(this.refuse(message, why)),
-        };
-        let Some(via) = self.shared.ports.is_for_me(at, header.to.at()) else {
-            return self.forward(cx, this, (at, header), message);
-        };
-        if !is_intact(&header, &message, 0) {
-            return Err(this.refuse(message, &reason::BAD_CHECKSUM));
-        }
-        if let Some(lower) = lower {
-            self.shared.came_by(cx, this, (&header, lower));
-        }
-        let session = match self.session(cx, this, via, &header) {
-            Ok(session) => session,
-            Err(why) => return Err(this.refuse(message, why)),
-        };
-        // Cannot fail: the header was just seen.
-        let _ = message.strip(LONG_LEN);
-        // The refuser has counted it, and no sender is told.
-        let _ = session.pop_owned(cx, message);
-        Ok(())
-    }
-
-    /// The session that a datagram for this node belongs to, made if an enable is for it.
-    fn session(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        via: usize,
-        header: &Long,
-    ) -> Result<SessionRef, &'static Reason> {
-        if let Some(session) = self.known(via, header) {
-            return Ok(session);
-        }
-        let shared = &self.shared;
-        let key = Self::key(via, header);
-        let upper = shared.enables.get(&enable_key(header.kind, header.to.socket));
-        let upper = upper.ok_or(&reason::NO_PORT)?;
-        let source = key.peer.at().source();
-        // Those that were opened leave by any port.
-        let key = if shared.ports.is_router() { key } else { Key { port: PORT_ANY, ..key } };
-        let make = || {
-            let own = shared.ports.list.get(via).map(|port| port.cable.get().me);
-            let own = own.unwrap_or_default();
-            let (to, from) = (header.to.socket, header.from);
-            let ends = Participants::pair(
-                socket(own.net, own.node, to),
-                socket(from.net, from.node, from.socket),
-            );
-            (DdpSession::new(shared, key, &upper), ends)
-        };
-        shared.sessions.accept(cx, this, &upper, key.number(), source, make)
-    }
-
-    fn key(via: usize, header: &Long) -> Key {
-        Key {
-            peer: header.from,
-            socket: header.to.socket,
-            kind: header.kind,
-            port: via as u8,
-            group: 0,
-        }
+    const fn key(via: usize, header: &Long) -> Key {
+        let (peer, socket, kind) = (header.from, header.to.socket, header.kind);
+        Key { peer, socket, kind, port: via as u8, group: 0 }
     }
 
     /// The session that there is for a datagram.
     fn known(&self, via: usize, header: &Long) -> Option<SessionRef> {
-        let shared = &self.shared;
         let key = Self::key(via, header);
         // Those that were opened leave by any port.
         let any = Key { port: PORT_ANY, ..key };
-        let sessions = &shared.sessions;
+        let sessions = &self.sessions;
         let found = sessions.get(&any.number()).or_else(|| sessions.get(&key.number()));
         if found.is_some() {
             return found;
         }
         // A node of this cable may be named without its network.
         let is_here = |port: &Port| port.cable.get().me.net == header.from.net;
-        shared.ports.list.get(via).filter(|port| is_here(port))?;
+        self.ports.list.get(via).filter(|port| is_here(port))?;
         let peer = xk_appletalk::addr::AtAddr { net: NET_ANY, ..header.from };
         sessions.get(&Key { peer, ..any }.number())
     }
@@ -187,43 +177,39 @@ impl Ddp {
     #[cold]
     fn forward(
         &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        (at, header): (usize, Long),
+        at: At<'_>,
+        (from, header): (usize, Long),
         mut message: Message,
     ) -> Result<(), Refused> {
-        let shared = &self.shared;
         let to = header.to.at();
-        if !shared.ports.is_router() || to.net == NET_ANY {
-            return Err(this.refuse(message, &reason::NOT_MINE));
+        if !self.ports.is_router() || to.net == NET_ANY {
+            return at.refuse(message, &reason::NOT_MINE);
         }
-        let Some(Next::Over(out, node)) = shared.ports.route(to) else {
-            return Err(this.refuse(message, &reasons::NO_ROUTE));
+        let Some(Next::Over(out, node)) = self.ports.route(to) else {
+            return at.refuse(message, &reasons::NO_ROUTE);
         };
-        let is_direct = shared.ports.list.get(out).is_some_and(|port| port.has(to.net));
-        if out == at && is_direct {
+        let is_direct = self.ports.list.get(out).is_some_and(|port| port.has(to.net));
+        if out == from && is_direct {
             // It is of the cable that it came from, and is there already.
-            return Err(this.refuse(message, &reason::NOT_MINE));
+            return at.refuse(message, &reason::NOT_MINE);
         }
         let Some(header) = header.forwarded() else {
-            return Err(this.refuse(message, &reasons::HOPS));
+            return at.refuse(message, &reasons::HOPS);
         };
-        let Some(port) = shared.ports.list.get(out).filter(|port| port.is_ready.get()) else {
-            return Err(this.refuse(message, &reasons::NO_ADDRESS));
+        let Some(port) = self.ports.list.get(out).filter(|port| port.is_ready.get()) else {
+            return at.refuse(message, &reasons::NO_ADDRESS);
         };
         let _ = message.strip(LONG_LEN);
         // What the link said of the frame that it came in says nothing of the one that it goes in.
         message.clear_attributes();
         if message.push_array(&header.octets()).is_err() {
-            return Err(this.refuse(message, &reason::NO_BUFFERS));
+            return at.refuse(message, &reason::NO_BUFFERS);
         }
-        match shared.hops.to(cx, this, (out, port), node) {
-            Some(lower) => {
-                // Counted below.
-                let _ = lower.push(cx, message);
-                Ok(())
-            }
-            None => Err(this.refuse(message, &reasons::NO_ROUTE)),
-        }
+        let Some(lower) = self.hops.to(at, (out, port), node) else {
+            return at.refuse(message, &reasons::NO_ROUTE);
+        };
+        // Counted below.
+        let _ = lower.push(at.cx, message);
+        Ok(())
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::hops;
 use crate::ports::Next;
-use crate::shared::{Key, Shared, reasons};
+use crate::protocol::Ddp;
+use crate::shared::{Key, reasons};
 use crate::wire::{DATA_LEN_MAX, LONG_LEN, Long};
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -11,11 +12,12 @@ use xk_appletalk::addr::Node;
 use xk_core::object::{Burst, Closing, OpenError, Outgoing, PushError, Refused, SessionSlot};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Reason, Session, SessionRef, reason};
 use xk_kit::control::{MaxPacket, MinPacket, OptPacket};
+use xk_kit::machine::{At, Running};
 use xk_kit::net::appletalk::DdpEnds;
 use xk_kit::net::template::Headers;
 
 pub(crate) struct DdpSession {
-    shared: Rc<Shared>,
+    shared: Rc<Running<Ddp>>,
     key: Key,
     upper: ProtocolRef,
     /// The session to the next station; `None` to this node itself, or before the way is known.
@@ -27,7 +29,7 @@ pub(crate) struct DdpSession {
 }
 
 impl DdpSession {
-    pub(crate) fn new(shared: &Rc<Shared>, key: Key, upper: &ProtocolRef) -> Self {
+    pub(crate) fn new(shared: &Rc<Running<Ddp>>, key: Key, upper: &ProtocolRef) -> Self {
         Self {
             shared: Rc::clone(shared),
             key,
@@ -39,34 +41,34 @@ impl DdpSession {
     }
 
     /// Finds the way.
-    fn resolve(&self, cx: &Kernel, this: &ProtocolRef) -> Result<Next, OpenError> {
+    fn resolve(&self, at: At<'_>) -> Result<Next, OpenError> {
         let generation = self.shared.generation.get();
         let to = self.key.peer.at();
-        let best = self.shared.best(cx, to.net);
+        let best = self.shared.best(at.cx, to.net);
         let next = match self.shared.ports.next(self.key.over(), to) {
             // Not even a router is heard, but by that one datagrams come.
             None if best.is_some() => Next::Over(0, to),
             next => next.ok_or(OpenError::NoRoute)?,
         };
-        let Next::Over(at, node) = next else {
-            self.let_go(cx);
+        let Next::Over(nth, node) = next else {
+            self.let_go(at.cx);
             let own = self.shared.ports.list.get(self.key.over().unwrap_or(0));
             self.source.set(own.map_or(to, |port| port.cable.get().me));
             return Ok(next);
         };
-        let port = self.shared.ports.list.get(at).ok_or(OpenError::NoRoute)?;
-        let to_hw = |hw| hops::open(cx, this, port, node, hw);
+        let port = self.shared.ports.list.get(nth).ok_or(OpenError::NoRoute)?;
+        let to_hw = |hw| hops::open(at, port, node, hw);
         let lower = match (self.key.group(), best) {
             // What is no hardware address to the link below goes the other way.
             (None, Some(best)) => to_hw(Some(best)).or_else(|_| to_hw(None))?,
             (group, _) => to_hw(group)?,
         };
         // What was asked at an address is answered from there, whichever way that goes.
-        let own = self.key.over().and_then(|at| self.shared.ports.list.get(at));
+        let own = self.key.over().and_then(|nth| self.shared.ports.list.get(nth));
         self.source.set(own.unwrap_or(port).cable.get().me);
         self.generation.set(generation);
         if let Some(old) = self.lower.replace(Some(lower)) {
-            old.close(cx);
+            old.close(at.cx);
         }
         Ok(next)
     }
@@ -122,7 +124,7 @@ impl DdpSession {
         if message.len() > DATA_LEN_MAX {
             return fail(cx, this, message, (PushError::TooBig, &reason::TOO_BIG));
         }
-        let Some(protocol) = this.protocol(cx) else {
+        let Some(me) = self.shared.me() else {
             return fail(cx, this, message, (PushError::Closed, &reason::CLOSED));
         };
         let over = match self.shared.ports.next(self.key.over(), self.key.peer.at()) {
@@ -134,13 +136,13 @@ impl DdpSession {
             self.shared.waiting.keep(cx, this, (), message);
             return Ok(());
         }
-        match self.resolve(cx, &protocol) {
+        match self.resolve(self.shared.at(cx, &me)) {
             Ok(Next::Here) => {
                 let header = self.header(&message).unwrap_or_default();
                 if message.push_array(&header).is_err() {
                     return fail(cx, this, message, (PushError::NoBuffers, &reason::NO_BUFFERS));
                 }
-                match self.shared.put_looped(cx, &protocol, message) {
+                match self.shared.put_looped(self.shared.at(cx, &me), message) {
                     true => Ok(()),
                     false => Err(PushError::QueueFull),
                 }
@@ -229,13 +231,11 @@ impl Session for DdpSession {
         Some(alloc::format!("{}:{socket} > {peer}, type {kind}", self.source.get()))
     }
 
-    fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+    fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         let Key { peer, socket, kind, port, .. } = self.key;
         if let Some(question) = ask.get::<DdpEnds>() {
-            if self.generation.get() == 0
-                && let Some(protocol) = this.protocol(cx)
-            {
-                let _ = self.resolve(cx, &protocol);
+            if self.generation.get() == 0 {
+                let _ = self.shared.act(cx, |at| self.resolve(at));
             }
             let local = self.source.get();
             *question = DdpEnds {
@@ -254,12 +254,9 @@ impl Session for DdpSession {
         } else if let Some(question) = ask.get::<Headers>() {
             return question.found(None);
         } else {
-            let lower = self.lower.get();
-            let first = self.shared.ports.list.first();
-            return match (lower, first) {
-                (Some(lower), _) => lower.control(cx, ask),
-                (None, Some(port)) => port.lower.control(cx, ask),
-                (None, None) => Answer::Unknown,
+            return match self.lower.get() {
+                Some(lower) => lower.control(cx, ask),
+                None => self.shared.lower.control(cx, ask),
             };
         }
         Answer::Answered

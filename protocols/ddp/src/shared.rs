@@ -1,21 +1,17 @@
-//! Shared state of protocol and sessions.
+//! State that protocol and sessions share: keys, best routers, datagrams that wait, cables.
 
-use crate::hops::Hops;
-use crate::ports::{Port, Ports};
+use crate::ports::Port;
+use crate::protocol::Ddp;
+use crate::session::DdpSession;
 use crate::wire::Long;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_appletalk::addr::{AtAddr, NetRange, Node};
-use xk_appletalk::ddp::{BestRouters, Cable};
-use xk_core::map::Map;
-use xk_core::object::SessionTable;
+use xk_appletalk::ddp::Cable;
 use xk_core::{Kernel, Message, ProtocolRef, SessionRef, reason};
 use xk_kit::control::PeerEther;
+use xk_kit::machine::At;
 use xk_kit::net::appletalk::{CableChanged, now};
-use xk_kit::net::ports::Choices;
-use xk_kit::net::waiting::Waiting;
 
 /// Why it drops messages, besides the reasons that all protocols share.
 pub mod reasons {
@@ -31,12 +27,6 @@ pub mod reasons {
     pub static NO_ADDRESS: Reason = Reason::new("no address", Class::Exhausted);
 }
 
-/// The timer token of datagrams to this node itself.
-pub(crate) const TOKEN_LOOP: u64 = 1;
-/// Token of the timer of best routers.
-pub(crate) const TOKEN_BEST: u64 = 2;
-/// Networks whose best router is known.
-const BEST_MAX: usize = 64;
 /// Datagrams to this node itself that wait.
 const LOOPED_MAX: usize = 256;
 /// The port of sessions that leave by whichever leads to their peer.
@@ -72,65 +62,14 @@ impl Key {
     }
 }
 
-pub(crate) struct Shared {
-    pub(crate) ports: Ports,
-    pub(crate) sessions: SessionTable<u64>,
-    /// By protocol type and socket.
-    pub(crate) enables: Map<u16, ProtocolRef>,
-    pub(crate) choices: Choices,
-    /// Changes with all that a way depends on; never 0.
-    pub(crate) generation: Cell<u32>,
-    pub(crate) has_checksum: bool,
-    pub(crate) routes_max: usize,
-    pub(crate) hops: Hops,
-    /// Messages that wait for an address.
-    pub(crate) waiting: Waiting,
-    looped: RefCell<VecDeque<Message>>,
-    /// The routers by which datagrams of other networks came; of a node that routes nothing.
-    best: Option<RefCell<BestRouters>>,
-}
-
 /// The number of an enable.
 pub(crate) fn enable_key(kind: u8, socket: u8) -> u16 {
     u16::from(kind) << 8 | u16::from(socket)
 }
 
-/// Bounds and choices of one instance.
-pub(crate) struct Limits {
-    pub(crate) has_checksum: bool,
-    pub(crate) sessions: usize,
-    pub(crate) enables: usize,
-    pub(crate) waiting: usize,
-    pub(crate) routes: usize,
-    pub(crate) has_best: bool,
-}
-
-impl Shared {
-    pub(crate) fn new(cx: &Kernel, ports: Ports, limits: &Limits) -> Self {
-        let secret = cx.secret();
-        let has_best = limits.has_best && !ports.is_router();
-        Self {
-            ports,
-            sessions: SessionTable::new(secret, limits.sessions),
-            enables: Map::new(secret, limits.enables),
-            choices: Choices::default(),
-            generation: Cell::new(1),
-            has_checksum: limits.has_checksum,
-            routes_max: limits.routes,
-            hops: Hops::default(),
-            waiting: Waiting::new(limits.waiting, limits.waiting),
-            looped: RefCell::default(),
-            best: has_best.then(|| RefCell::new(BestRouters::new(BEST_MAX))),
-        }
-    }
-
+impl Ddp {
     /// A datagram has come by way of a router, if this node minds.
-    pub(crate) fn came_by(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        (header, lower): (&Long, &SessionRef),
-    ) {
+    pub(crate) fn came_by(&self, at: At<'_>, header: &Long, lower: &SessionRef) {
         let net = header.from.net;
         let minds = |port: &Port| header.hops() > 0 && !port.cable.get().is_local(net);
         let Some(best) = self.best.as_ref().filter(|_| self.ports.list.first().is_some_and(minds))
@@ -138,14 +77,14 @@ impl Shared {
             return;
         };
         // A link without such addresses has one other end.
-        let Some(router) = lower.ask(cx, PeerEther::default()) else { return };
+        let Some(router) = lower.ask(at.cx, PeerEther::default()) else { return };
         let was_empty = best.borrow().is_empty();
-        let is_other = best.borrow_mut().heard(net, router.address, now(cx));
+        let is_other = best.borrow_mut().heard(net, router.address, at.now());
         if is_other {
             self.outdate();
         }
         if was_empty {
-            self.arm_best(cx, this);
+            at.wake(best.borrow().next());
         }
     }
 
@@ -156,54 +95,21 @@ impl Shared {
         best.borrow().best(net, now(cx))
     }
 
-    /// Forgets routers that were not heard for long.
-    pub(crate) fn age_best(&self, cx: &Kernel, this: &ProtocolRef) {
-        if self.best.as_ref().is_some_and(|best| best.borrow_mut().expire(now(cx))) {
-            self.outdate();
-        }
-        self.arm_best(cx, this);
-    }
-
-    fn arm_best(&self, cx: &Kernel, this: &ProtocolRef) {
-        let next = self.best.as_ref().and_then(|best| best.borrow().next());
-        if let Some(next) = next {
-            // Without a timer the ways are as they were.
-            let _ = cx.schedule_protocol(this, next.saturating_sub(now(cx)), TOKEN_BEST);
-        }
-    }
-
     /// All ways are to be found again.
     pub(crate) fn outdate(&self) {
         self.generation.set(self.generation.get().wrapping_add(1).max(1));
     }
 
-    /// Sends what waits for an address.
-    pub(crate) fn let_go(&self, cx: &Kernel) {
-        for (session, message) in self.waiting.take(|_, ()| true) {
-            // Counted below, as if it had gone at once.
-            let _ = match session.body::<crate::session::DdpSession>() {
-                Some(body) => body.go_on(cx, &session, message),
-                None => Ok(()),
-            };
-        }
-    }
-
     /// Keeps a datagram to this node itself until the stack of calls has ended; false, counted, if
     /// there are too many.
-    pub(crate) fn put_looped(&self, cx: &Kernel, this: &ProtocolRef, packet: Message) -> bool {
+    pub(crate) fn put_looped(&self, at: At<'_>, packet: Message) -> bool {
         let is_full = self.looped.borrow().len() >= LOOPED_MAX;
-        let arm = || cx.schedule_protocol(this, Duration::ZERO, TOKEN_LOOP);
-        if is_full || arm().is_err() {
-            this.discard(packet, &reason::QUEUE_FULL);
+        if is_full || at.schedule(Duration::ZERO, 0).is_err() {
+            at.this.discard(packet, &reason::QUEUE_FULL);
             return false;
         }
         self.looped.borrow_mut().push_back(packet);
         true
-    }
-
-    /// The datagram to this node itself that waits longest.
-    pub(crate) fn take_looped(&self) -> Option<Message> {
-        self.looped.borrow_mut().pop_front()
     }
 
     /// A claim below has come to an end, or was disputed.
@@ -213,12 +119,15 @@ impl Shared {
         port.cable.set(Cable { me: node, ..cable });
         port.is_ready.set(true);
         self.outdate();
-        self.let_go(cx);
+        for (session, message) in self.waiting.take(|_, ()| true) {
+            // Counted below, as if it had gone at once.
+            let _ = session.body::<DdpSession>().map(|body| body.go_on(cx, &session, message));
+        }
         self.tell(cx, at);
     }
 
     /// The networks of a cable are known, or others.
-    pub(crate) fn set_cable(&self, cx: &Kernel, at: usize, range: NetRange) {
+    pub(crate) fn set_range(&self, cx: &Kernel, at: usize, range: NetRange) {
         let Some(port) = self.ports.list.get(at) else { return };
         let cable = port.cable.get();
         let is_other = cable.range != range;
@@ -245,15 +154,5 @@ impl Shared {
         for upper in uppers {
             let _ = upper.ask(cx, CableChanged { port: at as u8 });
         }
-    }
-
-    /// Releases everything; for the protocol's `stop`.
-    pub(crate) fn clear(&self, cx: &Kernel) {
-        self.waiting.clear();
-        drop(self.looped.take());
-        self.sessions.clear();
-        self.enables.clear();
-        self.hops.clear(cx);
-        self.ports.routes.take();
     }
 }
