@@ -58,12 +58,6 @@ impl Lookup {
         Self { id, from, entity, config, sent: 0, next: now, found: Vec::new() }
     }
 
-    /// Number of the search.
-    #[must_use]
-    pub const fn id(&self) -> u8 {
-        self.id
-    }
-
     /// When [`tick`](Self::tick) has something to do.
     #[must_use]
     pub const fn next(&self) -> Duration {
@@ -206,12 +200,6 @@ impl<T> Lookups<T> {
             Step::Send(packet) => Some(Due::Send(packet)),
             Step::Done(found) => Some(Due::Done(self.running.swap_remove(at).1, found)),
         }
-    }
-
-    /// Ends a search; what it was for comes back.
-    pub fn cancel(&mut self, id: u8) -> Option<T> {
-        let at = self.running.iter().position(|(lookup, _)| lookup.id == id)?;
-        Some(self.running.swap_remove(at).1)
     }
 }
 

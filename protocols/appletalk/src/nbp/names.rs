@@ -72,11 +72,6 @@ impl Names {
         self.names.len() != before
     }
 
-    /// Takes all names of a socket away.
-    pub fn remove_socket(&mut self, socket: u8) {
-        self.names.retain(|named| named.socket != socket);
-    }
-
     /// True if a socket of this node has the name.
     #[must_use]
     pub fn holds(&self, entity: &Entity) -> bool {

@@ -147,8 +147,7 @@ fn names_answer() {
     assert!(names.answer(&answer[0], me, &zone).is_empty(), "an answer gets none");
     assert!(names.remove(&entity("Printer:LASERwriter")) && !names.remove(&entity("printer:b")));
     assert_eq!(names.add(entity("third:LaserWriter"), 130), Ok(()));
-    names.remove_socket(130);
-    assert_eq!((names.len(), names.holds(&entity("echo:xkernel"))), (1, true));
+    assert_eq!((names.len(), names.holds(&entity("echo:xkernel"))), (3, true));
 }
 
 #[test]
@@ -244,8 +243,6 @@ fn a_flood_of_answers_ends_a_search() {
     }
     let Some(Due::Done("two", found)) = lookups.tick(at(1), false) else { panic!("not done") };
     assert_eq!((found.len(), lookups.len()), (5, 1));
-    assert_eq!(lookups.cancel(1), Some("one"));
-    assert_eq!((lookups.cancel(1), lookups.next()), (None, None));
 }
 
 fn names() -> impl Strategy<Value = Name> {

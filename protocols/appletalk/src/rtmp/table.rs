@@ -82,15 +82,6 @@ pub struct Entry {
     pub state: State,
 }
 
-/// Where a datagram for a network goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hop {
-    /// To the node itself, over this port.
-    Direct(usize),
-    /// To this router, over this port.
-    Router(usize, Node),
-}
-
 /// Result of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Merged {
@@ -135,17 +126,6 @@ impl Table {
     #[must_use]
     pub fn entries(&self) -> &[Entry] {
         &self.entries
-    }
-
-    /// Where a datagram for a network goes.
-    #[must_use]
-    pub fn route(&self, net: u16) -> Option<Hop> {
-        if let Some(at) = self.ports.iter().position(|port| port.range.contains(net)) {
-            return Some(Hop::Direct(at));
-        }
-        let leads = |entry: &&Entry| entry.range.contains(net) && entry.state.is_used();
-        let entry = self.entries.iter().find(leads)?;
-        Some(Hop::Router(entry.port, entry.next))
     }
 
     /// Takes data in that came over a port; `None` if it is not of that cable, or this router's
