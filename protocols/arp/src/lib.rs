@@ -46,6 +46,9 @@
 //! Packets of other protocol types with IPv4 addresses in them go to the protocol that takes that
 //! type, and change nothing here.
 //!
+//! It is no `Layer` of the kit: messages from hosts come up without it. It is no `Machine` either:
+//! each host has a timer of its own.
+//!
 //! # Example
 //! ```kdl
 //! host one {
