@@ -20,6 +20,7 @@
 //! demux        key_of, found: the session's pop; not found: Layer::first -> offers, accept, begin
 //! pop          is_plain, or else examine -> deliver -> the upper's demux
 //! push         fit, header, or else examine_sent -> the lower's push, or unsent
+//! call         Layer::call
 //! ```
 
 mod bounds;
@@ -37,6 +38,7 @@ use crate::control::{MaxPacket, OptPacket, max_packet};
 use crate::net::drop_sources::{DropSources, Source};
 use crate::net::offers::Offers;
 use crate::net::template::Headers;
+use crate::rpc::server::OfferingServers;
 use alloc::rc::Rc;
 use alloc::string::String;
 use core::hash::Hasher;
@@ -44,7 +46,9 @@ use core::ops::Deref;
 use xk_core::control::Tables;
 use xk_core::graph::{Build, BuildError};
 use xk_core::map::{Key, Map, MapStats};
-use xk_core::object::{Burst, Enable, OpenError, PushError, Refused, SessionTable};
+use xk_core::object::{
+    Burst, CallCause, CallError, Enable, OpenError, PushError, Refused, SessionTable,
+};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
     Secret, SessionRef, Upper, reason,
@@ -113,6 +117,10 @@ pub trait Layer<const N: usize, W: Ways = One>: Sized + 'static {
     /// Whether the messages of a burst are delivered one at a time, for a layer that keeps some of
     /// them or counts them.
     const ONE_BY_ONE: bool = false;
+    /// Whether the messages are calls and replies: sessions are [called](Self::call), nothing is
+    /// pushed into them, and one that a message made stays bound as an idle one when its last holder
+    /// closes it. What [serves](Self::servers) is offered below.
+    const CARRIES_CALLS: bool = false;
 
     /// Takes the layer's own parts off the participants of an active open and answers the key that
     /// they mean; the default takes none, and the type number above is the key.
@@ -186,8 +194,12 @@ pub trait Layer<const N: usize, W: Ways = One>: Sized + 'static {
     }
 
     /// The header of a message to be sent; `None` if [`examine_sent`](Self::examine_sent) is to
-    /// decide. Decides for almost every message; asked again only if it answers `None`.
-    fn header(&self, own: &Conversation<Self, N, W>, message: &Message) -> Option<[u8; N]>;
+    /// decide. Decides for almost every message; asked again only if it answers `None`. Only a layer
+    /// that [carries calls](Self::CARRIES_CALLS) does without.
+    fn header(&self, own: &Conversation<Self, N, W>, message: &Message) -> Option<[u8; N]> {
+        let _ = (own, message);
+        None
+    }
 
     /// The header of a message that [`header`](Self::header) has none for; may change the message.
     /// By default such a message is too long.
@@ -201,7 +213,10 @@ pub trait Layer<const N: usize, W: Ways = One>: Sized + 'static {
         message: &mut Message,
     ) -> Result<[u8; N], Unsent> {
         let _ = (cx, own, message);
-        Err((PushError::TooBig, &reason::TOO_BIG))
+        Err(match Self::CARRIES_CALLS {
+            true => (PushError::NotSupported, &reason::NOT_SUPPORTED),
+            false => (PushError::TooBig, &reason::TOO_BIG),
+        })
     }
 
     /// Ends what becomes of a message that [`examine_sent`](Self::examine_sent) has no header for,
@@ -299,6 +314,25 @@ pub trait Layer<const N: usize, W: Ways = One>: Sized + 'static {
         let _ = (own, cx, this);
     }
 
+    /// As [`call`](xk_core::Session::call) of a session.
+    ///
+    /// # Errors
+    /// [`CallError`]; by default nothing is called through the layer.
+    fn call(
+        own: &Conversation<Self, N, W>,
+        cx: &Kernel,
+        this: &SessionRef,
+        request: Message,
+    ) -> Result<Message, CallError> {
+        let _ = (own, cx, this, request);
+        Err(CallCause::NotSupported.into())
+    }
+
+    /// The protocols above that serve, by [`offer`](Self::offer), where the layer carries calls.
+    fn servers(&self) -> Option<&OfferingServers> {
+        None
+    }
+
     /// Puts the header of a conversation's messages behind those of the layers below; `None` if it
     /// has no form that can be told.
     fn headers(
@@ -327,7 +361,7 @@ pub trait Layer<const N: usize, W: Ways = One>: Sized + 'static {
     /// # Errors
     /// [`OpenError`].
     fn start(all: &Layered<Self, N, W>, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
-        match Self::PASSES_OFFERS {
+        match Self::PASSES_OFFERS || Self::CARRIES_CALLS {
             true => Ok(()),
             false => all.enable(cx, this),
         }
@@ -391,6 +425,11 @@ pub trait Layer<const N: usize, W: Ways = One>: Sized + 'static {
     /// The figures of a map of its own, with their name, for `list-maps`.
     fn map(&self) -> Option<(&'static str, MapStats)> {
         None
+    }
+
+    /// As [`Protocol::timeout`]: a timer that the layer has set for itself goes off.
+    fn timer(all: &Layered<Self, N, W>, cx: &Kernel, this: &ProtocolRef) {
+        let _ = (all, cx, this);
     }
 
     /// As [`Protocol::control`]; [`Layered::answer`] has the questions that all layers answer.
@@ -629,10 +668,13 @@ impl<L: Layer<N, W>, const N: usize, W: Ways> Layered<L, N, W> {
         }
     }
 
-    /// The session of a conversation that a message begins. Apart from what passes the message up,
+    /// The session of a conversation that a message begins, or has begun. Apart from what passes the message up,
     /// so that its frame is gone from the stack by then: towers of layers are high.
+    ///
+    /// # Errors
+    /// Why there is none: as of [`SessionTable::accept`].
     #[inline(never)]
-    fn made(
+    pub fn made(
         &self,
         Arrival { cx, this, lower }: Arrival<'_>,
         upper: &ProtocolRef,
@@ -878,6 +920,14 @@ impl<L: Layer<N, W>, const N: usize, W: Ways> Protocol for Layered<L, N, W> {
         mut ends: Participants,
     ) -> Result<Enable, OpenError> {
         let offer = self.layer.offer(cx, this, upper, &mut ends)?;
+        if let Some(servers) = self.layer.servers() {
+            return servers.enable(
+                cx,
+                &self.lower,
+                (this, upper),
+                (offer as u32, ends.local_mut()?),
+            );
+        }
         let receiver = Receiver::Protocol(upper.receiver.clone());
         let is_same = |other: &u64| L::is_same_offer(*other, offer);
         self.offers.enable(offer, receiver, is_same)?;
@@ -891,7 +941,9 @@ impl<L: Layer<N, W>, const N: usize, W: Ways> Protocol for Layered<L, N, W> {
     }
 
     fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, Enable(offer): Enable) {
-        if let Some(Receiver::Protocol(_)) = self.offers.get(&offer) {
+        if let Some(servers) = self.layer.servers() {
+            servers.disable(cx, &self.lower, Enable(offer));
+        } else if let Some(Receiver::Protocol(_)) = self.offers.get(&offer) {
             self.offers.unbind(&offer);
             if let Some(local) = self.passed.unbind(&offer) {
                 self.below.withdraw(cx, &self.lower, &local);
@@ -978,11 +1030,16 @@ impl<L: Layer<N, W>, const N: usize, W: Ways> Protocol for Layered<L, N, W> {
         Some(&self.lower)
     }
 
+    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, _: u64) {
+        L::timer(self, cx, this);
+    }
+
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
         self.sessions.clear();
         self.offers.clear();
         self.passed.clear();
         self.below.clear();
+        self.layer.servers().into_iter().for_each(OfferingServers::clear);
         self.drop_sources.iter().for_each(DropSources::clear);
         self.layer.stop();
     }

@@ -5,7 +5,7 @@ use super::{Arrival, Layer, Layered, Unsent, less_header};
 use crate::net::template::Headers;
 use alloc::string::String;
 use core::cell::Cell;
-use xk_core::object::{BURST_MAX, Burst, Closing, Outgoing, PushError, Refused};
+use xk_core::object::{BURST_MAX, Burst, CallError, Closing, Outgoing, PushError, Refused};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, reason};
 
 /// The session object of a layer.
@@ -168,6 +168,11 @@ impl<L: Layer<N, W>, const N: usize, W: Ways> Session for Conversation<L, N, W> 
         ground.push_prepared(cx, burst, prepare, other)
     }
 
+    #[inline]
+    fn call(&self, cx: &Kernel, this: &SessionRef, request: Message) -> Result<Message, CallError> {
+        L::call(self, cx, this, request)
+    }
+
     /// Takes a message with its header in front.
     #[inline]
     fn pop(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), Refused> {
@@ -184,7 +189,7 @@ impl<L: Layer<N, W>, const N: usize, W: Ways> Session for Conversation<L, N, W> 
     }
 
     fn pop_burst(&self, cx: &Kernel, this: &SessionRef, burst: Burst<'_>) -> Result<(), Refused> {
-        if L::ONE_BY_ONE {
+        if L::ONE_BY_ONE || L::CARRIES_CALLS {
             while let Some(message) = burst.next_through(this) {
                 self.pop(cx, this, message)?;
             }
@@ -261,6 +266,9 @@ impl<L: Layer<N, W>, const N: usize, W: Ways> Session for Conversation<L, N, W> 
     }
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
+        if L::CARRIES_CALLS && self.all.sessions.rests(&self.place, this) {
+            return Closing::Idle;
+        }
         L::end(self, cx, this);
         // Only if it is bound: one that found the table full is not, and another may have its key.
         self.all.sessions.release(&self.place, this);

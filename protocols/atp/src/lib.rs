@@ -51,9 +51,7 @@
 //! stranger that forges releases as well is limited only by its own line: ATP is for a cable with
 //! trusted stations.
 //!
-//! The skeletons of layers (`xk_kit`) do not fit, for the reasons that `reqrep` has: a session is
-//! pushed into below and called above, and may call and serve at once. Octets and machines are
-//! those of `xk_appletalk::atp`, as in the other subsystems.
+//! Octets and machines are those of `xk_appletalk::atp`, as in the other subsystems.
 //!
 //! # Example
 //! ```kdl
@@ -76,14 +74,15 @@ extern crate alloc;
 extern crate std;
 
 mod calls;
+mod client;
 mod protocol;
-mod session;
+mod server;
 pub mod wire;
 
+pub use client::{NO_TRANSACTION, REPEATED_RESPONSE, TOO_MANY_CALLS};
 pub use protocol::{Atp, Settings, Transactions, add, build};
-pub use session::{
-    LATE_REPLY, NO_TRANSACTION, NOT_A_SERVER, REPEATED_REQUEST, REPEATED_RESPONSE, REPLY_TOO_BIG,
-    TOO_MANY_CALLS, TOO_MANY_REMEMBERED, UNRELEASED,
+pub use server::{
+    LATE_REPLY, NOT_A_SERVER, REPEATED_REQUEST, REPLY_TOO_BIG, TOO_MANY_REMEMBERED, UNRELEASED,
 };
 
 use xk_core::Entry;
@@ -108,7 +107,7 @@ pub static ENTRY: Entry = Entry::calls("atp", include_str!("lib.rs"), build)
         question("opt-packet", "the largest request: 578 octets at most"),
     ])
     .reasons(&[
-        &session::LATE_REPLY, &session::NO_TRANSACTION, &session::NOT_A_SERVER,
-        &session::REPEATED_REQUEST, &session::REPEATED_RESPONSE, &session::REPLY_TOO_BIG,
-        &session::TOO_MANY_CALLS, &session::TOO_MANY_REMEMBERED, &session::UNRELEASED,
+        &server::LATE_REPLY, &client::NO_TRANSACTION, &server::NOT_A_SERVER,
+        &server::REPEATED_REQUEST, &client::REPEATED_RESPONSE, &server::REPLY_TOO_BIG,
+        &client::TOO_MANY_CALLS, &server::TOO_MANY_REMEMBERED, &server::UNRELEASED,
     ]);

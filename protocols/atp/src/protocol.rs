@@ -1,27 +1,29 @@
-//! The protocol object: opens, enables, demultiplexes.
+//! The layer: a conversation for each session below, which calls, or serves, or both; and one for
+//! each further protocol that calls through the same session.
 
 use crate::calls::{Call, Data, Origin, Spare};
-use crate::session::{Association, NO_TRANSACTION, NOT_A_SERVER};
-use crate::wire;
+use crate::client::{self, NO_TRANSACTION, TOO_MANY_CALLS};
+use crate::server::{self, NOT_A_SERVER};
+use crate::wire::HEADER_OCTETS;
 use alloc::rc::Rc;
+use alloc::string::String;
 use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
+use core::cell::{Cell, OnceCell, RefCell};
 use xk_appletalk::atp::{
-    Bounds, Header, Kind, Limits, Options, RESPONSES_MAX, Requester, Responder, Want, bitmap_of,
+    BeginError, Bounds, DATA_OCTETS_MAX, Header, Kind, Limits, Options, RESPONSES_MAX, Requester,
+    Responder, Want, bitmap_of,
 };
-use xk_core::control::Tables;
 use xk_core::graph::{Build, BuildError};
-use xk_core::kernel::Timer;
 use xk_core::map::MapStats;
-use xk_core::object::{Enable, OpenError, Refused, SessionTable};
+use xk_core::object::{CallCause, CallError, OpenError, PushError, Refused};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participant, Participants, PeerName, Protocol, ProtocolRef,
-    Reason, Secret, SessionRef, Upper, question, reason,
+    Answer, Ask, Kernel, Message, Part, Participant, Participants, PeerName, ProtocolRef, Reason,
+    Secret, SessionRef, Upper, question, reason,
 };
+use xk_kit::layer::{self, Arrival, Conversation, Layer, Layered};
 use xk_kit::net::appletalk::now;
-use xk_kit::rpc::call::UsualTransaction;
-use xk_kit::rpc::call_layer::less;
-use xk_kit::rpc::callers::{self, Key};
+use xk_kit::rpc::call::{CallOptions, CancelCall, UsualTransaction};
+use xk_kit::rpc::callers;
 use xk_kit::rpc::server::OfferingServers;
 
 /// Limits of a reply; only a protocol of transactions knows, whose options go with each call
@@ -60,36 +62,45 @@ impl Settings {
     }
 }
 
-/// Shared state of protocol and sessions.
-pub(crate) struct Shared {
+/// One instance of the layer.
+pub struct Atp {
     pub(crate) settings: Settings,
-    /// By the session below, and those of further protocols above by these.
-    pub(crate) sessions: SessionTable<Key>,
     /// Borrowed for one step of the machine at a time, and never while a layer below sends.
     pub(crate) requester: RefCell<Requester<Origin, Data, Rc<Call>>>,
     pub(crate) responder: RefCell<Responder<Origin, Data>>,
     pub(crate) spare: Spare,
     /// Number of requests that are being executed.
     pub(crate) executing: Cell<usize>,
-    pub(crate) server: OfferingServers,
+    server: OfferingServers,
     /// Participants enabled below: a server's number is its place here.
     offered: RefCell<Vec<Participant>>,
     /// Names peers.
     secret: Secret,
-    /// Timer of the release timers.
-    timer: Cell<Option<Timer>>,
+    /// Whether the timer of the release timers is set.
+    is_armed: Cell<bool>,
 }
 
-impl Shared {
+/// Both ends of one conversation.
+pub struct Association {
+    pub(crate) origin: Origin,
+    /// Our own end, of a session that was opened from above.
+    pub(crate) local: OnceCell<Participant>,
+}
+
+/// A conversation.
+pub(crate) type Own = Conversation<Atp, HEADER_OCTETS>;
+type All = Layered<Atp, HEADER_OCTETS>;
+
+impl Atp {
     /// The server that a session below was made for.
-    pub(crate) fn server_of(&self, lower: &SessionRef) -> Option<ProtocolRef> {
+    fn server_of(&self, lower: &SessionRef) -> Option<ProtocolRef> {
         let number = lower.head().tag().checked_sub(1)?;
         self.server.get(number).map(|(server, _)| server)
     }
 
     /// The protocol that serves at this local participant.
     pub(crate) fn server_at(&self, local: &Participant) -> Option<ProtocolRef> {
-        self.server.get(self.offer_for(local)?).map(|(server, _)| server)
+        self.server.get(self.number_for(local)?).map(|(server, _)| server)
     }
 
     /// Whether this protocol serves at this local participant.
@@ -101,7 +112,7 @@ impl Shared {
     }
 
     /// The number that is offered to this local participant: the most definite that fits.
-    fn offer_for(&self, local: &Participant) -> Option<u32> {
+    fn number_for(&self, local: &Participant) -> Option<u32> {
         let offered = self.offered.borrow();
         let definite = |offer: &Participant| offer.parts().filter(|p| **p != Part::Any).count();
         let all = offered.iter().enumerate();
@@ -143,7 +154,7 @@ impl Shared {
     }
 
     /// The other end of a session below, by the name that it was given.
-    pub(crate) fn origin(&self, lower: &SessionRef) -> Origin {
+    fn origin(lower: &SessionRef) -> Origin {
         let Some([a, b, c, d, e, f, g, h, i, j, k, l]) = lower.head().peer().own() else {
             return Origin { ends: lower.id().0, host: 0 };
         };
@@ -156,12 +167,25 @@ impl Shared {
         let Some(due) = self.responder.borrow().due() else {
             return;
         };
-        if self.timer.get().is_some() {
-            return;
+        if !self.is_armed.get() {
+            let delay = due.saturating_sub(now(cx));
+            // Without a timer the next request tries again.
+            self.is_armed.set(cx.schedule_protocol(this, delay, 0).is_ok());
         }
-        let delay = due.saturating_sub(now(cx));
-        // Without a timer the next request tries again.
-        self.timer.set(cx.schedule_protocol(this, delay, 0).ok());
+    }
+
+    /// The number under which a local participant is enabled, or is to be.
+    fn number_of(&self, local: &Participant) -> u32 {
+        let mut offered = self.offered.borrow_mut();
+        let known = offered.iter().position(|offer| offer == local);
+        // One that serves no more leaves its place.
+        let is_free = |at: &usize| self.server.get(*at as u32).is_none();
+        let at = known.or_else(|| (0..offered.len()).find(is_free)).unwrap_or(offered.len());
+        match offered.get_mut(at) {
+            Some(place) => *place = local.clone(),
+            None => offered.push(local.clone()),
+        }
+        at as u32
     }
 }
 
@@ -193,12 +217,6 @@ fn words(part: &Part) -> [u64; 4] {
     }
 }
 
-/// One instance of the layer.
-pub struct Atp {
-    lower: ProtocolRef,
-    shared: Rc<Shared>,
-}
-
 /// Builds it from its place in a graph.
 ///
 /// # Errors
@@ -217,9 +235,8 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> P
         unreleased: settings.unreleased,
     };
     let limits = Limits { transactions: settings.calls_max };
-    let shared = Rc::new(Shared {
+    let layer = Atp {
         settings,
-        sessions: SessionTable::new(cx.secret(), settings.sessions_max),
         requester: RefCell::new(Requester::new(limits, cx.random().next_u16())),
         responder: RefCell::new(Responder::new(bounds)),
         spare: Spare::default(),
@@ -227,201 +244,240 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> P
         server: OfferingServers::default(),
         offered: RefCell::default(),
         secret: cx.secret(),
-        timer: Cell::new(None),
-    });
-    cx.add_protocol(crate::ENTRY.kind, name, Atp { lower, shared })
+        is_armed: Cell::new(false),
+    };
+    let bounds = layer::Bounds::sessions(settings.sessions_max);
+    let layered = Layered::new(cx.secret(), lower, bounds, layer);
+    cx.add_protocol(crate::ENTRY.kind, name, layered)
 }
 
-impl Protocol for Atp {
-    fn open(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        upper: Upper<'_>,
-        mut participants: Participants,
-    ) -> Result<SessionRef, OpenError> {
-        participants.check_one_peer()?;
-        let local = participants.local_mut()?;
-        if local.is_empty() {
-            local.push(Part::Any);
-        }
-        let local = local.clone();
-        if self.shared.is_anothers(&local, upper.receiver) {
-            return Err(OpenError::InUse);
-        }
-        let lower = self.lower.open(cx, Upper::new(this), participants.clone())?;
-        if lower.head().peer() == PeerName::UNKNOWN {
-            // Our own end may be any, so that the participants alone do not name it.
-            lower.head().set_peer(self.shared.name(&participants, lower.id().0));
-        }
-        let upper = upper.receiver;
-        let sessions = &self.shared.sessions;
-        let key = callers::key(sessions, &lower, upper);
-        let association = Association::new(cx, &self.shared, upper, (&lower, key), Some(local));
-        sessions.open(cx, this, upper, key, association)
+impl Layer<HEADER_OCTETS> for Atp {
+    /// By [`callers`].
+    type Key = u32;
+    type State = Association;
+
+    const OCTETS_MAX: usize = DATA_OCTETS_MAX;
+    const CARRIES_CALLS: bool = true;
+
+    fn key_of(_: &[u8; HEADER_OCTETS]) -> u32 {
+        callers::FIRST
     }
 
-    fn open_enable(
-        &self,
+    fn begin(&self, _: &Kernel, lower: &SessionRef, _: u32) -> Association {
+        Association { origin: Self::origin(lower), local: OnceCell::new() }
+    }
+
+    #[inline]
+    fn deliver(
+        own: &Own,
+        cx: &Kernel,
+        this: &SessionRef,
+        octets: &[u8; HEADER_OCTETS],
+        message: Message,
+    ) -> Result<(), Refused> {
+        let Ok(header) = Header::parse(octets) else {
+            return Err(this.refuse(cx, message, &reason::MALFORMED));
+        };
+        match header.kind {
+            Kind::Response => {
+                let ends = (own.lower(), own.state.origin);
+                let heard = client::hear(&own.all.layer, cx, ends, &header, message);
+                heard.map_err(|(data, why)| this.refuse(cx, data, why))
+            }
+            Kind::Request => server::serve(own, cx, this, &header, message),
+            Kind::Release => {
+                let (from, responder) = ((own.state.origin, 0), &own.all.layer.responder);
+                match responder.borrow_mut().release(now(cx), from, header.tid) {
+                    true => Ok(()),
+                    false => Err(this.refuse(cx, message, &NO_TRANSACTION)),
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn call(
+        own: &Own,
+        cx: &Kernel,
+        this: &SessionRef,
+        mut request: Message,
+    ) -> Result<Message, CallError> {
+        let layer = &own.all.layer;
+        let options = CallOptions::take(&mut request);
+        let want = client::want(own, &mut request);
+        if request.len() > client::data_octets(own) {
+            this.discard(cx, request, &reason::TOO_BIG);
+            return Err(PushError::TooBig.into());
+        }
+        if CallOptions::clip(options, cx.now(), want.interval).is_none() {
+            return Err(CallCause::TimedOut { tries: 0 }.into());
+        }
+        let call = layer.spare.take(this.id(), options.map_or(0, |options| options.tag));
+        let (place, owner) = ((0, own.state.origin), Rc::clone(&call));
+        let begun = layer.requester.borrow_mut().begin(now(cx), place, &want, Data(request), owner);
+        let result = match begun {
+            Ok((tid, packet)) => {
+                let sent = client::send(cx, own.lower(), packet);
+                let result = match sent {
+                    // There is nothing to wait for.
+                    Ok(()) if want.bitmap == 0 => client::empty(cx).map_err(CallError::from),
+                    Ok(()) => {
+                        let ended = client::converse(own, cx, (tid, &call), options);
+                        ended.and_then(client::reply_of)
+                    }
+                    Err(error) => Err(error.into()),
+                };
+                // It is over already if there is a reply.
+                let cancelled = layer.requester.borrow_mut().cancel(tid);
+                drop(cancelled);
+                result
+            }
+            Err((BeginError::Full, Data(request), _)) => {
+                this.discard(cx, request, &TOO_MANY_CALLS);
+                Err(PushError::QueueFull.into())
+            }
+            Err((BeginError::TooBig, ..)) => Err(PushError::TooBig.into()),
+            Err((BeginError::NoBuffers, ..)) => Err(PushError::NoBuffers.into()),
+        };
+        layer.spare.give(call);
+        result
+    }
+
+    fn open(
+        all: &All,
         cx: &Kernel,
         this: &ProtocolRef,
         upper: Upper<'_>,
-        mut participants: Participants,
-    ) -> Result<Enable, OpenError> {
-        let local = participants.local_mut()?;
-        if local.is_empty() {
-            local.push(Part::Any);
+        mut ends: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        let local = callers::local(&mut ends)?.clone();
+        if all.layer.is_anothers(&local, upper.receiver) {
+            return Err(OpenError::InUse);
         }
-        if self.shared.is_anothers(local, upper.receiver) {
+        let named = ends.clone();
+        let session = callers::open(all, cx, this, upper.receiver, ends, |lower| {
+            if lower.head().peer() == PeerName::UNKNOWN {
+                // Our own end may be any, so that the participants alone do not name it.
+                lower.head().set_peer(all.layer.name(&named, lower.id().0));
+            }
+            Ok(())
+        })?;
+        if let Some(own) = session.body::<Own>().filter(|_| !session.head().is_passive()) {
+            let _ = own.state.local.set(local);
+        }
+        Ok(session)
+    }
+
+    fn servers(&self) -> Option<&OfferingServers> {
+        Some(&self.server)
+    }
+
+    fn offer(
+        &self,
+        _: &Kernel,
+        _: &ProtocolRef,
+        upper: Upper<'_>,
+        ends: &mut Participants,
+    ) -> Result<u64, OpenError> {
+        let local = callers::local(ends)?;
+        if self.is_anothers(local, upper.receiver) {
             return Err(OpenError::InUse);
         }
         // What no other serves is the host's own.
         if local.top() == Some(&Part::Any) && upper.receiver.head().payer().is_some() {
             return Err(OpenError::NotPermitted);
         }
-        let number = {
-            let mut offered = self.shared.offered.borrow_mut();
-            let known = offered.iter().position(|offer| offer == local);
-            known.unwrap_or_else(|| {
-                // One that serves no more leaves its place.
-                let free =
-                    (0..offered.len()).find(|at| self.shared.server.get(*at as u32).is_none());
-                match free.and_then(|at| offered.get_mut(at).map(|place| (at, place))) {
-                    Some((at, place)) => {
-                        *place = local.clone();
-                        at
-                    }
-                    None => {
-                        offered.push(local.clone());
-                        offered.len() - 1
-                    }
-                }
-            })
-        };
-        self.shared.server.enable(cx, &self.lower, (this, upper), (number as u32, local))
-    }
-
-    fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, enable: Enable) {
-        self.shared.server.disable(cx, &self.lower, enable);
+        Ok(self.number_of(local).into())
     }
 
     fn open_done(
         &self,
         _: &Kernel,
-        _: &ProtocolRef,
         lower: &SessionRef,
-        mut participants: Participants,
+        mut ends: Participants,
     ) -> Result<(), &'static Reason> {
         let head = lower.head();
-        if participants.len() > 1 {
-            head.set_peer(self.shared.name(&participants, 0));
+        if ends.len() > 1 {
+            head.set_peer(self.name(&ends, 0));
         }
         let any = Participant::of(Part::Any);
-        let local = participants.local_mut().map_or(any, |local| local.clone());
-        let number = self.shared.offer_for(&local).ok_or(&NOT_A_SERVER)?;
+        let local = ends.local_mut().map_or(any, |local| local.clone());
+        let number = self.number_for(&local).ok_or(&NOT_A_SERVER)?;
         head.set_tag(number + 1);
         Ok(())
     }
 
-    #[inline]
-    fn demux(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
-        if let Some(session) = self.shared.sessions.get(&callers::first(lower)) {
-            return session.pop(cx, message);
-        }
-        self.demux_first(cx, this, lower, message)
-    }
-
-    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        if let Some(question) = ask.get::<Transactions>() {
-            question.responses_max = RESPONSES_MAX as u32;
-            return Answer::Answered;
-        }
-        if let Some(usual) = ask.get::<UsualTransaction>() {
-            usual.octets = Options::request(&self.shared.settings.usual(), 0).emit();
-            return Answer::Answered;
-        }
-        less_request(less(self.lower.control(cx, ask), ask, wire::HEADER_OCTETS), ask)
-    }
-
-    fn tables(&self, tables: &mut Tables<'_>) {
-        tables.sessions("sessions", &self.shared.sessions);
-        let entries = self.shared.responder.borrow().len();
-        tables.map("remembered", MapStats { entries, ..MapStats::default() });
-    }
-
-    fn lower(&self) -> Option<&ProtocolRef> {
-        Some(&self.lower)
-    }
-
-    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, _: u64) {
-        self.shared.timer.set(None);
-        self.shared.responder.borrow_mut().poll(now(cx));
-        self.shared.arm(cx, this);
-    }
-
-    fn stop(&self, cx: &Kernel, _: &ProtocolRef) {
-        let shared = &self.shared;
-        cx.cancel(shared.timer.take());
-        shared.sessions.clear();
-        shared.server.clear();
-        shared.offered.borrow_mut().clear();
-        shared.responder.borrow_mut().clear();
-    }
-}
-
-impl Atp {
-    /// A packet that there is no first session for: a request makes one, for a protocol that
-    /// serves; what else comes may be for the calls of a further one.
+    /// A request makes a session, for a protocol that serves; a response may be for the calls of a
+    /// further conversation.
     #[cold]
-    fn demux_first(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        message: Message,
+    fn first(
+        all: &All,
+        at: Arrival<'_>,
+        octets: &[u8; HEADER_OCTETS],
+        mut message: Message,
     ) -> Result<(), Refused> {
-        let (octets, message) = this.header::<{ wire::HEADER_OCTETS }>(message)?;
-        match Header::parse(&octets) {
-            Ok(Header { kind: Kind::Request, .. }) => {}
+        let Arrival { cx, this, lower } = at;
+        let why = match Header::parse(octets) {
+            Ok(Header { kind: Kind::Request, .. }) => match all.layer.server_of(lower) {
+                Some(upper) => return all.accept(at, &upper, callers::FIRST, message),
+                None => &NOT_A_SERVER,
+            },
             Ok(header @ Header { kind: Kind::Response, .. }) => {
-                let (shared, mut data) = (&self.shared, message);
-                let _ = data.strip(wire::HEADER_OCTETS);
-                let heard = shared.hear(cx, (lower, shared.origin(lower)), &header, data);
+                let _ = message.strip(HEADER_OCTETS);
+                let ends = (lower, Self::origin(lower));
+                let heard = client::hear(&all.layer, cx, ends, &header, message);
                 return heard.map_err(|(data, why)| this.refuse(data, why));
             }
-            Ok(_) => return Err(this.refuse(message, &NO_TRANSACTION)),
-            Err(_) => return Err(this.refuse(message, &reason::MALFORMED)),
-        }
-        let Some(upper) = self.shared.server_of(lower) else {
-            return Err(this.refuse(message, &NOT_A_SERVER));
+            Ok(_) => &NO_TRANSACTION,
+            Err(_) => &reason::MALFORMED,
         };
-        let make = || {
-            let ends = (lower, callers::first(lower));
-            let association = Association::new(cx, &self.shared, &upper, ends, None);
-            (association, Participants::default())
-        };
-        let (key, source) = (callers::first(lower), lower.head().source());
-        match self.shared.sessions.accept(cx, this, &upper, key, source, make) {
-            Ok(session) => session.pop(cx, message),
-            Err(why) => Err(this.refuse(message, why)),
-        }
+        Err(this.refuse(message, why))
     }
-}
 
-/// Holds what is said of sizes to those of a request.
-pub(crate) fn less_request(answer: Answer, ask: &mut Ask<'_>) -> Answer {
-    use xk_appletalk::atp::DATA_OCTETS_MAX;
-    use xk_kit::control::{MaxPacket, OptPacket};
-    if let Some(question) = ask.get::<MaxPacket>() {
-        question.octets = question.octets.min(DATA_OCTETS_MAX as u32);
-    } else if let Some(question) = ask.get::<OptPacket>() {
-        question.octets = question.octets.min(DATA_OCTETS_MAX as u32);
+    fn describe(&self, own: &Own) -> String {
+        let what = if own.state.local.get().is_some() { "calls" } else { "serves" };
+        let waiting = self.requester.borrow().len();
+        alloc::format!("{what} on {:?}, {waiting} calls wait", own.lower())
     }
-    answer
+
+    fn control(all: &All, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(question) = ask.get::<Transactions>() {
+            question.responses_max = RESPONSES_MAX as u32;
+        } else if let Some(usual) = ask.get::<UsualTransaction>() {
+            usual.octets = Options::request(&all.layer.settings.usual(), 0).emit();
+        } else {
+            return all.answer(cx, ask);
+        }
+        Answer::Answered
+    }
+
+    fn session_control(own: &Own, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        let Some(tag) = ask.get::<CancelCall>().map(|question| question.tag) else {
+            return own.answer(cx, ask);
+        };
+        match tag != 0 && client::end(own, cx, this, Some(tag), CallCause::Cancelled) {
+            true => Answer::Answered,
+            false => Answer::Unknown,
+        }
+    }
+
+    fn map(&self) -> Option<(&'static str, MapStats)> {
+        let entries = self.responder.borrow().len();
+        Some(("remembered", MapStats { entries, ..MapStats::default() }))
+    }
+
+    fn timer(all: &All, cx: &Kernel, this: &ProtocolRef) {
+        all.layer.is_armed.set(false);
+        all.layer.responder.borrow_mut().poll(now(cx));
+        all.layer.arm(cx, this);
+    }
+
+    fn end(own: &Own, cx: &Kernel, this: &SessionRef) {
+        client::end(own, cx, this, None, CallCause::Closed);
+    }
+
+    fn stop(&self) {
+        self.offered.borrow_mut().clear();
+        self.responder.borrow_mut().clear();
+    }
 }

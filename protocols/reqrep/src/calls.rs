@@ -3,38 +3,18 @@
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use xk_core::object::SessionId;
-use xk_core::shepherd::Semaphore;
+use xk_core::object::{CallCause, SessionId};
 use xk_core::{Kernel, Message};
+use xk_kit::rpc::pending::Pending;
 
-/// State of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    /// The place is free.
-    Free,
-    /// The reply is awaited.
-    Waiting,
-    /// The reply is there.
-    Answered,
-    /// The caller took it back.
-    Cancelled,
-    /// The session was closed.
-    Closed,
-    /// No protocol of the peer takes it.
-    Refused,
-}
-
-/// One call; its place is used again and again, so that a call allocates nothing.
+/// One call; its place is used again and again.
 pub(crate) struct Call {
-    /// Signalled when the state leaves [`State::Waiting`], or the request is lost.
-    pub(crate) done: Semaphore,
-    state: Cell<State>,
+    /// Woken without an outcome if the request is lost.
+    pub(crate) pending: Pending<Result<Message, CallCause>>,
+    is_free: Cell<bool>,
     xid: Cell<u32>,
-    session: Cell<SessionId>,
     /// The session below, which replies come through.
     lower: Cell<SessionId>,
-    tag: Cell<u64>,
-    reply: Cell<Option<Message>>,
     /// The stream that carried the request has broken.
     lost: Cell<bool>,
 }
@@ -42,13 +22,10 @@ pub(crate) struct Call {
 impl Call {
     fn new() -> Self {
         Self {
-            done: Semaphore::new(0),
-            state: Cell::new(State::Free),
+            pending: Pending::default(),
+            is_free: Cell::new(true),
             xid: Cell::new(0),
-            session: Cell::new(SessionId(0)),
             lower: Cell::new(SessionId(0)),
-            tag: Cell::new(0),
-            reply: Cell::new(None),
             lost: Cell::new(false),
         }
     }
@@ -57,25 +34,9 @@ impl Call {
         self.xid.get()
     }
 
-    pub(crate) fn state(&self) -> State {
-        self.state.get()
-    }
-
     /// Whether the stream that carried the request broke since the last look.
     pub(crate) fn take_lost(&self) -> bool {
         self.lost.replace(false)
-    }
-
-    pub(crate) fn take_reply(&self) -> Option<Message> {
-        self.reply.take()
-    }
-
-    /// Leaves [`State::Waiting`] for another state and wakes the caller.
-    fn finish(&self, cx: &Kernel, state: State) {
-        if self.state.get() == State::Waiting {
-            self.state.set(state);
-            cx.signal(&self.done);
-        }
     }
 }
 
@@ -143,14 +104,12 @@ impl Calls {
             let at = self.place(xid);
             let mut places = self.places.borrow_mut();
             let call = places.get_mut(at)?.get_or_insert_with(|| Rc::new(Call::new()));
-            if call.state.get() != State::Free {
+            if !call.is_free.replace(false) {
                 continue;
             }
-            call.state.set(State::Waiting);
+            call.pending.begin(session, tag);
             call.xid.set(xid);
-            call.session.set(session);
             call.lower.set(lower);
-            call.tag.set(tag);
             self.waiting.set(self.waiting.get() + 1);
             return Some(Rc::clone(call));
         }
@@ -173,12 +132,10 @@ impl Calls {
 
     /// Ends a call, whatever has become of it.
     pub(crate) fn end(&self, call: &Call) {
-        call.state.set(State::Free);
+        call.is_free.set(true);
         call.lost.set(false);
-        // A signal that came too late must not end another call's wait.
-        while call.done.try_wait() {}
+        call.pending.end();
         self.waiting.set(self.waiting.get() - 1);
-        drop(call.reply.take());
     }
 
     /// Takes a reply; gives it back if no call through this session below with this number waits
@@ -194,12 +151,9 @@ impl Calls {
         let places = self.places.borrow();
         match places.get(at) {
             Some(Some(call))
-                if call.state.get() == State::Waiting
-                    && call.xid.get() == xid
-                    && call.lower.get() == lower =>
+                if call.pending.waits() && call.xid.get() == xid && call.lower.get() == lower =>
             {
-                call.reply.set(Some(reply));
-                call.finish(cx, State::Answered);
+                call.pending.finish(cx, Ok(reply));
                 Ok(())
             }
             _ => Err(reply),
@@ -207,31 +161,29 @@ impl Calls {
     }
 
     /// Ends the calls that `is` says true of; answers how many there were.
-    fn finish(&self, cx: &Kernel, state: State, is: impl Fn(&Call) -> bool) -> usize {
+    fn finish(&self, cx: &Kernel, cause: CallCause, is: impl Fn(&Call) -> bool) -> usize {
         let places = self.places.borrow();
-        let all = places.iter().flatten();
-        all.filter(|call| call.state.get() == State::Waiting && is(call))
-            .map(|call| call.finish(cx, state))
-            .count()
+        let all = places.iter().flatten().filter(|call| call.pending.waits() && is(call));
+        all.map(|call| call.pending.finish(cx, Err(cause))).count()
     }
 
     /// Takes the call with this tag back; false if there is none.
     pub(crate) fn cancel(&self, cx: &Kernel, session: SessionId, tag: u64) -> bool {
-        let is = |call: &Call| call.session.get() == session && call.tag.get() == tag;
-        tag != 0 && self.finish(cx, State::Cancelled, is) > 0
+        let is = |call: &Call| call.pending.is(session, Some(tag));
+        tag != 0 && self.finish(cx, CallCause::Cancelled, is) > 0
     }
 
     /// Ends all calls of a session that is closed.
     pub(crate) fn close(&self, cx: &Kernel, session: SessionId) {
         if self.waiting.get() > 0 {
-            self.finish(cx, State::Closed, |call| call.session.get() == session);
+            self.finish(cx, CallCause::Closed, |call| call.pending.is(session, None));
         }
     }
 
     /// No protocol of the peer takes the call with this number, or any through a session below if
     /// it is not known which. False if there is none.
     pub(crate) fn refuse(&self, cx: &Kernel, lower: SessionId, xid: Option<u32>) -> bool {
-        self.finish(cx, State::Refused, |call| {
+        self.finish(cx, CallCause::NobodyThere, |call| {
             call.lower.get() == lower && xid.is_none_or(|xid| call.xid.get() == xid)
         }) > 0
     }
@@ -239,11 +191,8 @@ impl Calls {
     /// The stream below broke: calls through it that wait are sent again.
     pub(crate) fn lose(&self, cx: &Kernel, lower: SessionId) {
         for call in self.places.borrow().iter().flatten() {
-            if call.lower.get() == lower
-                && call.state.get() == State::Waiting
-                && !call.lost.replace(true)
-            {
-                cx.signal(&call.done);
+            if call.lower.get() == lower && call.pending.waits() && !call.lost.replace(true) {
+                call.pending.wake(cx);
             }
         }
     }

@@ -5,8 +5,7 @@
 //! again, and replies wait here until they are asked for. A call for the next that comes too late
 //! finds it gone.
 
-use crate::protocol::Settings;
-use crate::session::{NO_CALL, TOO_MANY_CALLS};
+use crate::protocol::{NO_CALL, Settings};
 use crate::wire::HEADER_OCTETS;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
@@ -23,6 +22,8 @@ use xk_kit::rpc::retransmit::SavedMessage;
 
 /// A host has replied already: it got the request twice, or the network doubled the reply.
 pub static REPEATED_REPLY: Reason = Reason::new("repeated reply", Class::NotMine);
+/// As many calls wait as may.
+pub static TOO_MANY_CALLS: Reason = Reason::new("too many calls", Class::Exhausted);
 /// As many hosts have replied as may.
 pub static TOO_MANY_REPLIES: Reason = Reason::new("too many replies", Class::Exhausted);
 

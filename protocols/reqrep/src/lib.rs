@@ -54,10 +54,6 @@
 //! reply (`malformed`), calls at a client (`not a server`), and calls beyond `requests_max`
 //! (`server busy`).
 //!
-//! The skeletons of layers (`xk_kit`) do not fit: that of messages has sessions that push and pop,
-//! and that of calls stands on sessions that call. Here a session pushes messages below and takes
-//! calls from above, and may call and serve at once.
-//!
 //! # Example
 //! ```kdl
 //! host server {
@@ -82,15 +78,16 @@ extern crate alloc;
 extern crate std;
 
 mod calls;
+mod client;
 mod dupcache;
 mod gather;
 mod protocol;
-mod session;
+mod server;
 pub mod wire;
 
-pub use gather::{REPEATED_REPLY, TOO_MANY_REPLIES};
-pub use protocol::{ReqRep, Settings, add, build};
-pub use session::{NO_CALL, NOT_A_SERVER, REPEATED, TOO_MANY_CALLS};
+pub use gather::{REPEATED_REPLY, TOO_MANY_CALLS, TOO_MANY_REPLIES};
+pub use protocol::{NO_CALL, ReqRep, Settings, add, build};
+pub use server::{NOT_A_SERVER, REPEATED};
 
 use xk_core::Entry;
 use xk_core::graph::{Family, Guarantees, Realm, Service, question};
@@ -118,6 +115,6 @@ pub static ENTRY: Entry = Entry::calls("reqrep", include_str!("lib.rs"), build)
         question("largest-reply", "what the layer below takes, less the header"),
     ])
     .reasons(&[
-        &gather::REPEATED_REPLY, &gather::TOO_MANY_REPLIES, &session::NO_CALL,
-        &session::NOT_A_SERVER, &session::REPEATED, &session::TOO_MANY_CALLS,
+        &gather::REPEATED_REPLY, &gather::TOO_MANY_REPLIES, &protocol::NO_CALL,
+        &server::NOT_A_SERVER, &server::REPEATED, &gather::TOO_MANY_CALLS,
     ]);
