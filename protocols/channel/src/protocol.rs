@@ -235,9 +235,9 @@ impl Channel {
         (upper, lower): (&ProtocolRef, &SessionRef),
         (key, header): (Key, &Header),
     ) -> Result<SessionRef, &'static xk_core::Reason> {
-        let state = Rc::new(State::new(key, header.boot, header.error));
         let make = || {
-            let body = ServerSession::new(cx, &self.table, (this, upper), &state, lower);
+            let begun = (key, State::new(header.boot, header.error));
+            let body = ServerSession::new(cx, &self.table, (this, upper), begun, lower);
             let mut peer = Participant::new();
             let host = key.0.host();
             if !host.is_unspecified() {
@@ -246,12 +246,7 @@ impl Channel {
             peer.push(Part::Number(CHANNEL, u64::from(header.channel)));
             (body, Participants::pair(Part::Any, peer))
         };
-        let source = lower.head().source();
-        let session = self.table.sessions.accept(cx, this, upper, key, source, make)?;
-        if session.body::<ServerSession>().is_some_and(|server| server.is_of(&state)) {
-            self.table.enter(&session, &state);
-        }
-        Ok(session)
+        self.table.sessions.accept(cx, this, upper, key, lower.head().source(), make)
     }
 
     /// A packet for a client that has no such channel: one that asks for an acknowledgement gets
@@ -392,7 +387,7 @@ impl Protocol for Channel {
     }
 
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
-        self.table.clear();
+        self.table.sessions.clear();
         self.enables.clear();
     }
 }

@@ -1,10 +1,7 @@
 //! Shared state of protocol and sessions.
 
-use crate::session::state::State;
 use crate::wire::HEADER_OCTETS;
 use alloc::collections::VecDeque;
-use alloc::rc::Rc;
-use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::Secret;
@@ -79,8 +76,6 @@ pub(crate) struct Table {
     pub(crate) sessions: SessionTable<Key>,
     pub(crate) clients: Clients,
     pub(crate) servers: Servers,
-    /// The server's sessions, in no order; each knows its place.
-    states: RefCell<Vec<(SessionRef, Rc<State>)>>,
     /// Whether the sweep's timer is set.
     pub(crate) sweeps: Cell<bool>,
     /// Channels that were closed, with their last sequence number.
@@ -101,7 +96,6 @@ impl Table {
             sessions: SessionTable::new(cx.secret(), sessions_max),
             clients: Clients::new(cx, clients_max),
             servers: Servers::new(cx, clients_max),
-            states: RefCell::default(),
             sweeps: Cell::new(false),
             dormant: RefCell::default(),
             floor: Cell::new(0),
@@ -170,40 +164,6 @@ impl Table {
     /// and it differs for each peer, so that none knows those of others.
     fn begin_at(&self, peer: PeerName) -> u32 {
         self.begins.hash(&peer.words()) as u32
-    }
-
-    /// Enters a session of the server's side.
-    pub(crate) fn enter(&self, session: &SessionRef, state: &Rc<State>) {
-        let mut states = self.states.borrow_mut();
-        state.place.set(states.len());
-        states.push((session.clone(), Rc::clone(state)));
-    }
-
-    /// Takes it out again.
-    pub(crate) fn leave(&self, state: &State) {
-        let mut states = self.states.borrow_mut();
-        let place = state.place.get();
-        if states.get(place).is_none_or(|(_, s)| s.key != state.key) {
-            return;
-        }
-        let gone = states.swap_remove(place);
-        if let Some((_, moved)) = states.get(place) {
-            moved.place.set(place);
-        }
-        drop(states);
-        drop(gone);
-    }
-
-    /// The session of the server's side at a place, for a walk through all of them.
-    pub(crate) fn state(&self, place: usize) -> Option<(SessionRef, Rc<State>)> {
-        self.states.borrow().get(place).cloned()
-    }
-
-    /// Releases everything.
-    pub(crate) fn clear(&self) {
-        let states = self.states.take();
-        drop(states);
-        self.sessions.clear();
     }
 }
 

@@ -1,8 +1,8 @@
 //! The client's side: one channel, and the call that is made on it.
 
-use super::LATE;
+use super::{End, LATE, take_header};
 use crate::codes::reason_of;
-use crate::table::{Key, Path, Table, count, send_header};
+use crate::table::{Key, Path, Table, count};
 use crate::wire::{
     HEADER_OCTETS, Header, Kind, PLSACK, REPLY, REQUEST, SERVER, end_of, flags_of, is_newer,
     names_of, payload_of,
@@ -19,7 +19,7 @@ use xk_core::{Answer, Ask, Kernel, Session, SessionRef};
 use xk_kit::rpc::call::{CallOptions, CallsAtOnce, CancelCall};
 use xk_kit::rpc::call_layer::less;
 use xk_kit::rpc::incarnation::{SentUnder, Server, Verdict};
-use xk_kit::rpc::retransmit::{AskCopy, CopyState, FreeCopy, LastCopy, SavedMessage};
+use xk_kit::rpc::retransmit::SavedMessage;
 use xk_kit::rpc::wait_queue::WaitQueue;
 
 /// The first wait for a request that goes in one packet.
@@ -45,13 +45,10 @@ pub(crate) static INSATIABLE: Reason = Reason::new("asked too often", Class::Bad
 type Outcome = Result<Message, CallCause>;
 
 pub(crate) struct ClientSession {
-    table: Rc<Table>,
-    key: Key,
+    end: End,
     lower: SessionRef,
     server: Rc<Server>,
     path: Path,
-    /// The header of every request, but for mark, sequence number and ticket.
-    template: [u8; HEADER_OCTETS],
     /// Sequence number of the present or last call.
     sequence: Cell<u32>,
     waits: Cell<bool>,
@@ -60,8 +57,6 @@ pub(crate) struct ClientSession {
     under: Cell<SentUnder>,
     /// The request, as long as it may have to be sent again.
     request: RefCell<SavedMessage>,
-    /// Name of the copy of the request in the layer below, or 0.
-    kept: Cell<u32>,
     /// The request went at least once, so that the server may have it.
     was_sent: Cell<bool>,
     /// The server has said that it lives, since the last look.
@@ -84,30 +79,16 @@ impl ClientSession {
         (lower, path): (SessionRef, Path),
         sequence: u32,
     ) -> Self {
-        let header = Header {
-            kind: Kind::Request,
-            for_server: true,
-            please_ack: false,
-            payload: None,
-            channel: key.2 as u16,
-            number: key.1,
-            sequence: 0,
-            error: 0,
-            boot: table.boot,
-        };
         Self {
             server: table.servers.of(key.0),
-            table: Rc::clone(table),
-            key,
+            end: End::new(table, key, Kind::Request),
             path,
             lower,
-            template: header.emit(),
             sequence: Cell::new(sequence),
             waits: Cell::new(false),
             owes_ack: Cell::new(false),
             under: Cell::default(),
             request: RefCell::default(),
-            kept: Cell::new(0),
             was_sent: Cell::new(false),
             lives: Cell::new(false),
             resends: Cell::new(0),
@@ -117,16 +98,6 @@ impl ClientSession {
             queue: WaitQueue::default(),
             tag: Cell::new(0),
         }
-    }
-
-    /// The header of a request of `len` octets, or of a packet about it.
-    #[inline(always)]
-    fn fill(&self, octets: &mut [u8; HEADER_OCTETS], flags: u16, ticket: u16, len: usize) {
-        let flags = flags | self.path.mark(len);
-        *octets = self.template;
-        octets[..2].copy_from_slice(&flags.to_be_bytes());
-        octets[8..12].copy_from_slice(&self.sequence.get().to_be_bytes());
-        octets[12..14].copy_from_slice(&ticket.to_be_bytes());
     }
 
     /// Sends the request itself.
@@ -139,52 +110,21 @@ impl ClientSession {
         ticket: u16,
     ) -> Result<(), PushError> {
         let len = request.len();
-        let in_place = request.fill_in_place(|octets: &mut [u8; HEADER_OCTETS]| {
-            self.fill(octets, flags, ticket, len);
-        });
-        if !in_place {
-            let mut octets = [0; HEADER_OCTETS];
-            self.fill(&mut octets, flags, ticket, len);
-            if request.push_array(&octets).is_err() {
-                return Err(PushError::NoBuffers);
-            }
-        }
+        let flags = flags | self.path.mark(len);
+        self.end.put(&mut request, flags, self.sequence.get(), Some(ticket))?;
         self.lower.push(cx, request)?;
         self.was_sent.set(true);
         if len > self.path.whole_max {
-            self.note_kept(cx);
+            self.end.note_kept(cx, &self.lower);
         }
         Ok(())
-    }
-
-    /// Asks the layer below how it calls the copy of what was just sent.
-    #[cold]
-    fn note_kept(&self, cx: &Kernel) {
-        let kept = self.lower.ask(cx, LastCopy::default());
-        self.kept.set(kept.map_or(0, |kept| kept.ticket));
     }
 
     /// Sends a packet about the call, or one that was made before, without payload.
     #[cold]
     fn send(&self, cx: &Kernel, this: &SessionRef, kind: Kind, sequence: u32) {
-        let header = Header {
-            kind,
-            for_server: true,
-            please_ack: kind == Kind::Probe,
-            payload: self.path.marks.then_some(0),
-            channel: self.key.2 as u16,
-            number: self.key.1,
-            sequence,
-            error: self.server.ticket(),
-            boot: self.table.boot,
-        };
-        let tally = &self.table.tally;
-        count(match kind {
-            Kind::Probe => &tally.probes,
-            _ => &tally.acks,
-        });
-        let from = this.head().protocol();
-        send_header(cx, &self.lower, from, &header.emit());
+        let to = (&self.lower, this.head().protocol());
+        self.end.send(cx, to, self.path.marks, (kind, sequence, self.server.ticket()));
     }
 
     /// The whole call, it being this one's turn.
@@ -210,7 +150,7 @@ impl ClientSession {
         let saved = self.request.borrow_mut().save(&request);
         saved.map_err(|_| CallCause::Push(PushError::NoBuffers))?;
         self.sequence.set(self.sequence.get().wrapping_add(1));
-        count(&self.table.tally.calls);
+        count(&self.end.table.tally.calls);
         let mut under = SentUnder::default();
         // One that was never sent cannot have outlived its server.
         let ticket = self.server.ticket_for(&mut under).unwrap_or(0);
@@ -344,7 +284,7 @@ impl ClientSession {
             return;
         }
         self.under.set(under);
-        count(&self.table.tally.resends);
+        count(&self.end.table.tally.resends);
         let copy = self.request.borrow().again(cx.pool());
         if let Ok(Some(copy)) = copy {
             // What does not go now is sent again after a time.
@@ -356,12 +296,8 @@ impl ClientSession {
     /// pieces.
     #[cold]
     fn send_missing(&self, cx: &Kernel, this: &SessionRef) {
-        let kept = self.kept.get();
-        if kept != 0 {
-            let asked = self.lower.ask(cx, AskCopy::about(kept));
-            if asked.is_some_and(|asked| asked.state == CopyState::Collecting) {
-                return self.send(cx, this, Kind::Probe, self.sequence.get());
-            }
+        if self.end.is_collecting(cx, &self.lower) {
+            return self.send(cx, this, Kind::Probe, self.sequence.get());
         }
         self.resend(cx, PLSACK);
     }
@@ -386,10 +322,7 @@ impl ClientSession {
         self.resends.set(0);
         self.tag.set(0);
         self.request.borrow_mut().clear();
-        if self.kept.get() != 0 {
-            let ticket = self.kept.replace(0);
-            let _ = self.lower.ask(cx, FreeCopy { ticket });
-        }
+        self.end.free_kept(cx, || Some(self.lower.clone()));
         if self.queue.is_empty() {
             self.busy.set(false);
         } else {
@@ -481,17 +414,10 @@ impl ClientSession {
         this: &SessionRef,
         mut message: Message,
     ) -> Result<(), Refused> {
-        // The protocol has brought the header together.
-        let octets = message.pop_array::<HEADER_OCTETS>().copied();
-        let Some(Ok(header)) = octets.map(|octets| Header::parse(&octets)) else {
-            return Err(this.refuse(cx, message, &reason::MALFORMED));
+        let header = match take_header(&mut message) {
+            Ok(header) => header,
+            Err(why) => return Err(this.refuse(cx, message, why)),
         };
-        if let Some(len) = header.payload.map(usize::from) {
-            if len > message.len() {
-                return Err(this.refuse(cx, message, &reason::BAD_LENGTH));
-            }
-            message.truncate(len);
-        }
         if self.waits.get() && header.sequence == self.sequence.get() {
             return self.take(cx, this, &header, message);
         }
@@ -546,7 +472,7 @@ impl Session for ClientSession {
 
     fn describe(&self, _: &SessionRef) -> Option<String> {
         let state = if self.waits.get() { "waits" } else { "free" };
-        let ((host, number, channel), sequence) = (self.key, self.sequence.get());
+        let ((host, number, channel), sequence) = (self.end.key, self.sequence.get());
         let to = alloc::format!("channel {channel} to {host}, number {number}");
         Some(alloc::format!("{to}, call {sequence}, {state}"))
     }
@@ -568,8 +494,8 @@ impl Session for ClientSession {
     }
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
-        self.table.sessions.release(&self.key, this);
-        self.table.lay_down(self.key, self.sequence.get());
+        self.end.table.sessions.release(&self.end.key, this);
+        self.end.table.lay_down(self.end.key, self.sequence.get());
         if self.owes_ack.replace(false) {
             // So that the server need not keep the reply.
             self.send(cx, this, Kind::Ack, self.sequence.get().wrapping_add(1));

@@ -1,10 +1,10 @@
 //! The server's side: one channel of one client, the call that is executed on it, the reply that it
 //! may ask for again.
 
-use super::LATE;
 use super::state::{Phase, State, forget_others};
+use super::{End, LATE, take_header};
 use crate::codes::code_of;
-use crate::table::{Path, SWEEP, Table, count, send_header};
+use crate::table::{Key, Path, SWEEP, Table, count, send_header};
 use crate::wire::{
     HEADER_OCTETS, Header, Kind, REPLY, REQUEST, SERVER, end_of, flags_of, is_newer, names_of,
     payload_of,
@@ -20,7 +20,6 @@ use xk_kit::control::PeerProved;
 use xk_kit::rpc::call::BUSY;
 use xk_kit::rpc::call_layer::less;
 use xk_kit::rpc::incarnation::{Admission, CHALLENGED, TICKET};
-use xk_kit::rpc::retransmit::{AskCopy, CopyState, FreeCopy, LastCopy};
 
 /// After which time without a sign of the client its acknowledgement is asked for; doubled with
 /// each question.
@@ -42,18 +41,16 @@ pub(crate) static IMPATIENT: Reason = Reason::new("too many abandoned calls", Cl
 pub(crate) static UNACKNOWLEDGED: Reason = Reason::new("unacknowledged reply", Class::Bad);
 
 pub(crate) struct ServerSession {
-    table: Rc<Table>,
+    pub(crate) end: End,
     /// The layer itself, for the sweep's timer.
     protocol: ProtocolRef,
     upper: ProtocolRef,
-    state: Rc<State>,
+    pub(crate) state: State,
     /// Where the client was heard last.
     lower: SessionSlot,
     /// Whether that is held, as it is from a request until its reply is acknowledged.
     holds: Cell<bool>,
     path: Cell<Path>,
-    /// The header of every reply, but for mark, sequence number and error.
-    template: [u8; HEADER_OCTETS],
 }
 
 impl ServerSession {
@@ -61,114 +58,48 @@ impl ServerSession {
         cx: &Kernel,
         table: &Rc<Table>,
         (protocol, upper): (&ProtocolRef, &ProtocolRef),
-        state: &Rc<State>,
+        (key, state): (Key, State),
         lower: &SessionRef,
     ) -> Self {
-        let header = Header {
-            kind: Kind::Reply,
-            for_server: false,
-            please_ack: false,
-            payload: None,
-            channel: state.key.2 as u16,
-            number: state.key.1,
-            sequence: 0,
-            error: 0,
-            boot: table.boot,
-        };
         Self {
-            table: Rc::clone(table),
+            end: End::new(table, key, Kind::Reply),
             protocol: protocol.clone(),
             upper: upper.clone(),
-            state: Rc::clone(state),
+            state,
             lower: SessionSlot::new(Some(lower.clone())),
             holds: Cell::new(false),
             path: Cell::new(Path::of(cx, lower)),
-            template: header.emit(),
         }
-    }
-
-    /// Whether this is what is known of its channel.
-    pub(crate) fn is_of(&self, state: &Rc<State>) -> bool {
-        Rc::ptr_eq(&self.state, state)
-    }
-
-    #[inline(always)]
-    fn fill(&self, octets: &mut [u8; HEADER_OCTETS], sequence: u32, len: usize) {
-        let flags = REPLY | self.path.get().mark(len);
-        *octets = self.template;
-        octets[..2].copy_from_slice(&flags.to_be_bytes());
-        octets[8..12].copy_from_slice(&sequence.to_be_bytes());
     }
 
     /// Sends a packet without payload; `error` is the code of a refusal.
     #[cold]
     fn send(&self, cx: &Kernel, kind: Kind, sequence: u32, error: u16) {
-        let Some(lower) = self.lower.get() else {
-            return;
-        };
-        let header = Header {
-            kind,
-            for_server: false,
-            please_ack: kind == Kind::Probe,
-            payload: self.path.get().marks.then_some(0),
-            channel: self.state.key.2 as u16,
-            number: self.state.key.1,
-            sequence,
-            error,
-            boot: self.table.boot,
-        };
-        match kind {
-            Kind::Probe => count(&self.table.tally.probes),
-            Kind::Ack => count(&self.table.tally.acks),
-            _ => {}
+        if let Some(lower) = self.lower.get() {
+            let (to, marks) = ((&lower, self.protocol.id()), self.path.get().marks);
+            self.end.send(cx, to, marks, (kind, sequence, error));
         }
-        send_header(cx, &lower, self.protocol.id(), &header.emit());
     }
 
     /// Sends a reply's octets.
     #[inline(always)]
     fn push_reply(&self, cx: &Kernel, mut reply: Message, sequence: u32) -> Result<(), PushError> {
         let len = reply.len();
-        let in_place = reply.fill_in_place(|octets: &mut [u8; HEADER_OCTETS]| {
-            self.fill(octets, sequence, len);
-        });
-        if !in_place {
-            let mut octets = [0; HEADER_OCTETS];
-            self.fill(&mut octets, sequence, len);
-            if reply.push_array(&octets).is_err() {
-                return Err(PushError::NoBuffers);
-            }
-        }
+        let flags = REPLY | self.path.get().mark(len);
+        self.end.put(&mut reply, flags, sequence, None)?;
         let lower = self.lower.get().ok_or(PushError::Closed)?;
         lower.push(cx, reply)?;
         if len > self.path.get().whole_max {
-            self.note_kept(cx, &lower);
+            self.end.note_kept(cx, &lower);
         }
         Ok(())
-    }
-
-    #[cold]
-    fn note_kept(&self, cx: &Kernel, lower: &SessionRef) {
-        let kept = lower.ask(cx, LastCopy::default());
-        self.state.kept.set(kept.map_or(0, |kept| kept.ticket));
     }
 
     /// Releases the reply; the client has it, or wants it no more.
     #[inline(always)]
     fn free_reply(&self, cx: &Kernel) {
-        let state: &State = &self.state;
-        state.reply.borrow_mut().clear();
-        if state.kept.get() != 0 {
-            self.free_kept(cx);
-        }
-    }
-
-    #[cold]
-    fn free_kept(&self, cx: &Kernel) {
-        let ticket = self.state.kept.replace(0);
-        if let Some(lower) = self.lower.get() {
-            let _ = lower.ask(cx, FreeCopy { ticket });
-        }
+        self.state.reply.borrow_mut().clear();
+        self.end.free_kept(cx, || self.lower.get());
     }
 
     /// A new request: has it executed and sends the reply, unless the client has gone on.
@@ -180,7 +111,7 @@ impl ServerSession {
         request: Message,
         sequence: u32,
     ) -> Result<(), Refused> {
-        let state: &State = &self.state;
+        let state = &self.state;
         self.free_reply(cx);
         if state.phase.replace(Phase::Executing) == Phase::Idle {
             // Not to be evicted until the reply is acknowledged, nor what it goes through.
@@ -192,7 +123,7 @@ impl ServerSession {
         state.code.set(0);
         state.running.set(state.running.get() + 1);
         let epoch = state.epoch.get();
-        count(&self.table.tally.executed);
+        count(&self.end.table.tally.executed);
         let result = self.upper.call_demux(cx, this, request);
         state.running.set(state.running.get() - 1);
         if state.sequence.get() != sequence
@@ -213,7 +144,7 @@ impl ServerSession {
     /// The reply came too late.
     #[cold]
     fn abandon(&self, cx: &Kernel, this: &SessionRef, result: Result<Message, Refused>) {
-        count(&self.table.tally.abandoned);
+        count(&self.end.table.tally.abandoned);
         let (Ok(message) | Err(Refused { message, .. })) = result;
         this.discard(cx, message, &ABANDONED);
     }
@@ -261,11 +192,11 @@ impl ServerSession {
     /// From now on the reply is kept until it is acknowledged.
     #[inline(always)]
     fn keep_reply(&self, cx: &Kernel) {
-        let state: &State = &self.state;
+        let state = &self.state;
         state.phase.set(Phase::Replied);
         state.since.set(cx.now());
         state.probes.set(0);
-        if !self.table.sweeps.get() {
+        if !self.end.table.sweeps.get() {
             self.begin_sweep(cx);
         }
     }
@@ -274,7 +205,7 @@ impl ServerSession {
     fn begin_sweep(&self, cx: &Kernel) {
         let timer = cx.schedule_protocol(&self.protocol, SWEEP, 0);
         // Without a timer now, the next reply sets it.
-        self.table.sweeps.set(timer.is_ok());
+        self.end.table.sweeps.set(timer.is_ok());
     }
 
     /// The reply is acknowledged, or given up: the channel may be evicted from now on.
@@ -300,26 +231,16 @@ impl ServerSession {
             return;
         };
         let is_small = len <= self.path.get().whole_max;
-        if !is_small && (!is_missing || self.is_collecting(cx)) {
+        let is_collecting = || self.lower.get().is_some_and(|l| self.end.is_collecting(cx, &l));
+        if !is_small && (!is_missing || is_collecting()) {
             return self.send(cx, Kind::Probe, sequence, 0);
         }
-        count(&self.table.tally.replies_again);
+        count(&self.end.table.tally.replies_again);
         let copy = state.reply.borrow().again(cx.pool());
         if let Ok(Some(copy)) = copy {
             // If it does not go now, the client asks again.
             let _ = self.push_reply(cx, copy, sequence);
         }
-    }
-
-    /// Whether the layer below has heard the client ask for pieces of the reply since it was last
-    /// asked.
-    fn is_collecting(&self, cx: &Kernel) -> bool {
-        let kept = self.state.kept.get();
-        if kept == 0 {
-            return false;
-        }
-        let asked = self.lower.get().and_then(|lower| lower.ask(cx, AskCopy::about(kept)));
-        asked.is_some_and(|asked| asked.state == CopyState::Collecting)
     }
 
     /// The sweep came by: asks a client that says nothing for its acknowledgement, and in the end
@@ -357,14 +278,14 @@ impl ServerSession {
         header: &Header,
     ) -> Result<(), &'static Reason> {
         let (boot, ticket) = (header.boot, header.error);
-        let host = self.state.key.0;
-        match self.table.clients.admit(host, boot, ticket, |_| true) {
+        let host = self.end.key.0;
+        match self.end.table.clients.admit(host, boot, ticket, |_| true) {
             Admission::Known => {}
-            Admission::Replaced => forget_others(cx, &self.table, host, boot),
+            Admission::Replaced => forget_others(cx, &self.end.table, host, boot),
             Admission::Full => return Err(&reason::TABLE_FULL),
             Admission::Challenge(ticket) => {
                 if matches!(header.kind, Kind::Request | Kind::Probe) {
-                    count(&self.table.tally.challenges);
+                    count(&self.end.table.tally.challenges);
                     self.send(cx, Kind::Nack, header.sequence, ticket);
                 }
                 return Err(&CHALLENGED);
@@ -449,18 +370,10 @@ impl ServerSession {
         this: &SessionRef,
         mut message: Message,
     ) -> Result<(), Refused> {
-        // The protocol has brought the header together.
-        let octets = message.pop_array::<HEADER_OCTETS>().copied();
-        let Some(Ok(header)) = octets.map(|octets| Header::parse(&octets)) else {
-            return Err(this.refuse(cx, message, &reason::MALFORMED));
-        };
-        if let Some(len) = header.payload.map(usize::from) {
-            if len > message.len() {
-                return Err(this.refuse(cx, message, &reason::BAD_LENGTH));
-            }
-            message.truncate(len);
+        match take_header(&mut message) {
+            Ok(header) => self.take(cx, this, &header, message),
+            Err(why) => Err(this.refuse(cx, message, why)),
         }
-        self.take(cx, this, &header, message)
     }
 
     /// The client was heard through another lower session than before: replies go there from now
@@ -479,7 +392,7 @@ impl ServerSession {
             self.hold_lower();
         }
         self.path.set(path);
-        self.state.kept.set(0);
+        self.end.kept.set(0);
     }
 
     fn hold_lower(&self) {
@@ -551,8 +464,8 @@ impl Session for ServerSession {
     }
 
     fn describe(&self, _: &SessionRef) -> Option<String> {
-        let State { key: (host, number, channel), sequence, phase, .. } = &*self.state;
-        let of = alloc::format!("channel {} of {host}, number {number}", *channel as u16);
+        let ((host, number, channel), State { sequence, phase, .. }) = (self.end.key, &self.state);
+        let of = alloc::format!("channel {} of {host}, number {number}", channel as u16);
         Some(alloc::format!("{of}, call {}, {:?}", sequence.get(), phase.get()))
     }
 
@@ -569,20 +482,19 @@ impl Session for ServerSession {
     }
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
-        let bound = self.table.sessions.get(&self.state.key);
+        let bound = self.end.table.sessions.get(&self.end.key);
         let is_bound = bound.is_some_and(|bound| bound == *this);
         if is_bound && self.state.phase.get() == Phase::Idle && !this.head().is_aborted() {
             // Kept, so that duplicates are known for what they are, until its table needs the room.
             self.ease_lower(cx);
             return Closing::Idle;
         }
-        self.table.sessions.release(&self.state.key, this);
-        self.table.leave(&self.state);
+        self.end.table.sessions.release(&self.end.key, this);
         self.free_reply(cx);
         if !self.state.is_fresh.get() {
             // What comes of this client on this channel later could not be told from what was
             // executed: it is challenged.
-            self.table.clients.forget(self.state.key.0);
+            self.end.table.clients.forget(self.end.key.0);
         }
         self.ease_lower(cx);
         drop(self.lower.take());

@@ -1,7 +1,7 @@
 //! State of a channel at the server's side, and the walks through all channels.
 
 use super::server::ServerSession;
-use crate::table::{Key, Table};
+use crate::table::Table;
 use crate::wire::is_newer;
 use core::cell::{Cell, RefCell};
 use xk_core::{Kernel, PeerName, Time};
@@ -21,9 +21,6 @@ pub(crate) enum Phase {
 
 /// State of a channel.
 pub(crate) struct State {
-    pub(crate) key: Key,
-    /// Where the table has it.
-    pub(crate) place: Cell<usize>,
     /// The client's incarnation, as admitted.
     pub(crate) boot: Cell<u32>,
     pub(crate) ticket: Cell<u16>,
@@ -39,18 +36,14 @@ pub(crate) struct State {
     pub(crate) reply: RefCell<SavedMessage>,
     /// Why the call was refused, or 0.
     pub(crate) code: Cell<u16>,
-    /// Name of the copy of the reply in the layer below, or 0.
-    pub(crate) kept: Cell<u32>,
     /// When the client was last heard of, or asked.
     pub(crate) since: Cell<Time>,
     pub(crate) probes: Cell<u8>,
 }
 
 impl State {
-    pub(crate) fn new(key: Key, boot: u32, ticket: u16) -> Self {
+    pub(crate) fn new(boot: u32, ticket: u16) -> Self {
         Self {
-            key,
-            place: Cell::new(usize::MAX),
             boot: Cell::new(boot),
             ticket: Cell::new(ticket & TICKET),
             epoch: Cell::new(0),
@@ -60,7 +53,6 @@ impl State {
             running: Cell::new(0),
             reply: RefCell::default(),
             code: Cell::new(0),
-            kept: Cell::new(0),
             since: Cell::new(Time::ZERO),
             probes: Cell::new(0),
         }
@@ -89,10 +81,11 @@ impl State {
 /// Forgets the channels of a host's other incarnations.
 #[cold]
 pub(crate) fn forget_others(cx: &Kernel, table: &Table, host: PeerName, boot: u32) {
-    let mut place = 0;
-    while let Some((session, state)) = table.state(place) {
-        place += 1;
-        if state.key.0 == host && state.forget_unless(boot) {
+    for session in table.sessions.sessions(usize::MAX) {
+        if let Some(server) = session.body::<ServerSession>()
+            && server.end.key.0 == host
+            && server.state.forget_unless(boot)
+        {
             session.close(cx);
         }
     }
@@ -100,13 +93,10 @@ pub(crate) fn forget_others(cx: &Kernel, table: &Table, host: PeerName, boot: u3
 
 /// The sweep: looks after all channels whose reply is kept. True if there are any left.
 pub(crate) fn sweep(cx: &Kernel, table: &Table) -> bool {
-    let (mut place, mut keeps) = (0, false);
-    while let Some((session, state)) = table.state(place) {
-        place += 1;
-        if state.phase.get() == Phase::Replied {
-            let server = session.body::<ServerSession>();
-            keeps |= server.is_some_and(|server| server.look_after(cx, &session));
-        }
+    let mut keeps = false;
+    for session in table.sessions.sessions(usize::MAX) {
+        let server = session.body::<ServerSession>();
+        keeps |= server.is_some_and(|server| server.look_after(cx, &session));
     }
     keeps
 }
