@@ -117,9 +117,9 @@ pub trait Layer<const N: usize, W: Ways = One>: Sized + 'static {
     /// Whether the messages of a burst are delivered one at a time, for a layer that keeps some of
     /// them or counts them.
     const ONE_BY_ONE: bool = false;
-    /// Whether the messages are calls and replies: sessions are [called](Self::call), nothing is
-    /// pushed into them, and one that a message made stays bound as an idle one when its last holder
-    /// closes it. What [serves](Self::servers) is offered below.
+    /// Whether the messages are calls and replies: sessions are [called](Self::call), and nothing
+    /// is pushed into them. One that a message made stays bound as an idle one when its last holder
+    /// closes it. Offers are passed on for the protocols that [serve](Self::servers).
     const CARRIES_CALLS: bool = false;
 
     /// Takes the layer's own parts off the participants of an active open and answers the key that
@@ -194,8 +194,8 @@ pub trait Layer<const N: usize, W: Ways = One>: Sized + 'static {
     }
 
     /// The header of a message to be sent; `None` if [`examine_sent`](Self::examine_sent) is to
-    /// decide. Decides for almost every message; asked again only if it answers `None`. Only a layer
-    /// that [carries calls](Self::CARRIES_CALLS) does without.
+    /// decide. Decides for almost every message; asked again only if it answers `None`. A layer
+    /// that [carries calls](Self::CARRIES_CALLS) has none.
     fn header(&self, own: &Conversation<Self, N, W>, message: &Message) -> Option<[u8; N]> {
         let _ = (own, message);
         None
@@ -668,11 +668,12 @@ impl<L: Layer<N, W>, const N: usize, W: Ways> Layered<L, N, W> {
         }
     }
 
-    /// The session of a conversation that a message begins, or has begun. Apart from what passes the message up,
-    /// so that its frame is gone from the stack by then: towers of layers are high.
+    /// The session of a conversation that a message begins, or has begun.
     ///
     /// # Errors
     /// Why there is none: as of [`SessionTable::accept`].
+    // Apart from what passes the message up, so that its frame is gone from the stack by then:
+    // towers of layers are high.
     #[inline(never)]
     pub fn made(
         &self,

@@ -51,8 +51,8 @@ pub(crate) fn converse(
         match call.wait(cx, time) {
             Ok(Some(outcome)) => {
                 let (wanted, arrived, release) = outcome?;
-                // The caller itself sends it, so that nothing of a call is under way when it has its
-                // reply.
+                // The caller itself sends it, so that nothing of a call is under way when it has
+                // its reply.
                 if let Some(packet) = release {
                     let _ = send(cx, own.lower(), packet);
                 }
