@@ -4,17 +4,17 @@
 //! A [`Circuit`] is one end: what has arrived, what goes and how it ended. The half above is its
 //! [`User`], by a socket or by the transport interface.
 
-use crate::edge::{Fault, Traffic};
-use crate::form::{Addr, Form};
+use crate::edge::{Edge, Fault, remove};
+use crate::form::Addr;
 use crate::parcel::Parcel;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
-use core::cell::{Cell, OnceCell, RefCell};
+use core::cell::{Cell, RefCell};
 use xk_bsd::errno::Errno;
 use xk_core::object::{Enable, ProtocolId, SessionId};
 use xk_core::reason::{self, Reason};
-use xk_core::{HostAddr, Kernel, Message, Participants, ProtocolRef, SessionRef, Upper};
+use xk_core::{HostAddr, Kernel, Message, Participants, SessionRef, Upper};
 use xk_kit::control::{NetworkErrorKind, PeerHost, PeerPort};
 use xk_kit::net::stream::{
     StreamAbort, StreamConsumed, StreamError, StreamEvent, StreamNotice, StreamRoom, StreamSet,
@@ -230,7 +230,7 @@ impl Circuit {
 
     fn send(&self, cx: &Kernel, session: &SessionRef, parcel: Parcel) -> Result<(), Fault> {
         let circuits = self.circuits.upgrade().ok_or(Fault::Closed)?;
-        let message = parcel.into_message(cx.pool(), &circuits.down)?;
+        let message = parcel.into_message(cx.pool(), &circuits.edge.down)?;
         session.push(cx, message).map_err(Fault::from)
     }
 
@@ -300,38 +300,24 @@ pub(crate) struct Listening {
 impl Listening {
     pub(crate) fn close(&self, cx: &Kernel) {
         let Some(circuits) = self.circuits.upgrade() else { return };
-        circuits.listening.borrow_mut().retain(|one| !core::ptr::eq(&**one, self));
+        remove(&circuits.listening, self);
         if let Some(enable) = self.enable.take() {
-            circuits.lower.open_disable(cx, enable);
+            circuits.edge.lower.open_disable(cx, enable);
         }
     }
 }
 
 /// The streams of an adapter, and what it listens for.
 pub(crate) struct Circuits {
-    form: &'static Form,
-    lower: ProtocolRef,
-    this: OnceCell<ProtocolRef>,
+    edge: Rc<Edge>,
     all: RefCell<BTreeMap<SessionId, Rc<Circuit>>>,
     listening: RefCell<Vec<Rc<Listening>>>,
-    down: Rc<Traffic>,
 }
 
 impl Circuits {
-    pub(crate) fn new(form: &'static Form, lower: &ProtocolRef, down: &Rc<Traffic>) -> Rc<Self> {
-        Rc::new(Self {
-            form,
-            lower: lower.clone(),
-            this: OnceCell::new(),
-            all: RefCell::default(),
-            listening: RefCell::default(),
-            down: Rc::clone(down),
-        })
-    }
-
-    /// Tells it its node.
-    pub(crate) fn placed(&self, this: &ProtocolRef) {
-        let _ = self.this.set(this.clone());
+    pub(crate) fn new(edge: &Rc<Edge>) -> Rc<Self> {
+        let (all, listening) = (RefCell::default(), RefCell::default());
+        Rc::new(Self { edge: Rc::clone(edge), all, listening })
     }
 
     fn is_full(&self) -> bool {
@@ -339,8 +325,7 @@ impl Circuits {
     }
 
     fn upper(&self, wanted: &Wanted) -> Result<Upper<'_>, Fault> {
-        let receiver = self.this.get().ok_or(Fault::Closed)?;
-        Ok(Upper { receiver, selector: wanted.selector })
+        Ok(Upper { receiver: self.edge.node()?, selector: wanted.selector })
     }
 
     fn keep(&self, session: &SessionRef, circuit: &Rc<Circuit>) {
@@ -349,7 +334,7 @@ impl Circuits {
     }
 
     fn ends(&self, cx: &Kernel, session: &SessionRef) -> (Addr, Addr) {
-        let (form, any) = (self.form, self.form.any());
+        let (form, any) = (self.edge.form, self.edge.form.any());
         let local = crate::locals::local_of(cx, form, session).unwrap_or(any);
         let mut peer = any;
         if let Some(host) = session.ask(cx, PeerHost::default()).and_then(|q| q.host.to_v4()) {
@@ -378,10 +363,11 @@ impl Circuits {
         let upper = self.upper(&wanted)?;
         // What the first segment announces has to be known before.
         for set in wanted.settings() {
-            let _ = self.lower.ask(cx, StreamSetNext { set });
+            let _ = self.edge.lower.ask(cx, StreamSetNext { set });
         }
-        let (local, to) = (self.form.to_local(&wanted.local), self.form.to_participant(&peer));
-        let session = self.lower.open(cx, upper, Participants::pair(local, to))?;
+        let form = self.edge.form;
+        let (local, to) = (form.to_local(&wanted.local), form.to_participant(&peer));
+        let session = self.edge.lower.open(cx, upper, Participants::pair(local, to))?;
         let circuit = Rc::new(Circuit::new(self, session.clone(), peer, false));
         circuit.set_user(user);
         self.keep(&session, &circuit);
@@ -398,8 +384,8 @@ impl Circuits {
         wanted: Wanted,
         user: Weak<dyn User>,
     ) -> Result<Rc<Listening>, Fault> {
-        let local = Participants::local(self.form.to_local(&wanted.local));
-        let enable = self.lower.open_enable(cx, self.upper(&wanted)?, local)?;
+        let local = Participants::local(self.edge.form.to_local(&wanted.local));
+        let enable = self.edge.lower.open_enable(cx, self.upper(&wanted)?, local)?;
         let (circuits, enable) = (Rc::downgrade(self), Cell::new(Some(enable)));
         let listening = Rc::new(Listening { circuits, wanted, enable, user });
         self.listening.borrow_mut().push(Rc::clone(&listening));
@@ -431,15 +417,15 @@ impl Circuits {
     /// Finds the listener at this address of ours: one for this host before one for all.
     fn listening_at(&self, local: &Addr) -> Option<Rc<Listening>> {
         let all = self.listening.borrow();
-        let port = self.form.port_of(local);
+        let port = self.edge.form.port_of(local);
         let exact = all.iter().find(|one| one.wanted.local == *local);
         exact.or_else(|| all.iter().find(|one| one.wanted.local == port)).cloned()
     }
 
     /// Answers whether there is room for one peer more.
     pub(crate) fn answer_room(&self, room: &mut StreamRoom) {
-        let mut local = self.form.any();
-        self.form.set_port(&mut local, room.port);
+        let mut local = self.edge.form.any();
+        self.edge.form.set_port(&mut local, room.port);
         if let Some(host) = room.host.and_then(HostAddr::to_v4) {
             local.data_mut()[2..6].copy_from_slice(&host.octets());
         }

@@ -7,14 +7,16 @@
 
 use crate::above::xk::XkAbove;
 use crate::circuit::Circuits;
-use crate::form::Addr;
+use crate::form::{Addr, Form};
 use crate::parcel::Parcel;
+use alloc::format;
 use alloc::rc::Rc;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::vec::Vec;
-use core::cell::Cell;
+use core::cell::{Cell, OnceCell, RefCell};
 use core::time::Duration;
 use xk_bsd::errno::Errno;
+use xk_core::control::Report;
 use xk_core::object::{OpenError, ProtocolId, PushError};
 use xk_core::{Kernel, ProtocolRef, Reason, reason};
 use xk_streams::Errno as Number;
@@ -220,7 +222,10 @@ pub(crate) trait Below {
     ///
     /// # Errors
     /// Why it cannot be put in its place.
-    fn placed(&self, cx: &Kernel, node: &ProtocolRef) -> Result<(), Errno>;
+    fn placed(&self, cx: &Kernel, node: &ProtocolRef) -> Result<(), Errno> {
+        let _ = (cx, node);
+        Ok(())
+    }
 
     /// The graph is taken down: it releases all doors.
     fn stop(&self, cx: &Kernel);
@@ -278,7 +283,10 @@ pub(crate) trait Above {
     ///
     /// # Errors
     /// Why it cannot be put in its place.
-    fn placed(&self, cx: &Kernel, node: &ProtocolRef) -> Result<(), Errno>;
+    fn placed(&self, cx: &Kernel, node: &ProtocolRef) -> Result<(), Errno> {
+        let _ = (cx, node);
+        Ok(())
+    }
 
     /// The graph has been built, and this is the protocol above, which opens nothing by itself.
     ///
@@ -314,21 +322,67 @@ impl Traffic {
         messages.set(messages.get() + 1);
         self.copied_octets.set(self.copied_octets.get() + copied as u64);
     }
+}
 
-    /// Both ways, for a report.
-    pub(crate) fn lines(down: &Self, up: &Self) -> Vec<(String, String)> {
-        let line = |name: &str, value: &Cell<u64>| (name.to_string(), value.get().to_string());
-        [("down", down), ("up", up)]
-            .iter()
-            .flat_map(|(way, traffic)| {
-                [
-                    line(&alloc::format!("{way}, lent"), &traffic.lent),
-                    line(&alloc::format!("{way}, copied"), &traffic.copied),
-                    line(&alloc::format!("{way}, octets copied"), &traffic.copied_octets),
-                ]
-            })
-            .collect()
+/// An edge with an adapter: what the two halves have in common.
+pub(crate) struct Edge {
+    pub(crate) form: &'static Form,
+    /// The protocol below.
+    pub(crate) lower: ProtocolRef,
+    /// The adapter's node, once it is there.
+    node: OnceCell<ProtocolRef>,
+    /// Messages that have passed downwards.
+    pub(crate) down: Traffic,
+    /// Messages that have passed upwards.
+    pub(crate) up: Traffic,
+}
+
+impl Edge {
+    pub(crate) fn new(form: &'static Form, lower: ProtocolRef) -> Rc<Self> {
+        let (down, up) = (Traffic::default(), Traffic::default());
+        Rc::new(Self { form, lower, node: OnceCell::new(), down, up })
     }
+
+    /// Tells it the adapter's node.
+    pub(crate) fn placed(&self, node: &ProtocolRef) {
+        let _ = self.node.set(node.clone());
+    }
+
+    /// The adapter's node.
+    ///
+    /// # Errors
+    /// [`Fault::Closed`] before it is there.
+    pub(crate) fn node(&self) -> Result<&ProtocolRef, Fault> {
+        self.node.get().ok_or(Fault::Closed)
+    }
+
+    /// Counts a message that is dropped at the adapter.
+    pub(crate) fn count(&self, why: &'static Reason) {
+        if let Some(node) = self.node.get() {
+            node.head().drops().count(why);
+        }
+    }
+
+    /// Fills in a report.
+    pub(crate) fn report(&self, report: &mut Report) {
+        let lines = [("down", &self.down), ("up", &self.up)].map(|(way, traffic)| {
+            [
+                (format!("{way}, lent"), &traffic.lent),
+                (format!("{way}, copied"), &traffic.copied),
+                (format!("{way}, octets copied"), &traffic.copied_octets),
+            ]
+        });
+        let lines = lines.into_iter().flatten();
+        report.lines = lines.map(|(name, value)| (name, value.get().to_string())).collect();
+        report.finished = true;
+    }
+}
+
+/// Takes a door out of those that are open.
+pub(crate) fn remove<D>(doors: &RefCell<Vec<Rc<D>>>, door: &D) {
+    let is_it = |one: &mut Rc<D>| core::ptr::eq(&**one, door);
+    let gone: Vec<_> = doors.borrow_mut().extract_if(.., is_it).collect();
+    drop(gone);
 }
 
 /// The node that an adapter is for: the one above it, whose name its own begins with.

@@ -1,23 +1,21 @@
 //! The protocol object of an adapter neither of whose halves is the x-kernel's: a node for its name
 //! and its counters.
 
-use crate::edge::{Above, Below, Traffic, upper_of};
+use crate::edge::{Above, Below, Edge, upper_of};
 use alloc::rc::Rc;
 use xk_core::control::Report;
 use xk_core::object::OpenError;
 use xk_core::{Answer, Ask, Kernel, Protocol, ProtocolRef};
 
 pub(crate) struct Joint {
-    pub(crate) lower: ProtocolRef,
+    pub(crate) edge: Rc<Edge>,
     pub(crate) above: Rc<dyn Above>,
     pub(crate) below: Rc<dyn Below>,
-    pub(crate) down: Rc<Traffic>,
-    pub(crate) up: Rc<Traffic>,
 }
 
 impl Protocol for Joint {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
-        match upper_of(cx, this.name(), &self.lower) {
+        match upper_of(cx, this.name(), &self.edge.lower) {
             Some(upper) => self.above.start(cx, &upper).map_err(OpenError::from),
             None => Ok(()),
         }
@@ -25,11 +23,10 @@ impl Protocol for Joint {
 
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         if let Some(report) = ask.get::<Report>() {
-            report.lines = Traffic::lines(&self.down, &self.up);
-            report.finished = true;
+            self.edge.report(report);
             return Answer::Answered;
         }
-        self.lower.control(cx, ask)
+        self.edge.lower.control(cx, ask)
     }
 
     fn passes_numbers(&self) -> bool {
@@ -37,7 +34,7 @@ impl Protocol for Joint {
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {
-        Some(&self.lower)
+        Some(&self.edge.lower)
     }
 
     fn stop(&self, cx: &Kernel, _: &ProtocolRef) {

@@ -17,6 +17,7 @@ mod circuit;
 mod edge;
 mod form;
 mod joint;
+mod later;
 mod locals;
 mod pairs;
 mod parcel;

@@ -130,7 +130,7 @@ use crate::below::bsd::OnBsd;
 use crate::below::ether::OnEther;
 use crate::below::streams::OnStreams;
 use crate::below::xk::OnXk;
-use crate::edge::{Above, Below, Traffic};
+use crate::edge::{Above, Below, Edge};
 use crate::form::{FRAMES, Form, KINDS, KINDS_AND_LINKS};
 use crate::joint::Joint;
 use alloc::rc::Rc;
@@ -209,37 +209,30 @@ fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let (upper, on) = build.entry.kind.split_once("-on-").unwrap_or_default();
     let lower = build.lower(0)?;
     let form = build.params.text("below").and_then(Form::of).unwrap_or(&FRAMES);
-    let (down, up) = (Rc::new(Traffic::default()), Rc::new(Traffic::default()));
+    let edge = Edge::new(form, lower);
     let foreign = || BuildError::Lower { at: 0 };
-    let (mut on_xk, id) = (None, lower.id());
+    let mut on_xk = None;
     let below: Rc<dyn Below> = match on {
         "bsd" if form.is_link() => {
-            Rc::new(OnEther::new(&xk_bsd::of(build.cx)?, id, &down).ok_or_else(foreign)?)
+            Rc::new(OnEther::new(&xk_bsd::of(build.cx)?, &edge).ok_or_else(foreign)?)
         }
-        "bsd" => Rc::new(OnBsd::new(&xk_bsd::of(build.cx)?, form, id, &down).ok_or_else(foreign)?),
-        "streams" => {
-            Rc::new(OnStreams::new(&streams_of(build)?, form, id, &down).ok_or_else(foreign)?)
-        }
-        _ => Rc::new(on_xk.insert(OnXk::new(form, lower.clone(), (&down, &up))).clone()),
+        "bsd" => Rc::new(OnBsd::new(&xk_bsd::of(build.cx)?, &edge).ok_or_else(foreign)?),
+        "streams" => Rc::new(OnStreams::new(&streams_of(build)?, &edge).ok_or_else(foreign)?),
+        _ => Rc::new(on_xk.insert(OnXk::new(&edge)).clone()),
     };
-    let half = Rc::clone(&below);
     let above: Rc<dyn Above> = match upper {
-        "bsd" => Rc::new(BsdAbove::new(&xk_bsd::of(build.cx)?, form, half, &up)),
-        "streams" => Rc::new(StreamsAbove::new(&streams_of(build)?, form, half, &up)),
-        _ => Rc::new(XkAbove::new(build.cx, form, half, lower.clone(), (&down, &up))),
+        "bsd" => Rc::new(BsdAbove::new(&xk_bsd::of(build.cx)?, &edge, &below)),
+        "streams" => Rc::new(StreamsAbove::new(&streams_of(build)?, &edge, &below)),
+        _ => Rc::new(XkAbove::new(build.cx, &edge, &below)),
     };
+    let (over, under) = (Rc::clone(&above), Rc::clone(&below));
     // The x-kernel's half is the node.
     let node = match (above.node(), on_xk) {
-        (Some(node), _) => build.add(node)?,
-        (None, Some(node)) => build.add(node.under(&above))?,
-        (None, None) => build.add(Joint {
-            lower,
-            above: Rc::clone(&above),
-            below: Rc::clone(&below),
-            down,
-            up,
-        })?,
+        (Some(half), _) => build.add(half)?,
+        (None, Some(half)) => build.add(half.under(over))?,
+        (None, None) => build.add(Joint { edge: Rc::clone(&edge), above: over, below: under })?,
     };
+    edge.placed(&node);
     above.placed(build.cx, &node).map_err(xk_bsd::environment)?;
     below.placed(build.cx, &node).map_err(xk_bsd::environment)?;
     Ok(node)

@@ -5,7 +5,7 @@ mod connections;
 mod datagrams;
 mod users;
 
-use crate::edge::{Above, Below, Door, Ends, Fault, Options, Sink, Traffic, Unwanted};
+use crate::edge::{Above, Below, Door, Edge, Ends, Fault, Options, Sink, Unwanted};
 use crate::form::{Addr, Form, Service};
 use crate::parcel::Parcel;
 use alloc::rc::{Rc, Weak};
@@ -25,13 +25,13 @@ pub(crate) struct BsdAbove(Rc<Half>);
 
 struct Half {
     bsd: Rc<Bsd>,
+    edge: Rc<Edge>,
     form: &'static Form,
     below: Rc<dyn Below>,
     own: OnceCell<Rc<Protosw>>,
     door: RefCell<Option<Rc<dyn Door>>>,
     /// The number of the protocol above on the one below.
     number: Cell<u8>,
-    up: Rc<Traffic>,
     /// A packet that the protocol above did not want, until its `pr_input` comes back.
     unwanted: RefCell<Option<(Mbuf, &'static Reason)>>,
     /// Where programs stand on it: what their sockets reach.
@@ -39,20 +39,15 @@ struct Half {
 }
 
 impl BsdAbove {
-    pub(crate) fn new(
-        bsd: &Rc<Bsd>,
-        form: &'static Form,
-        below: Rc<dyn Below>,
-        up: &Rc<Traffic>,
-    ) -> Self {
+    pub(crate) fn new(bsd: &Rc<Bsd>, edge: &Rc<Edge>, below: &Rc<dyn Below>) -> Self {
         Self(Rc::new(Half {
             bsd: Rc::clone(bsd),
-            form,
-            below,
+            edge: Rc::clone(edge),
+            form: edge.form,
+            below: Rc::clone(below),
             own: OnceCell::new(),
             door: RefCell::default(),
             number: Cell::new(0),
-            up: Rc::clone(up),
             unwanted: RefCell::default(),
             users: RefCell::default(),
         }))
@@ -118,7 +113,7 @@ impl Sink for Input {
         let half = self.0.upgrade().ok_or(&reason::CLOSED)?;
         let kind = half.number.get();
         let upper = half.own.get().and_then(|own| own.upper(kind)).ok_or(&reason::NO_PROTOCOL)?;
-        let m = parcel.into_mbufs(half.bsd.mbufs(), &half.up).map_err(Fault::reason)?;
+        let m = parcel.into_mbufs(half.bsd.mbufs(), &half.edge.up).map_err(Fault::reason)?;
         let mut m = m;
         if ends.is_for_many {
             m.set_flags(M_BCAST, 0);

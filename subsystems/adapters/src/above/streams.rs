@@ -4,13 +4,13 @@
 mod connections;
 
 use crate::below::streams::options_of;
-use crate::edge::{Above, Below, Door, Ends, Fault, Options, Sink, Traffic, Unwanted};
+use crate::edge::{Above, Below, Door, Edge, Ends, Fault, Options, Sink, Unwanted};
 use crate::form::{Addr, Form, Ports, Service};
 use crate::parcel::Parcel;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use connections::Connections;
-use core::cell::{Cell, OnceCell, RefCell};
+use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_appletalk::atp::REPLY_OCTETS_MAX;
 use xk_bsd::errno::Errno as BsdErrno;
@@ -34,16 +34,15 @@ pub(crate) struct StreamsAbove(Rc<Half>);
 
 struct Half {
     streams: Rc<Streams>,
+    edge: Rc<Edge>,
     form: &'static Form,
     below: Rc<dyn Below>,
-    this: OnceCell<ProtocolRef>,
     /// The protocol above.
     upper: Cell<Option<ProtocolId>>,
     max_packet: Cell<u32>,
     /// Programs stand on it, by the transport interface.
     is_for_users: Cell<bool>,
     ports: Ports,
-    up: Rc<Traffic>,
 }
 
 /// The answer to a request for an address below.
@@ -56,22 +55,16 @@ fn refusal(fault: Fault) -> Refusal {
 }
 
 impl StreamsAbove {
-    pub(crate) fn new(
-        streams: &Rc<Streams>,
-        form: &'static Form,
-        below: Rc<dyn Below>,
-        up: &Rc<Traffic>,
-    ) -> Self {
+    pub(crate) fn new(streams: &Rc<Streams>, edge: &Rc<Edge>, below: &Rc<dyn Below>) -> Self {
         Self(Rc::new(Half {
             streams: Rc::clone(streams),
-            form,
-            below,
-            this: OnceCell::new(),
+            edge: Rc::clone(edge),
+            form: edge.form,
+            below: Rc::clone(below),
             upper: Cell::new(None),
             max_packet: Cell::new(UNLIMITED),
             is_for_users: Cell::new(false),
             ports: Ports::default(),
-            up: Rc::clone(up),
         }))
     }
 }
@@ -81,7 +74,6 @@ impl Above for StreamsAbove {
     /// of the subsystem.
     fn placed(&self, _: &Kernel, this: &ProtocolRef) -> Result<(), BsdErrno> {
         let half = &self.0;
-        let _ = half.this.set(this.clone());
         let driver: Rc<dyn Streamtab> = match (half.form.service, half.below.circuits()) {
             (Service::Frames, _) => Rc::new(Device(Rc::clone(half))),
             (_, Some(circuits)) => Connections::new(half, circuits),
@@ -129,9 +121,8 @@ impl Streamtab for Device {
 
     fn open(&self, cx: &Kernel, q: &Q, _: Opening) -> Result<Rc<dyn Module>, Errno> {
         let half = &self.0;
-        let this = half.this.get().ok_or(Errno::ENXIO)?;
-        let sink = Rc::new(Frames { up: Rc::clone(&half.up), q: q.downgrade() });
-        let door = half.below.open(cx, this.id(), half.form.any(), sink)?;
+        let sink = Rc::new(Frames { edge: Rc::clone(&half.edge), q: q.downgrade() });
+        let door = half.below.open(cx, half.edge.node()?.id(), half.form.any(), sink)?;
         // Frames that wait for the wire's room are sent when it is there, not at each one more.
         q.write_side().noenable();
         let door = RefCell::new(Some(door));
@@ -168,8 +159,8 @@ impl Wire {
         let door = self.door.borrow().clone();
         let sent = door.ok_or(Fault::Closed);
         let sent = sent.and_then(|door| door.send(cx, &Ends::default(), Parcel::Blocks(mp)));
-        if let (Err(fault), Some(this)) = (sent, self.half.this.get()) {
-            this.head().drops().count(fault.reason());
+        if let Err(fault) = sent {
+            self.half.edge.count(fault.reason());
         }
     }
 }
@@ -189,11 +180,7 @@ impl Module for Wire {
             Kind::Data => q.putq(cx, mp),
             Kind::Flush => q.flush_at_driver(cx, mp),
             Kind::Ioctl => q.qreply(cx, head::naked(mp, Errno::EINVAL)),
-            _ => {
-                if let Some(this) = self.half.this.get() {
-                    this.head().drops().count(&reason::NOT_SUPPORTED);
-                }
-            }
+            _ => self.half.edge.count(&reason::NOT_SUPPORTED),
         }
     }
 
@@ -224,7 +211,7 @@ impl Module for Wire {
 
 /// Frames of a wire go up as M_DATA.
 struct Frames {
-    up: Rc<Traffic>,
+    edge: Rc<Edge>,
     q: WeakQ,
 }
 
@@ -234,7 +221,7 @@ impl Sink for Frames {
         if !q.canputnext() {
             return Err((&reason::QUEUE_FULL).into());
         }
-        let frame = parcel.into_blocks(q.blocks(), &self.up).map_err(Fault::reason)?;
+        let frame = parcel.into_blocks(q.blocks(), &self.edge.up).map_err(Fault::reason)?;
         q.putnext(cx, frame);
         Ok(())
     }
@@ -269,8 +256,8 @@ impl Provider {
         let open = |at: Addr| {
             // What is bound to a number of a link is bound to all of its addresses.
             let local = if half.form.is_link() { half.form.any() } else { at };
-            let (up, back) = (Rc::clone(&half.up), Rc::clone(&self.back));
-            let sink = Rc::new(Indications { up, back, q: q.downgrade(), local });
+            let (edge, back) = (Rc::clone(&half.edge), Rc::clone(&self.back));
+            let sink = Rc::new(Indications { edge, back, q: q.downgrade(), local });
             half.below.open(cx, selector, at, sink)
         };
         let opened = match half.is_for_users.get() {
@@ -358,9 +345,7 @@ impl Datagrams for Provider {
     }
 
     fn told(&self, reason: &'static Reason) {
-        if let Some(this) = self.half.this.get() {
-            this.head().drops().count(reason);
-        }
+        self.half.edge.count(reason);
     }
 
     fn given_back(&self, _: &Kernel, _: &Q, mut mp: Mblk) {
@@ -378,7 +363,7 @@ impl Datagrams for Provider {
 
 /// Passes arrivals up as T_UNITDATA_IND.
 struct Indications {
-    up: Rc<Traffic>,
+    edge: Rc<Edge>,
     /// The block that the line above gives back before the put returns.
     back: Rc<RefCell<Option<Mblk>>>,
     q: WeakQ,
@@ -391,7 +376,7 @@ impl Sink for Indications {
         if !q.canputnext() {
             return Err((&reason::QUEUE_FULL).into());
         }
-        let data = parcel.into_blocks(q.blocks(), &self.up).map_err(Fault::reason)?;
+        let data = parcel.into_blocks(q.blocks(), &self.edge.up).map_err(Fault::reason)?;
         let mut room = [0; 32];
         let opt = options_of(&mut room, &ends.to, self.local.is_any(), &ends.options);
         let indication = unitdata_ind(q.blocks(), &ends.from.to_tpi(), opt, data);

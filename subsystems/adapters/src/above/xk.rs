@@ -6,16 +6,16 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-use crate::edge::{Above, Below, Door, Ends, Fault, Options, Sink, Traffic, Unwanted};
+use crate::edge::{Above, Below, Door, Edge, Ends, Fault, Options, Sink, Unwanted};
 use crate::form::{Addr, Form, Ports, Service};
+use crate::later::Later;
 use crate::parcel::Parcel;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
-use calls::{Pending, Waiting};
+use calls::{Pending, Request};
 use core::cell::{Cell, OnceCell, RefCell};
 use session::XkSession;
-use xk_bsd::errno::Errno;
 use xk_core::control::{ListMaps, ListSessions, Report};
 use xk_core::object::{Enable, OpenError, ProtocolId, Refused, SessionTable};
 use xk_core::reason::{self, Reason};
@@ -72,10 +72,9 @@ fn is_same(one: &Rc<dyn Door>, other: &Rc<dyn Door>) -> bool {
 pub(crate) struct XkAbove(Rc<Half>);
 
 pub(crate) struct Half {
-    pub(crate) form: &'static Form,
-    pub(crate) below: Rc<dyn Below>,
-    lower: ProtocolRef,
-    this: OnceCell<ProtocolRef>,
+    edge: Rc<Edge>,
+    form: &'static Form,
+    below: Rc<dyn Below>,
     sessions: SessionTable<Key>,
     offers: RefCell<Vec<Offer>>,
     offer_last: Cell<u64>,
@@ -86,27 +85,19 @@ pub(crate) struct Half {
     free: Ports,
     /// Our ports that sessions have, where these have no doors of their own, and how many.
     ports_used: RefCell<BTreeMap<(ProtocolId, u16), u32>>,
-    waiting: Waiting,
+    /// Requests that wait to be executed.
+    waiting: Later<Request>,
     /// Calls that wait for replies, and the last number: a port's sessions have them in common.
     calls: RefCell<BTreeMap<u16, Rc<Pending>>>,
     number_last: Cell<u16>,
-    down: Rc<Traffic>,
-    up: Rc<Traffic>,
 }
 
 impl XkAbove {
-    pub(crate) fn new(
-        cx: &Kernel,
-        form: &'static Form,
-        below: Rc<dyn Below>,
-        lower: ProtocolRef,
-        (down, up): (&Rc<Traffic>, &Rc<Traffic>),
-    ) -> Self {
+    pub(crate) fn new(cx: &Kernel, edge: &Rc<Edge>, below: &Rc<dyn Below>) -> Self {
         Self(Rc::new(Half {
-            form,
-            below,
-            lower,
-            this: OnceCell::new(),
+            edge: Rc::clone(edge),
+            form: edge.form,
+            below: Rc::clone(below),
             sessions: SessionTable::new(cx.secret(), SESSIONS_MAX),
             offers: RefCell::default(),
             offer_last: Cell::new(0),
@@ -114,11 +105,9 @@ impl XkAbove {
             ports: RefCell::default(),
             free: Ports::default(),
             ports_used: RefCell::default(),
-            waiting: Waiting::default(),
+            waiting: Later::default(),
             calls: RefCell::default(),
             number_last: Cell::new(0),
-            down: Rc::clone(down),
-            up: Rc::clone(up),
         }))
     }
 }
@@ -126,11 +115,6 @@ impl XkAbove {
 impl Above for XkAbove {
     fn node(&self) -> Option<XkAbove> {
         Some(self.clone())
-    }
-
-    fn placed(&self, _: &Kernel, node: &ProtocolRef) -> Result<(), Errno> {
-        let _ = self.0.this.set(node.clone());
-        Ok(())
     }
 }
 
@@ -240,10 +224,6 @@ impl Half {
         if is_broadcast { LinkCast::Broadcast } else { LinkCast::Multicast }
     }
 
-    pub(crate) fn this(&self) -> Result<&ProtocolRef, &'static Reason> {
-        self.this.get().ok_or(&reason::CLOSED)
-    }
-
     /// The session that what arrives with these ends belongs to, made if there is an offer.
     pub(crate) fn session_for(
         self: &Rc<Self>,
@@ -267,7 +247,7 @@ impl Half {
             Some(door) => door,
             None => self.common_door(cx, selector).map_err(Fault::reason)?,
         };
-        let this = self.this()?;
+        let this = self.edge.node().map_err(Fault::reason)?;
         let make = || {
             // An answer to what was sent to many comes from one of our hosts.
             let from = if ends.is_for_many { self.form.any() } else { ends.to };
@@ -318,7 +298,7 @@ impl Sink for Arrivals {
             ends = bare;
         }
         let session = half.session_for(cx, ends, self.selector, door)?;
-        let mut message = parcel.into_message(cx.pool(), &half.up).map_err(Fault::reason)?;
+        let mut message = parcel.into_message(cx.pool(), &half.edge.up).map_err(Fault::reason)?;
         if let Some(cast) = cast {
             message.set_attribute(cast).map_err(|_| &reason::NO_BUFFERS)?;
         }
@@ -446,8 +426,7 @@ impl Protocol for XkAbove {
             return Answer::Answered;
         }
         if let Some(report) = ask.get::<Report>() {
-            report.lines = Traffic::lines(&half.down, &half.up);
-            report.finished = true;
+            half.edge.report(report);
             return Answer::Answered;
         }
         let sizes = [ask.get::<MaxPacket>().is_some(), ask.get::<OptPacket>().is_some()];
@@ -458,7 +437,7 @@ impl Protocol for XkAbove {
             let whole = ask.answer::<OptPacket>(|q| q.octets = octets);
             return if largest.is_answered() { largest } else { whole };
         }
-        half.lower.control(cx, ask)
+        half.edge.lower.control(cx, ask)
     }
 
     fn passes_numbers(&self) -> bool {
@@ -466,11 +445,11 @@ impl Protocol for XkAbove {
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {
-        Some(&self.0.lower)
+        Some(&self.0.edge.lower)
     }
 
-    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, _: u64) {
-        calls::serve(&self.0, cx, this);
+    fn timeout(&self, cx: &Kernel, _: &ProtocolRef, _: u64) {
+        calls::serve(&self.0, cx);
     }
 
     fn stop(&self, cx: &Kernel, _: &ProtocolRef) {

@@ -1,7 +1,7 @@
 //! The lower half in BSD: an entry of the protocol switch above the protocol's own, or, where the
 //! protocol serves users, a socket for each door.
 
-use crate::edge::{Below, Door, Ends, Fault, Sink, Traffic, Unwanted};
+use crate::edge::{Below, Door, Edge, Ends, Fault, Sink, Traffic, Unwanted, remove};
 use crate::form::{Addr, Form, Service};
 use crate::parcel::Parcel;
 use alloc::collections::btree_map::{self, BTreeMap};
@@ -32,6 +32,7 @@ pub(crate) struct OnBsd(Rc<Half>);
 
 struct Half {
     bsd: Rc<Bsd>,
+    edge: Rc<Edge>,
     form: &'static Form,
     /// The entry of the protocol below.
     lower: Rc<Protosw>,
@@ -40,27 +41,21 @@ struct Half {
     /// By the number below and the address, which [`key`] makes.
     doors: RefCell<BTreeMap<(u8, Addr), Rc<EntryDoor>>>,
     sockets: RefCell<Vec<Rc<SocketDoor>>>,
-    down: Rc<Traffic>,
     /// Numbers under which the own entry stands on the one below.
     numbers: RefCell<Vec<(ProtocolId, u8)>>,
 }
 
 impl OnBsd {
     /// On the line that is the node `lower`. None if that is not of the subsystem.
-    pub(crate) fn new(
-        bsd: &Rc<Bsd>,
-        form: &'static Form,
-        lower: ProtocolId,
-        down: &Rc<Traffic>,
-    ) -> Option<Self> {
+    pub(crate) fn new(bsd: &Rc<Bsd>, edge: &Rc<Edge>) -> Option<Self> {
         Some(Self(Rc::new(Half {
             bsd: Rc::clone(bsd),
-            form,
-            lower: bsd.protocol(lower)?,
+            edge: Rc::clone(edge),
+            form: edge.form,
+            lower: bsd.protocol(edge.lower.id())?,
             own: OnceCell::new(),
             doors: RefCell::default(),
             sockets: RefCell::default(),
-            down: Rc::clone(down),
             numbers: RefCell::default(),
         })))
     }
@@ -296,7 +291,7 @@ struct EntryDoor {
 impl Door for EntryDoor {
     fn send(&self, cx: &Kernel, ends: &Ends, parcel: Parcel) -> Result<(), Fault> {
         let bsd = &self.half.bsd;
-        let m = parcel.into_mbufs(bsd.mbufs(), &self.half.down)?;
+        let m = parcel.into_mbufs(bsd.mbufs(), &self.half.edge.down)?;
         let sockaddr = |addr: &Addr| addr.to_sockaddr(bsd.mbufs().release());
         let from = (!ends.from.is_any()).then(|| sockaddr(&ends.from));
         // The x-kernel and STREAMS ask for no leave to send to all.
@@ -409,7 +404,7 @@ impl Door for SocketDoor {
     fn send(&self, cx: &Kernel, ends: &Ends, parcel: Parcel) -> Result<(), Fault> {
         let so = self.so.get().ok_or(Fault::Closed)?;
         let mbufs = self.half.bsd.mbufs();
-        let m = parcel.into_mbufs(mbufs, &self.half.down)?;
+        let m = parcel.into_mbufs(mbufs, &self.half.edge.down)?;
         let nam = ends.to.to_sockaddr(mbufs.release()).to_mbuf(mbufs);
         let control = ends.options.map(|options| mbufs.m_copyin(Mt::Control, &options)).transpose();
         let (nam, control) = match (nam, control) {
@@ -430,10 +425,7 @@ impl Door for SocketDoor {
     }
 
     fn close(&self, cx: &Kernel) {
-        let mut sockets = self.half.sockets.borrow_mut();
-        let gone: Vec<_> = sockets.extract_if(.., |door| core::ptr::eq(&**door, self)).collect();
-        drop(sockets);
-        drop(gone);
+        remove(&self.half.sockets, self);
         if let Some(so) = self.so.get() {
             let _ = soclose(cx, so);
         }

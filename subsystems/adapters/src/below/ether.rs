@@ -2,18 +2,17 @@
 //! their stations.
 
 use super::bsd::DOORS_MAX;
-use crate::edge::{Below, Door, Ends, Fault, Sink, Traffic, Unwanted};
+use crate::edge::{Below, Door, Edge, Ends, Fault, Sink, Unwanted, remove};
 use crate::form::{Addr, Form};
 use crate::parcel::Parcel;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
-use core::cell::{OnceCell, RefCell};
-use xk_bsd::errno::Errno;
+use core::cell::RefCell;
 use xk_bsd::ether::{Arpcom, Encap, EtherInput, Resolved};
 use xk_bsd::ifnet::{IFF_ALLMULTI, IFF_RUNNING, IFF_UP};
 use xk_bsd::{Bsd, Mbuf};
+use xk_core::Kernel;
 use xk_core::object::ProtocolId;
-use xk_core::{Kernel, ProtocolRef};
 
 /// Organisations of SNAP by their place in numbers, as in `eth`.
 const ORGANISATIONS: [[u8; 3]; 4] = [[0, 0, 0], [0x08, 0, 0x07], [0, 0x80, 0xc2], [0, 0, 0x0c]];
@@ -36,23 +35,19 @@ pub(crate) struct OnEther(Rc<Half>);
 struct Half {
     bsd: Rc<Bsd>,
     ac: Rc<Arpcom>,
-    lower: ProtocolId,
-    this: OnceCell<ProtocolRef>,
+    edge: Rc<Edge>,
     doors: RefCell<Vec<Rc<EtherDoor>>>,
-    down: Rc<Traffic>,
 }
 
 impl OnEther {
     /// On the line that is the node `lower`. None if that is no Ethernet interface.
-    pub(crate) fn new(bsd: &Rc<Bsd>, lower: ProtocolId, down: &Rc<Traffic>) -> Option<Self> {
-        let ac = bsd.arpcom(&*bsd.interface(lower)?)?;
+    pub(crate) fn new(bsd: &Rc<Bsd>, edge: &Rc<Edge>) -> Option<Self> {
+        let ac = bsd.arpcom(&*bsd.interface(edge.lower.id())?)?;
         Some(Self(Rc::new(Half {
             bsd: Rc::clone(bsd),
             ac,
-            lower,
-            this: OnceCell::new(),
+            edge: Rc::clone(edge),
             doors: RefCell::default(),
-            down: Rc::clone(down),
         })))
     }
 }
@@ -70,7 +65,7 @@ impl Below for OnEther {
             return Err(Fault::NoBuffers);
         }
         let number = match Form::link_parts(&local) {
-            (_, 0) => cx.type_number(selector, half.lower).ok_or(Fault::NotSupported)?,
+            (_, 0) => cx.type_number(selector, half.edge.lower.id()).ok_or(Fault::NotSupported)?,
             (_, number) => number,
         };
         let encap = encap_of(number).ok_or(Fault::NotSupported)?;
@@ -91,11 +86,6 @@ impl Below for OnEther {
 
     fn local_to(&self, _: &Kernel, _: &Addr) -> Option<Addr> {
         Some(Form::link(self.0.ac.enaddr(), 0))
-    }
-
-    fn placed(&self, _: &Kernel, node: &ProtocolRef) -> Result<(), Errno> {
-        let _ = self.0.this.set(node.clone());
-        Ok(())
     }
 
     fn stop(&self, _: &Kernel) {
@@ -119,8 +109,8 @@ impl EtherInput for EtherDoor {
         // The other subsystem may wait.
         let arrived = self.half.bsd.spl0(cx, || self.sink.arrive(cx, &ends, Parcel::Mbufs(m)));
         // What comes back was counted above.
-        if let (Err(Unwanted { why, parcel: None }), Some(this)) = (arrived, self.half.this.get()) {
-            this.head().drops().count(why);
+        if let Err(Unwanted { why, parcel: None }) = arrived {
+            self.half.edge.count(why);
         }
     }
 }
@@ -136,7 +126,7 @@ impl Door for EtherDoor {
             0 => self.encap,
             number => encap_of(number).ok_or(Fault::Address)?,
         };
-        let m = parcel.into_mbufs(bsd.mbufs(), &self.half.down)?;
+        let m = parcel.into_mbufs(bsd.mbufs(), &self.half.edge.down)?;
         bsd.splnet(cx, || ac.send(cx, Resolved { m, to, encap })).map_err(Fault::from)
     }
 
@@ -145,9 +135,6 @@ impl Door for EtherDoor {
     }
 
     fn close(&self, _: &Kernel) {
-        let mut doors = self.half.doors.borrow_mut();
-        let gone: Vec<_> = doors.extract_if(.., |door| core::ptr::eq(&**door, self)).collect();
-        drop(doors);
-        drop(gone);
+        remove(&self.half.doors, self);
     }
 }

@@ -2,15 +2,14 @@
 //! It is a user of the transport provider interface.
 
 use super::bsd::DOORS_MAX;
-use crate::edge::{Below, Door, Ends, Fault, Options, Sink, Traffic, Unwanted};
+use crate::edge::{Below, Door, Edge, Ends, Fault, Options, Sink, Unwanted, remove};
 use crate::form::{Addr, Form};
 use crate::parcel::Parcel;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
-use core::cell::{Cell, OnceCell, RefCell};
-use xk_bsd::errno::Errno as BsdErrno;
+use core::cell::{Cell, RefCell};
 use xk_core::object::ProtocolId;
-use xk_core::{Kernel, ProtocolRef, reason};
+use xk_core::{Kernel, reason};
 use xk_streams::module::{ModuleInfo, Services};
 use xk_streams::queue::{FLUSHR, FLUSHW};
 use xk_streams::tpi::{Primitive, Refusal, TliError, own_end, unitdata_req, with_own_end};
@@ -33,38 +32,17 @@ pub(crate) struct OnStreams(Rc<Half>);
 
 struct Half {
     streams: Rc<Streams>,
+    edge: Rc<Edge>,
     form: &'static Form,
-    lower: ProtocolId,
-    this: OnceCell<ProtocolRef>,
     doors: RefCell<Vec<Rc<StreamDoor>>>,
-    down: Rc<Traffic>,
 }
 
 impl OnStreams {
     /// On the line that is the node `lower`. None if that is not of the subsystem.
-    pub(crate) fn new(
-        streams: &Rc<Streams>,
-        form: &'static Form,
-        lower: ProtocolId,
-        down: &Rc<Traffic>,
-    ) -> Option<Self> {
-        streams.line(lower)?;
-        Some(Self(Rc::new(Half {
-            streams: Rc::clone(streams),
-            form,
-            lower,
-            this: OnceCell::new(),
-            doors: RefCell::default(),
-            down: Rc::clone(down),
-        })))
-    }
-}
-
-impl Half {
-    fn count(&self, why: &'static reason::Reason) {
-        if let Some(this) = self.this.get() {
-            this.head().drops().count(why);
-        }
+    pub(crate) fn new(streams: &Rc<Streams>, edge: &Rc<Edge>) -> Option<Self> {
+        streams.line(edge.lower.id())?;
+        let (streams, edge) = (Rc::clone(streams), Rc::clone(edge));
+        Some(Self(Rc::new(Half { streams, form: edge.form, edge, doors: RefCell::default() })))
     }
 }
 
@@ -89,7 +67,7 @@ impl Below for OnStreams {
             sink,
         });
         let top = Rc::new(Head(Rc::downgrade(&door)));
-        let q = half.streams.attach_line(cx, (selector, half.lower), top)?;
+        let q = half.streams.attach_line(cx, (selector, half.edge.lower.id()), top)?;
         *door.q.borrow_mut() = Some(q);
         if let Err(fault) = door.bind(cx) {
             door.detach(cx);
@@ -115,11 +93,6 @@ impl Below for OnStreams {
         let doors = self.0.doors.borrow();
         let mut bound = doors.iter().filter_map(|door| door.bound.get()?.ok());
         bound.find(|addr| !addr.is_any())
-    }
-
-    fn placed(&self, _: &Kernel, node: &ProtocolRef) -> Result<(), BsdErrno> {
-        let _ = self.0.this.set(node.clone());
-        Ok(())
     }
 
     fn stop(&self, cx: &Kernel) {
@@ -188,13 +161,13 @@ impl StreamDoor {
                 self.tsdu.set(Some(info.tsdu).filter(|tsdu| *tsdu < u32::MAX - 1));
             }
             Ok(Primitive::OkAck { .. } | Primitive::ErrorAck { .. }) => {}
-            _ => self.half.count(&reason::NOT_SUPPORTED),
+            _ => self.half.edge.count(&reason::NOT_SUPPORTED),
         }
     }
 
     fn indication(&self, cx: &Kernel, (src, opt): (&[u8], &[u8]), data: Option<Mblk>) {
         let Some(from) = Addr::parse(src) else {
-            return self.half.count(&reason::MALFORMED);
+            return self.half.edge.count(&reason::MALFORMED);
         };
         // On a stream that is bound to all addresses the options begin with the one it came for.
         let (own, rest) = own_end(opt);
@@ -202,7 +175,7 @@ impl StreamDoor {
         let options = rest.first_chunk().copied();
         let data = data.or_else(|| self.half.streams.blocks().copy(Kind::Data, 0, &[]));
         let Some(data) = data else {
-            return self.half.count(&reason::NO_BUFFERS);
+            return self.half.edge.count(&reason::NO_BUFFERS);
         };
         let is_for_many = self.half.form.is_link() && to.data()[0] & 1 != 0;
         let ends = Ends { options, is_for_many, ..Ends::new(from, to) };
@@ -210,7 +183,7 @@ impl StreamDoor {
         if let Err(Unwanted { why, parcel: None }) =
             self.sink.arrive(cx, &ends, Parcel::Blocks(data))
         {
-            self.half.count(why);
+            self.half.edge.count(why);
         }
     }
 
@@ -227,7 +200,7 @@ impl Door for StreamDoor {
             return Err(Fault::QueueFull);
         }
         let blocks = self.half.streams.blocks();
-        let data = parcel.into_blocks(blocks, &self.half.down)?;
+        let data = parcel.into_blocks(blocks, &self.half.edge.down)?;
         let mut room = [0; 32];
         // One by port is bound to one address, whichever that is.
         let is_bound_to_all = self.asked.is_any() && !self.half.form.is_by_port;
@@ -247,10 +220,7 @@ impl Door for StreamDoor {
     }
 
     fn close(&self, cx: &Kernel) {
-        let mut doors = self.half.doors.borrow_mut();
-        let gone: Vec<_> = doors.extract_if(.., |door| core::ptr::eq(&**door, self)).collect();
-        drop(doors);
-        drop(gone);
+        remove(&self.half.doors, self);
         self.detach(cx);
     }
 }
@@ -304,7 +274,7 @@ impl Module for Head {
                 door.detach(cx);
                 door.sink.gone(cx);
             }
-            _ => door.half.count(&reason::NOT_SUPPORTED),
+            _ => door.half.edge.count(&reason::NOT_SUPPORTED),
         }
     }
 }

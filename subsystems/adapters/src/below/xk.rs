@@ -6,7 +6,7 @@ mod transactions;
 
 use super::bsd::DOORS_MAX;
 use crate::circuit::Circuits;
-use crate::edge::{Above, Below, Door, Ends, Fault, Sink, Traffic, upper_of};
+use crate::edge::{Above, Below, Door, Edge, Ends, Fault, Sink, Traffic, upper_of};
 use crate::form::{Addr, Form, Service};
 use crate::parcel::Parcel;
 use alloc::collections::BTreeMap;
@@ -16,7 +16,6 @@ use core::cell::{Cell, OnceCell, RefCell};
 use core::time::Duration;
 pub use transactions::NO_ANSWER;
 use transactions::Transactions;
-use xk_bsd::errno::Errno;
 use xk_bsd::sockaddr::AF_INET;
 use xk_core::control::Report;
 use xk_core::object::{Enable, OpenError, ProtocolId, Refused, SessionId};
@@ -42,9 +41,8 @@ const PASSIVE_MAX: usize = 4096;
 pub(crate) struct OnXk(Rc<Half>);
 
 struct Half {
+    edge: Rc<Edge>,
     form: &'static Form,
-    lower: ProtocolRef,
-    this: OnceCell<ProtocolRef>,
     above: OnceCell<Rc<dyn Above>>,
     /// By the port, or all of the address if there are none, and in the order of opening.
     doors: RefCell<BTreeMap<(Addr, u64), Rc<XkDoor>>>,
@@ -53,44 +51,30 @@ struct Half {
     arriving: RefCell<BTreeMap<SessionId, (Weak<XkDoor>, Ends)>>,
     circuits: Rc<Circuits>,
     transactions: Transactions,
-    down: Rc<Traffic>,
-    up: Rc<Traffic>,
 }
 
 impl OnXk {
-    pub(crate) fn new(
-        form: &'static Form,
-        lower: ProtocolRef,
-        (down, up): (&Rc<Traffic>, &Rc<Traffic>),
-    ) -> Self {
-        let circuits = Circuits::new(form, &lower, down);
+    pub(crate) fn new(edge: &Rc<Edge>) -> Self {
         Self(Rc::new(Half {
-            form,
-            lower,
-            this: OnceCell::new(),
+            edge: Rc::clone(edge),
+            form: edge.form,
             above: OnceCell::new(),
             doors: RefCell::default(),
             door_last: Cell::new(0),
             arriving: RefCell::default(),
-            circuits,
+            circuits: Circuits::new(edge),
             transactions: Transactions::default(),
-            down: Rc::clone(down),
-            up: Rc::clone(up),
         }))
     }
 
     /// As the node of an adapter with this upper half.
-    pub(crate) fn under(self, above: &Rc<dyn Above>) -> Self {
-        let _ = self.0.above.set(Rc::clone(above));
+    pub(crate) fn under(self, above: Rc<dyn Above>) -> Self {
+        let _ = self.0.above.set(above);
         self
     }
 }
 
 impl Half {
-    fn this(&self) -> Result<&ProtocolRef, Fault> {
-        self.this.get().ok_or(Fault::Closed)
-    }
-
     /// The door for what arrives at this address: that for the very port before the one for all.
     fn door_for(&self, local: &Addr) -> Option<Rc<XkDoor>> {
         let doors = self.doors.borrow();
@@ -110,7 +94,7 @@ impl Half {
         local: &Addr,
     ) -> Result<Vec<Enable>, OpenError> {
         let offer = |local: &Addr| {
-            self.lower.open_enable(cx, upper, Participants::local(self.form.to_local(local)))
+            self.edge.lower.open_enable(cx, upper, Participants::local(self.form.to_local(local)))
         };
         match (offer(local), self.form.all_ports()) {
             (Ok(enable), _) => Ok(Vec::from([enable])),
@@ -122,7 +106,7 @@ impl Half {
                     match offer(&one) {
                         Ok(enable) => enables.push(enable),
                         Err(error) => {
-                            enables.into_iter().for_each(|e| self.lower.open_disable(cx, e));
+                            enables.into_iter().for_each(|e| self.edge.lower.open_disable(cx, e));
                             return Err(error);
                         }
                     }
@@ -130,12 +114,6 @@ impl Half {
                 Ok(enables)
             }
             (Err(error), _) => Err(error),
-        }
-    }
-
-    fn count(&self, why: &'static Reason) {
-        if let Ok(this) = self.this() {
-            this.head().drops().count(why);
         }
     }
 
@@ -176,7 +154,7 @@ impl Below for OnXk {
         if is_frames && !half.doors.borrow().is_empty() {
             return Err(Fault::InUse);
         }
-        let this = half.this()?;
+        let this = half.edge.node()?;
         let upper = Upper { receiver: this, selector };
         let enables = match is_frames {
             true => Vec::new(),
@@ -203,13 +181,13 @@ impl Below for OnXk {
     }
 
     fn max_packet(&self, cx: &Kernel) -> Option<u32> {
-        self.0.lower.ask(cx, MaxPacket::default()).map(|q| q.octets)
+        self.0.edge.lower.ask(cx, MaxPacket::default()).map(|q| q.octets)
     }
 
     fn local_to(&self, cx: &Kernel, to: &Addr) -> Option<Addr> {
         let half = &self.0;
         if to.is_any() && half.form.family == AF_INET {
-            let host = half.lower.ask(cx, MyHost::default())?.host;
+            let host = half.edge.lower.ask(cx, MyHost::default())?.host;
             return half.form.to_addr(&Participant::of(Part::Host(host))).ok();
         }
         let door = half.doors.borrow().values().next().cloned();
@@ -221,12 +199,6 @@ impl Below for OnXk {
 
     fn circuits(&self) -> Option<Rc<Circuits>> {
         (self.0.form.service == Service::Streams).then(|| Rc::clone(&self.0.circuits))
-    }
-
-    fn placed(&self, _: &Kernel, node: &ProtocolRef) -> Result<(), Errno> {
-        let _ = self.0.this.set(node.clone());
-        self.0.circuits.placed(node);
-        Ok(())
     }
 
     fn stop(&self, cx: &Kernel) {
@@ -275,13 +247,13 @@ impl XkDoor {
 
     fn new_session(&self, cx: &Kernel, from: &Addr, to: &Addr) -> Result<SessionRef, Fault> {
         let door = self.half.door_of(self).ok_or(Fault::Closed)?;
-        let (form, this) = (self.half.form, self.half.this()?);
+        let (form, this) = (self.half.form, self.half.edge.node()?);
         let participants = match form.service {
             Service::Frames => Participants::default(),
             _ => Participants::pair(form.to_local(from), form.to_participant(to)),
         };
         let upper = Upper { receiver: this, selector: self.selector };
-        let session = self.half.lower.open(cx, upper, participants)?;
+        let session = self.half.edge.lower.open(cx, upper, participants)?;
         // What comes back through it has the ends the other way round, and is for the host that it
         // goes from: a checksum above covers that.
         let ours = if from.is_any() { crate::locals::local_of(cx, form, &session) } else { None };
@@ -307,7 +279,7 @@ impl XkDoor {
         self.half.transactions.let_go(cx, self);
         let enables = self.enables.take();
         for enable in enables {
-            self.half.lower.open_disable(cx, enable);
+            self.half.edge.lower.open_disable(cx, enable);
         }
         while let Some((key, session)) = self.sending.oldest() {
             self.sending.remove(&key);
@@ -322,13 +294,13 @@ impl Door for XkDoor {
             let door = self.half.door_of(self).ok_or(Fault::Closed)?;
             return self.half.transactions.send(cx, &door, ends, parcel);
         }
-        let message = parcel.into_message(cx.pool(), &self.half.down)?;
+        let message = parcel.into_message(cx.pool(), &self.half.edge.down)?;
         let session = self.session(cx, &ends.from, &ends.to)?;
         session.push(cx, message).map_err(Fault::from)
     }
 
     fn room(&self, cx: &Kernel) -> Duration {
-        self.half.lower.ask(cx, WireRoom::default()).map_or(Duration::ZERO, |q| q.after)
+        self.half.edge.lower.ask(cx, WireRoom::default()).map_or(Duration::ZERO, |q| q.after)
     }
 
     fn local(&self, _: &Kernel) -> Addr {
@@ -353,7 +325,7 @@ impl Half {
 impl Protocol for OnXk {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
         let half = &self.0;
-        match (half.above.get(), upper_of(cx, this.name(), &half.lower)) {
+        match (half.above.get(), upper_of(cx, this.name(), &half.edge.lower)) {
             (Some(above), Some(upper)) => above.start(cx, &upper).map_err(OpenError::from),
             _ => Ok(()),
         }
@@ -366,7 +338,7 @@ impl Protocol for OnXk {
         upper: Upper<'_>,
         participants: Participants,
     ) -> Result<SessionRef, OpenError> {
-        self.0.lower.open(cx, upper, participants)
+        self.0.edge.lower.open(cx, upper, participants)
     }
 
     fn open_enable(
@@ -376,11 +348,11 @@ impl Protocol for OnXk {
         upper: Upper<'_>,
         participants: Participants,
     ) -> Result<Enable, OpenError> {
-        self.0.lower.open_enable(cx, upper, participants)
+        self.0.edge.lower.open_enable(cx, upper, participants)
     }
 
     fn open_disable(&self, cx: &Kernel, _: &ProtocolRef, enable: Enable) {
-        self.0.lower.open_disable(cx, enable);
+        self.0.edge.lower.open_disable(cx, enable);
     }
 
     fn open_done(
@@ -431,7 +403,7 @@ impl Protocol for OnXk {
     ) -> Result<(), Refused> {
         if self.0.form.service == Service::Streams {
             if !self.0.circuits.arrive(cx, lower, message) {
-                this.head().drops().count(&reason::CLOSED);
+                self.0.edge.count(&reason::CLOSED);
             }
             return Ok(());
         }
@@ -448,7 +420,7 @@ impl Protocol for OnXk {
         });
         let Err(why) = taken else { return Ok(()) };
         let Some(parcel) = back else {
-            this.head().drops().count(why);
+            self.0.edge.count(why);
             return Ok(());
         };
         match parcel.into_message(cx.pool(), &Traffic::default()) {
@@ -475,8 +447,7 @@ impl Protocol for OnXk {
     fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         let half = &self.0;
         if let Some(report) = ask.get::<Report>() {
-            report.lines = Traffic::lines(&half.down, &half.up);
-            report.finished = true;
+            half.edge.report(report);
             return Answer::Answered;
         }
         if let Some(notice) = ask.get::<StreamNotice>() {
@@ -501,7 +472,7 @@ impl Protocol for OnXk {
             door.sink.fault(cx, &ends.from, fault, None);
             return Answer::Answered;
         }
-        if ask.is_upward() { Answer::Unknown } else { half.lower.control(cx, ask) }
+        if ask.is_upward() { Answer::Unknown } else { half.edge.lower.control(cx, ask) }
     }
 
     fn passes_numbers(&self) -> bool {
@@ -509,7 +480,7 @@ impl Protocol for OnXk {
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {
-        Some(&self.0.lower)
+        Some(&self.0.edge.lower)
     }
 
     fn stop(&self, cx: &Kernel, _: &ProtocolRef) {

@@ -109,7 +109,7 @@ impl Pcb {
             }
             let kept = first.try_clone();
             let mbufs = half.bsd.mbufs();
-            match (Parcel::Message(first).into_mbufs(mbufs, &half.up), kept) {
+            match (Parcel::Message(first).into_mbufs(mbufs, &half.edge.up), kept) {
                 (Ok(m), _) => {
                     self.given.set(self.given.get() + octets);
                     so.so_rcv.sbappend(m);

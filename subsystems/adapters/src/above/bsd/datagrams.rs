@@ -55,7 +55,7 @@ impl Sink for Input {
             return Err((&reason::BAD_SOURCE).into());
         }
         let mbufs = half.bsd.mbufs();
-        let mut m = parcel.into_mbufs(mbufs, &half.up).map_err(Fault::reason)?;
+        let mut m = parcel.into_mbufs(mbufs, &half.edge.up).map_err(Fault::reason)?;
         if let Some(number) = self.number {
             // Its own mbuf: what was lent is not written.
             let mut front = mbufs.m_copyin(Mt::Data, &[number])?;

@@ -568,11 +568,7 @@ impl Module for End {
             Kind::PcProto => self.request(cx, q, mp),
             Kind::Flush => q.flush_at_driver(cx, mp),
             Kind::Ioctl => q.qreply(cx, head::naked(mp, Errno::EINVAL)),
-            _ => {
-                if let Some(this) = self.provider.half.this.get() {
-                    this.head().drops().count(&reason::NOT_SUPPORTED);
-                }
-            }
+            _ => self.provider.half.edge.count(&reason::NOT_SUPPORTED),
         }
     }
 

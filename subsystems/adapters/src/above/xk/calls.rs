@@ -9,17 +9,17 @@ use super::session::XkSession;
 use super::{Half, Key};
 use crate::edge::{Door, Ends, Fault, Options as Octets};
 use crate::form::Addr;
+use crate::later::{set_options, take_options};
 use crate::parcel::Parcel;
-use alloc::collections::VecDeque;
 use alloc::rc::Rc;
-use core::cell::{Cell, RefCell};
+use core::cell::RefCell;
 use core::time::Duration;
 use xk_appletalk::atp::{OptionKind, Options, Want};
 use xk_core::object::{CallCause, CallError, ProtocolId, PushError};
 use xk_core::reason::{self, Reason};
 use xk_core::shepherd::Semaphore;
-use xk_core::{Kernel, Message, ProtocolRef};
-use xk_kit::rpc::call::{CallOptions, Transaction, UsualTransaction};
+use xk_core::{Kernel, Message};
+use xk_kit::rpc::call::{CallOptions, UsualTransaction};
 
 /// Calls of one session that wait at most.
 const CALLS_MAX: usize = 256;
@@ -43,24 +43,12 @@ impl Pending {
 }
 
 /// A request that waits to be executed.
-struct Request {
+pub(crate) struct Request {
     ends: Ends,
     selector: ProtocolId,
     door: Rc<dyn Door>,
     options: Options,
     message: Message,
-}
-
-#[derive(Default)]
-pub(crate) struct Waiting {
-    requests: RefCell<VecDeque<Request>>,
-    is_armed: Cell<bool>,
-}
-
-impl Waiting {
-    pub(super) fn clear(&self) {
-        drop(self.requests.take());
-    }
 }
 
 /// Sends a request, and waits for the reply.
@@ -70,8 +58,7 @@ pub(super) fn call(
     mut message: Message,
 ) -> Result<Message, CallError> {
     let limit = message.attribute::<CallOptions>();
-    let given = message.remove_attribute::<Transaction>();
-    let given = given.and_then(|Transaction(octets)| Options::parse(&octets).ok());
+    let given = take_options(&mut message);
     let half = Rc::clone(&session.half);
     let number = half.free_number().filter(|_| session.calls.get() < CALLS_MAX);
     let number = number.ok_or(PushError::QueueFull)?;
@@ -99,7 +86,7 @@ impl Half {
     /// The options of a request that comes without: those that the protocol below is set to, as if
     /// no adapter were between.
     fn usual(&self, cx: &Kernel, number: u16) -> Options {
-        let usual = self.lower.ask(cx, UsualTransaction::default());
+        let usual = self.edge.lower.ask(cx, UsualTransaction::default());
         let given = usual.and_then(|usual| Options::parse(&usual.octets).ok());
         let options = given.unwrap_or_else(|| Options::request(&Want::DEFAULT, number));
         Options { number, ..options }
@@ -166,15 +153,13 @@ fn keep(
     options: Options,
     parcel: Parcel,
 ) -> Result<(), &'static Reason> {
-    if half.waiting.requests.borrow().len() >= REQUESTS_MAX {
-        // There may have been no timer for them.
-        arm(half, cx);
+    if half.waiting.len() >= REQUESTS_MAX {
+        half.waiting.arm(cx, &half.edge);
         return Err(&reason::QUEUE_FULL);
     }
-    let message = parcel.into_message(cx.pool(), &half.up).map_err(Fault::reason)?;
+    let message = parcel.into_message(cx.pool(), &half.edge.up).map_err(Fault::reason)?;
     let request = Request { ends: *ends, selector, door: Rc::clone(door), options, message };
-    half.waiting.requests.borrow_mut().push_back(request);
-    arm(half, cx);
+    half.waiting.push(cx, &half.edge, request);
     Ok(())
 }
 
@@ -199,10 +184,10 @@ fn reply(
         .filter(|call| call.port == half.form.port_of(&ends.to) && call.outcome.borrow().is_none());
     let pending = pending.ok_or(&reason::NOT_MINE)?;
     let outcome = match options.kind {
-        OptionKind::Response => match parcel.into_message(cx.pool(), &half.up) {
+        OptionKind::Response => match parcel.into_message(cx.pool(), &half.edge.up) {
             Ok(mut message) => {
                 // Those above that know of transactions find the user octets there.
-                let _ = message.set_attribute(Transaction(options.emit()));
+                set_options(&mut message, &options);
                 Ok(message)
             }
             Err(_) => Err(CallCause::Push(PushError::NoBuffers)),
@@ -214,20 +199,11 @@ fn reply(
     Ok(())
 }
 
-fn arm(half: &Half, cx: &Kernel) {
-    let Ok(this) = half.this() else { return };
-    if !half.waiting.requests.borrow().is_empty() && !half.waiting.is_armed.get() {
-        half.waiting.is_armed.set(cx.schedule_protocol(this, Duration::ZERO, 0).is_ok());
-    }
-}
-
-/// Executes the first request that waits; the others follow by events of their own.
-pub(super) fn serve(half: &Rc<Half>, cx: &Kernel, _: &ProtocolRef) {
-    half.waiting.is_armed.set(false);
-    let first = half.waiting.requests.borrow_mut().pop_front();
-    arm(half, cx);
+/// Executes the first request that waits.
+pub(super) fn serve(half: &Rc<Half>, cx: &Kernel) {
+    let first = half.waiting.next(cx, &half.edge);
     let Some(Request { ends, selector, door, options, mut message }) = first else { return };
-    let _ = message.set_attribute(Transaction(options.emit()));
+    set_options(&mut message, &options);
     let back = Ends::new(ends.to, ends.from);
     let served = half.session_for(cx, &ends, selector, Some(Rc::clone(&door)));
     let reply = match served {
@@ -236,25 +212,19 @@ pub(super) fn serve(half: &Rc<Half>, cx: &Kernel, _: &ProtocolRef) {
     };
     let (options, parcel) = match reply {
         Ok(mut reply) => {
-            let given = reply.remove_attribute::<Transaction>();
-            let given = given.and_then(|Transaction(octets)| Options::parse(&octets).ok());
             // A server that gives back the message it got gives back what came with it, too.
-            let given = given.filter(|given| given.kind == OptionKind::Response);
+            let given = take_options(&mut reply).filter(|given| given.kind == OptionKind::Response);
             let user = given.map_or([0; 4], |given| given.user);
             let amount = given.map_or(0, |given| given.amount);
             (Options { amount, ..options.response(user) }, reply)
         }
         Err(why) => {
-            if let Ok(this) = half.this() {
-                this.head().drops().count(why);
-            }
+            half.edge.count(why);
             return refuse(cx, &door, &ends, &options);
         }
     };
     let ends = Ends { options: Some(options.emit()), ..back };
-    if let Err(fault) = door.send(cx, &ends, Parcel::Message(parcel))
-        && let Ok(this) = half.this()
-    {
-        this.head().drops().count(fault.reason());
+    if let Err(fault) = door.send(cx, &ends, Parcel::Message(parcel)) {
+        half.edge.count(fault.reason());
     }
 }

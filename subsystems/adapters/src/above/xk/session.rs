@@ -94,7 +94,7 @@ impl XkSession {
 
     /// The sum over the pseudo-header, where this is a layer of hosts.
     fn pseudo_header(&self, cx: &Kernel) -> Option<PseudoHeader> {
-        let number = cx.type_number(self.selector, self.half.lower.id())?;
+        let number = cx.type_number(self.selector, self.half.edge.lower.id())?;
         let peer = self.host_of(&self.ends.to)?;
         let hosts = [self.destination(cx)?, self.host(cx)?];
         Some(PseudoHeader::new(hosts, peer, number))
@@ -208,8 +208,8 @@ impl Session for XkSession {
             sent = sent.and(self.door.send(cx, &ends, Parcel::Message(packet)));
             Ok(())
         });
-        if let (Err(why), Ok(this)) = (cut, self.half.this()) {
-            this.head().drops().count(why);
+        if let Err(why) = cut {
+            self.half.edge.count(why);
             return Err(PushError::NoBuffers);
         }
         sent.map_err(PushError::from)

@@ -2,6 +2,7 @@
 
 use super::calls::REQUESTS_MAX;
 use super::*;
+use crate::form::Form;
 use alloc::vec;
 use core::time::Duration;
 use xk_appletalk::atp::{OptionKind, Options as Parsed, ReleaseTimer, Want};
@@ -36,10 +37,6 @@ impl Below for Below1 {
 
     fn local_to(&self, _: &Kernel, _: &Addr) -> Option<Addr> {
         None
-    }
-
-    fn placed(&self, _: &Kernel, _: &ProtocolRef) -> Result<(), Errno> {
-        Ok(())
     }
 
     fn stop(&self, _: &Kernel) {
@@ -87,10 +84,11 @@ fn requests_beyond_those_that_wait_are_refused() {
     let form = Form::of("atp").unwrap();
     let below = Rc::new(Below1::default());
     let lower = cx.add_protocol("atp", "atp", Lower);
-    let counts = (Rc::default(), Rc::default());
-    let above = XkAbove::new(&cx, form, Rc::clone(&below) as _, lower, (&counts.0, &counts.1));
-    let node = cx.add_protocol("adapter", "adapter", above.clone());
-    above.placed(&cx, &node).unwrap();
+    let edge = Edge::new(form, lower);
+    let half: Rc<dyn super::Below> = Rc::<Below1>::clone(&below);
+    let above = XkAbove::new(&cx, &edge, &half);
+    let node = cx.add_protocol("adapter", "adapter", above);
+    edge.placed(&node);
     let server = cx.add_protocol("server", "server", Server);
     cx.start().unwrap();
     let local = Participants::local("socket140".parse::<xk_core::Participant>().unwrap());

@@ -7,8 +7,8 @@
 use super::{Half, XkDoor};
 use crate::edge::{Ends, Fault};
 use crate::form::Addr;
+use crate::later::{Later, set_options, take_options};
 use crate::parcel::Parcel;
-use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -19,7 +19,6 @@ use xk_core::reason::{self, Class, Reason};
 use xk_core::shepherd::Semaphore;
 use xk_core::{Kernel, Message, ProtocolRef, SessionRef};
 use xk_kit::control::MaxPacket;
-use xk_kit::rpc::call::Transaction;
 
 /// Calls of one adapter that wait to be made, or for replies, at most.
 const CALLS_MAX: usize = 64;
@@ -34,8 +33,7 @@ pub static NO_ANSWER: Reason = Reason::new("no answer from above", Class::NotMin
 /// The transactions of an adapter.
 #[derive(Default)]
 pub(super) struct Transactions {
-    calls: RefCell<VecDeque<Call>>,
-    is_armed: Cell<bool>,
+    calls: Later<Call>,
     /// Calls that wait for replies.
     executing: Cell<usize>,
     asked: RefCell<Vec<Rc<Asked>>>,
@@ -78,17 +76,16 @@ impl Transactions {
         let options = options.ok_or(Fault::NotSupported)?;
         match options.kind {
             OptionKind::Request => {
-                if self.calls.borrow().len() + self.executing.get() >= CALLS_MAX {
+                if self.calls.len() + self.executing.get() >= CALLS_MAX {
                     return Err(Fault::QueueFull);
                 }
-                let largest = door.half.lower.ask(cx, MaxPacket::default());
+                let largest = door.half.edge.lower.ask(cx, MaxPacket::default());
                 if largest.is_some_and(|largest| parcel.len() > largest.octets as usize) {
                     return Err(Fault::TooBig);
                 }
-                let message = parcel.into_message(cx.pool(), &door.half.down)?;
+                let message = parcel.into_message(cx.pool(), &door.half.edge.down)?;
                 let call = Call { door: Rc::clone(door), ends: *ends, options, message };
-                self.calls.borrow_mut().push_back(call);
-                self.arm(cx, &door.half);
+                self.calls.push(cx, &door.half.edge, call);
                 Ok(())
             }
             OptionKind::Response | OptionKind::Refused => {
@@ -102,15 +99,15 @@ impl Transactions {
                 let found = asked.iter().find(is_it).cloned();
                 drop(asked);
                 let Some(found) = found else {
-                    door.half.count(&reason::NOT_MINE);
+                    door.half.edge.count(&reason::NOT_MINE);
                     return Ok(());
                 };
                 if options.kind == OptionKind::Refused {
                     found.end(cx, Err(&NO_ANSWER));
                     return Ok(());
                 }
-                let mut reply = parcel.into_message(cx.pool(), &door.half.down)?;
-                let _ = reply.set_attribute(Transaction(options.emit()));
+                let mut reply = parcel.into_message(cx.pool(), &door.half.edge.down)?;
+                set_options(&mut reply, &options);
                 found.end(cx, Ok(reply));
                 Ok(())
             }
@@ -118,25 +115,16 @@ impl Transactions {
         }
     }
 
-    fn arm(&self, cx: &Kernel, half: &Half) {
-        let Ok(this) = half.this() else { return };
-        if !self.calls.borrow().is_empty() && !self.is_armed.get() {
-            self.is_armed.set(cx.schedule_protocol(this, Duration::ZERO, 0).is_ok());
-        }
-    }
-
-    /// Makes the first call that waits; the others follow by events of their own.
+    /// Makes the first call that waits.
     pub(super) fn make(&self, cx: &Kernel, half: &Rc<Half>) {
-        self.is_armed.set(false);
-        let first = self.calls.borrow_mut().pop_front();
-        self.arm(cx, half);
+        let first = self.calls.next(cx, &half.edge);
         let Some(Call { door, ends, options, mut message }) = first else { return };
         self.executing.set(self.executing.get() + 1);
-        let _ = message.set_attribute(Transaction(options.emit()));
+        set_options(&mut message, &options);
         let reply = match door.session(cx, &ends.from, &ends.to) {
             Ok(session) => session.call(cx, message).map_err(drop),
             Err(fault) => {
-                half.count(fault.reason());
+                half.edge.count(fault.reason());
                 Err(())
             }
         };
@@ -144,17 +132,16 @@ impl Transactions {
         let failed = Options { kind: OptionKind::Failed, user: [0; 4], bitmap: 0, ..options };
         let (options, reply) = match reply {
             Ok(mut reply) => {
-                let given = reply.remove_attribute::<Transaction>();
-                let given = given.and_then(|Transaction(octets)| Options::parse(&octets).ok());
+                let given = take_options(&mut reply);
                 let given = given.unwrap_or_else(|| options.response([0; 4]));
                 (Options { number: options.number, once: options.once, ..given }, Ok(reply))
             }
             Err(()) => (failed, cx.pool().empty(0)),
         };
-        let Ok(reply) = reply else { return half.count(&reason::NO_BUFFERS) };
+        let Ok(reply) = reply else { return half.edge.count(&reason::NO_BUFFERS) };
         let back = Ends { options: Some(options.emit()), ..Ends::new(ends.to, ends.from) };
         if let Err(why) = door.sink.arrive(cx, &back, Parcel::Message(reply)) {
-            half.count(why.why);
+            half.edge.count(why.why);
         }
     }
 
@@ -169,9 +156,7 @@ impl Transactions {
         let Some((door, ends)) = half.arriving(lower) else {
             return Err(this.refuse(request, &reason::NO_PORT));
         };
-        let given = request.remove_attribute::<Transaction>();
-        let given = given.and_then(|Transaction(octets)| Options::parse(&octets).ok());
-        let Some(options) = given else {
+        let Some(options) = take_options(&mut request) else {
             return Err(this.refuse(request, &reason::MALFORMED));
         };
         if self.asked.borrow().len() >= ASKED_MAX {
@@ -206,7 +191,7 @@ impl Transactions {
     /// A door closes: nothing is answered there any more, and nothing called.
     pub(super) fn let_go(&self, cx: &Kernel, door: &XkDoor) {
         let of = |one: &Rc<XkDoor>| core::ptr::eq(&**one, door);
-        self.calls.borrow_mut().retain(|call| !of(&call.door));
+        self.calls.retain(|call| !of(&call.door));
         let asked = self.asked.borrow().clone();
         for asked in asked.iter().filter(|asked| of(&asked.door)) {
             asked.end(cx, Err(&NO_ANSWER));
