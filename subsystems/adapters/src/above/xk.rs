@@ -50,16 +50,15 @@ struct Offer {
     local: Addr,
     receiver: ProtocolRef,
     selector: ProtocolId,
-    /// Where ports are doors, that of its port.
-    door: Option<Rc<dyn Door>>,
+    /// Where ports are doors, its port.
+    port: Option<Addr>,
 }
 
 /// A door that what has the same port has in common.
 struct Port {
-    selector: ProtocolId,
     door: Rc<dyn Door>,
     /// Sessions and offers.
-    uses: Cell<usize>,
+    uses: usize,
 }
 
 /// Whether two doors are one.
@@ -78,10 +77,9 @@ pub(crate) struct Half {
     sessions: SessionTable<Key>,
     offers: RefCell<Vec<Offer>>,
     offer_last: Cell<u64>,
-    /// Where type numbers tell apart, one door for each protocol above.
-    doors: RefCell<Vec<(ProtocolId, Rc<dyn Door>)>>,
-    /// Ports that are open below, for datagrams that are told apart by ports.
-    ports: RefCell<Vec<Port>>,
+    /// Doors by the protocol above, and its port where ports tell datagrams apart; elsewhere it has
+    /// one for all.
+    doors: RefCell<BTreeMap<(ProtocolId, Addr), Port>>,
     free: Ports,
     /// Our ports that sessions have, where these have no doors of their own, and how many.
     ports_used: RefCell<BTreeMap<(ProtocolId, u16), u32>>,
@@ -102,7 +100,6 @@ impl XkAbove {
             offers: RefCell::default(),
             offer_last: Cell::new(0),
             doors: RefCell::default(),
-            ports: RefCell::default(),
             free: Ports::default(),
             ports_used: RefCell::default(),
             waiting: Later::default(),
@@ -123,18 +120,27 @@ impl Half {
         self.form.service == Service::Transactions
     }
 
-    /// The door for this protocol above, which all of its sessions have in common.
-    fn common_door(
+    /// The door of a protocol above, or of one port of it, which the sessions and offers there have
+    /// in common. [`let_go`](Self::let_go) gives that of a port back.
+    fn door(
         self: &Rc<Self>,
         cx: &Kernel,
         selector: ProtocolId,
+        local: Addr,
     ) -> Result<Rc<dyn Door>, Fault> {
-        let known = self.doors.borrow().iter().find(|(of, _)| *of == selector).cloned();
-        if let Some((_, door)) = known {
-            return Ok(door);
+        let is_by_port = self.form.is_by_port;
+        let local = if is_by_port { local } else { self.form.any() };
+        let port = self.form.port_of(&local);
+        if let Some(known) = self.doors.borrow_mut().get_mut(&(selector, port))
+            && !(is_by_port && port.is_any())
+        {
+            known.uses += 1;
+            return Ok(Rc::clone(&known.door));
         }
-        let door = self.new_door(cx, selector, self.form.any())?;
-        self.doors.borrow_mut().push((selector, Rc::clone(&door)));
+        let door = self.new_door(cx, selector, local)?;
+        let port = if is_by_port { self.form.port_of(&door.local(cx)) } else { port };
+        let shared = Port { door: Rc::clone(&door), uses: 1 };
+        self.doors.borrow_mut().insert((selector, port), shared);
         Ok(door)
     }
 
@@ -158,42 +164,19 @@ impl Half {
         Ok(door)
     }
 
-    /// The door of a port, which the sessions and offers with that port have in common.
-    /// [`let_go`](Self::let_go) gives it back.
-    fn port_door(
-        self: &Rc<Self>,
-        cx: &Kernel,
-        selector: ProtocolId,
-        local: Addr,
-    ) -> Result<Rc<dyn Door>, Fault> {
-        let port = self.form.port_of(&local);
-        let is_its = |other: &&Port| {
-            let theirs = self.form.port_of(&other.door.local(cx));
-            other.selector == selector && theirs == port && !port.is_any()
-        };
-        if let Some(known) = self.ports.borrow().iter().find(is_its) {
-            known.uses.set(known.uses.get() + 1);
-            return Ok(Rc::clone(&known.door));
-        }
-        let door = self.new_door(cx, selector, local)?;
-        let uses = Cell::new(1);
-        self.ports.borrow_mut().push(Port { selector, door: Rc::clone(&door), uses });
-        Ok(door)
-    }
-
     /// Gives a port's door back; the last closes it.
-    fn let_go(&self, cx: &Kernel, door: &Rc<dyn Door>) {
-        let mut ports = self.ports.borrow_mut();
-        if let Some(at) = ports.iter().position(|port| is_same(&port.door, door)) {
-            let uses = &ports[at].uses;
-            uses.set(uses.get().saturating_sub(1));
-            if uses.get() > 0 {
-                return;
-            }
-            ports.swap_remove(at);
+    fn let_go(&self, cx: &Kernel, selector: ProtocolId, port: Addr) {
+        let mut doors = self.doors.borrow_mut();
+        let Some(shared) = doors.get_mut(&(selector, port)) else { return };
+        shared.uses -= 1;
+        if shared.uses > 0 {
+            return;
         }
-        drop(ports);
-        door.close(cx);
+        let last = doors.remove(&(selector, port));
+        drop(doors);
+        if let Some(Port { door, .. }) = last {
+            door.close(cx);
+        }
     }
 
     /// Sets a port of ours that no session and no offer has.
@@ -245,7 +228,7 @@ impl Half {
         let upper = self.offer_for(&ends.to, selector).ok_or(&reason::NO_PORT)?;
         let door = match door {
             Some(door) => door,
-            None => self.common_door(cx, selector).map_err(Fault::reason)?,
+            None => self.door(cx, selector, self.form.any()).map_err(Fault::reason)?,
         };
         let this = self.edge.node().map_err(Fault::reason)?;
         let make = || {
@@ -324,7 +307,7 @@ impl Sink for Arrivals {
     fn gone(&self, cx: &Kernel) {
         let Some(half) = self.half.upgrade() else { return };
         if !half.form.is_by_port {
-            half.doors.borrow_mut().retain(|(of, _)| *of != self.selector);
+            half.doors.borrow_mut().retain(|(of, _), _| *of != self.selector);
         }
         for session in half.sessions.sessions(SESSIONS_MAX) {
             let is_its = |body: &XkSession| self.is_of(body);
@@ -350,13 +333,11 @@ impl Protocol for XkAbove {
         if let Some(found) = half.sessions.found(&given, upper.receiver)? {
             return Ok(found);
         }
-        let door = if half.form.is_by_port {
-            let door = half.port_door(cx, upper.selector, local)?;
+        // A lower half may know our address by its doors alone.
+        let door = half.door(cx, upper.selector, local)?;
+        if half.form.is_by_port {
             local = door.local(cx);
-            door
         } else {
-            // A lower half may know our address by its doors alone.
-            let door = half.common_door(cx, upper.selector)?;
             match half.form.port_number(&local) {
                 Some(0) => half.choose_port(&mut local, upper.selector)?,
                 // What comes back is for the host that it goes from.
@@ -366,8 +347,7 @@ impl Protocol for XkAbove {
                 }
                 _ => {}
             }
-            door
-        };
+        }
         let key = key(&half.form.port_of(&local), &peer, upper.selector);
         let ends = Ends::new(local, peer);
         let owns = half.form.is_by_port;
@@ -394,14 +374,12 @@ impl Protocol for XkAbove {
         if half.offers.borrow().len() >= OFFERS_MAX {
             return Err(OpenError::Full);
         }
-        let door = match half.form.is_by_port {
-            true => Some(half.port_door(cx, upper.selector, local)?),
-            false => half.common_door(cx, upper.selector).map(|_| None)?,
-        };
+        let door = half.door(cx, upper.selector, local)?;
+        let port = half.form.is_by_port.then(|| half.form.port_of(&door.local(cx)));
         let id = half.offer_last.get() + 1;
         half.offer_last.set(id);
         let (receiver, selector) = (upper.receiver.clone(), upper.selector);
-        half.offers.borrow_mut().push(Offer { id, local, receiver, selector, door });
+        half.offers.borrow_mut().push(Offer { id, local, receiver, selector, port });
         Ok(Enable(id))
     }
 
@@ -410,8 +388,8 @@ impl Protocol for XkAbove {
         let at = offers.iter().position(|offer| offer.id == enable.0);
         let gone = at.map(|at| offers.swap_remove(at));
         drop(offers);
-        if let Some(door) = gone.and_then(|offer| offer.door) {
-            self.0.let_go(cx, &door);
+        if let Some((selector, port)) = gone.and_then(|offer| Some((offer.selector, offer.port?))) {
+            self.0.let_go(cx, selector, port);
         }
     }
 
@@ -457,8 +435,7 @@ impl Protocol for XkAbove {
         let doors = half.doors.take();
         // The doors of offers are those of their ports.
         drop(half.offers.take());
-        let ports = half.ports.take().into_iter().map(|port| port.door);
-        for door in doors.into_iter().map(|(_, door)| door).chain(ports) {
+        for Port { door, .. } in doors.into_values() {
             door.close(cx);
         }
         half.sessions.clear();

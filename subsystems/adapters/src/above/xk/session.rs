@@ -321,7 +321,7 @@ impl Session for XkSession {
         self.half.sessions.release(&self.key, this);
         self.end_calls(cx, |_| true, CallCause::Closed);
         if self.owns_door {
-            self.half.let_go(cx, &self.door);
+            self.half.let_go(cx, self.selector, self.half.form.port_of(&self.ends.from));
         }
         Closing::Done
     }
