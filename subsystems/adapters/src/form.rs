@@ -232,27 +232,20 @@ pub(crate) const AF_LINK: u8 = 18;
 /// The octets of an address of a link that are the number.
 const NUMBER: core::ops::Range<usize> = 6..10;
 
-/// Kinds that adapters above whose lower end a link can be join.
-pub(crate) static KINDS_AND_LINKS: [&str; FORMS.len() + 1] = {
-    let mut kinds = [ETHER.kind; FORMS.len() + 1];
+/// The kinds of [`FORMS`], for the check of graphs: what adapters join.
+pub(crate) static KINDS: [&str; FORMS.len()] = kinds();
+/// The kinds that adapters join whose lower end can be a link.
+pub(crate) static KINDS_AND_LINKS: [&str; FORMS.len() + 1] = kinds();
+
+const fn kinds<const N: usize>() -> [&'static str; N] {
+    let mut kinds = [ETHER.kind; N];
     let mut at = 0;
     while at < FORMS.len() {
         kinds[at] = FORMS[at].kind;
         at += 1;
     }
     kinds
-};
-
-/// The kinds of [`FORMS`], for the check of graphs.
-pub(crate) static KINDS: [&str; FORMS.len()] = {
-    let mut kinds = [""; FORMS.len()];
-    let mut at = 0;
-    while at < kinds.len() {
-        kinds[at] = FORMS[at].kind;
-        at += 1;
-    }
-    kinds
-};
+}
 
 /// The form of a wire of the x-kernel.
 pub(crate) static FRAMES: Form = form("", 0, Service::Frames, &[]);

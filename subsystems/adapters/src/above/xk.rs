@@ -190,6 +190,17 @@ impl Half {
         Ok(())
     }
 
+    /// Answers the question for the largest message; `None` if it is another, or nothing is known.
+    fn answer_size(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Option<Answer> {
+        if ask.get::<MaxPacket>().is_none() && ask.get::<OptPacket>().is_none() {
+            return None;
+        }
+        let octets = self.below.max_packet(cx)?;
+        let largest = ask.answer::<MaxPacket>(|q| q.octets = octets);
+        let whole = ask.answer::<OptPacket>(|q| q.octets = octets);
+        Some(if largest.is_answered() { largest } else { whole })
+    }
+
     /// The offer for what arrives at this address of ours.
     fn offer_for(&self, local: &Addr, selector: ProtocolId) -> Option<ProtocolRef> {
         let offers = self.offers.borrow();
@@ -407,15 +418,7 @@ impl Protocol for XkAbove {
             half.edge.report(report);
             return Answer::Answered;
         }
-        let sizes = [ask.get::<MaxPacket>().is_some(), ask.get::<OptPacket>().is_some()];
-        if sizes.contains(&true)
-            && let Some(octets) = half.below.max_packet(cx)
-        {
-            let largest = ask.answer::<MaxPacket>(|q| q.octets = octets);
-            let whole = ask.answer::<OptPacket>(|q| q.octets = octets);
-            return if largest.is_answered() { largest } else { whole };
-        }
-        half.edge.lower.control(cx, ask)
+        half.answer_size(cx, ask).unwrap_or_else(|| half.edge.lower.control(cx, ask))
     }
 
     fn passes_numbers(&self) -> bool {

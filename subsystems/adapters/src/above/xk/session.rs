@@ -18,8 +18,8 @@ use xk_core::{
     Answer, Ask, HostAddr, Kernel, Message, Part, Participant, ProtocolRef, Session, SessionRef,
 };
 use xk_kit::control::{
-    MaxPacket, MinPacket, MyEther, MyHost, MyPort, NetworkError, NetworkErrorKind, OptPacket,
-    PeerEther, PeerHost, PeerPort, PseudoHeader, SpecificDestination,
+    MinPacket, MyEther, MyHost, MyPort, NetworkError, NetworkErrorKind, PeerEther, PeerHost,
+    PeerPort, PseudoHeader, SpecificDestination,
 };
 use xk_kit::net::appletalk::DdpEnds;
 use xk_kit::net::attribute::Peer;
@@ -135,6 +135,41 @@ impl XkSession {
         }
     }
 
+    /// Answers a question about its ends; `None` if it is another, or they do not say.
+    fn answer(&self, cx: &Kernel, ask: &mut Ask<'_>) -> Option<()> {
+        let (form, Ends { from, to, .. }) = (self.half.form, &self.ends);
+        // A socket of AppleTalk is none of the ports of which some are reserved.
+        let (is_inet, is_of_hosts) = (form.family == AF_INET, self.is_of_hosts());
+        if let Some(q) = ask.get::<Describe>() {
+            q.text = format!("{}, {}", form.to_local(from), form.to_participant(to));
+        } else if let Some(q) = ask.get::<MinPacket>() {
+            // Every other layer says how long a message is.
+            q.octets = if form.is_link() { receivers::LINK_MIN } else { 0 };
+        } else if let Some(q) = ask.get::<PeerHost>() {
+            q.host = self.host_of(to)?;
+        } else if let Some(q) = ask.get::<MyHost>() {
+            q.host = self.host(cx)?;
+        } else if let Some(q) = ask.get::<PeerEther>().filter(|_| form.is_link()) {
+            q.address = Form::link_parts(to).0;
+        } else if let Some(q) = ask.get::<MyEther>().filter(|_| form.is_link()) {
+            q.address = Form::link_parts(from).0;
+        } else if let Some(q) = ask.get::<PseudoHeader>().filter(|_| is_of_hosts) {
+            *q = self.pseudo_header(cx)?;
+        } else if let Some(q) = ask.get::<SpecificDestination>().filter(|_| is_of_hosts) {
+            (q.host, q.many) = (self.destination(cx)?, self.sent_to.is_some());
+        } else if let Some(q) = ask.get::<DdpEnds>().filter(|_| form.family == AF_APPLETALK) {
+            let (net, node, _) = triple(&self.half.below.local_to(cx, to).unwrap_or(form.any()));
+            (q.local, q.peer) = ((net, node, triple(from).2), triple(to));
+        } else if let Some(q) = ask.get::<PeerPort>().filter(|_| is_inet) {
+            q.port = self.port(true)?;
+        } else if let Some(q) = ask.get::<MyPort>().filter(|_| is_inet) {
+            q.port = self.port(false)?;
+        } else {
+            return None;
+        }
+        Some(())
+    }
+
     fn port(&self, is_peer: bool) -> Option<u16> {
         self.half.form.port_number(if is_peer { &self.ends.to } else { &self.ends.from })
     }
@@ -236,85 +271,9 @@ impl Session for XkSession {
     }
 
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        let form = self.half.form;
-        if let Some(question) = ask.get::<Describe>() {
-            let (from, to) = (form.to_local(&self.ends.from), form.to_participant(&self.ends.to));
-            question.text = format!("{from}, {to}");
-            return Answer::Answered;
-        }
-        if ask.get::<MaxPacket>().is_some() || ask.get::<OptPacket>().is_some() {
-            let Some(octets) = self.half.below.max_packet(cx) else { return Answer::Unknown };
-            let largest = ask.answer::<MaxPacket>(|q| q.octets = octets);
-            let whole = ask.answer::<OptPacket>(|q| q.octets = octets);
-            return if largest.is_answered() { largest } else { whole };
-        }
-        if let Some(question) = ask.get::<MinPacket>() {
-            // Every other layer says how long a message is.
-            question.octets = if form.is_link() { receivers::LINK_MIN } else { 0 };
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<PeerHost>()
-            && let Some(host) = self.host_of(&self.ends.to)
-        {
-            question.host = host;
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<MyHost>() {
-            let Some(host) = self.host(cx) else { return Answer::Unknown };
-            question.host = host;
-            return Answer::Answered;
-        }
-        if form.is_link()
-            && let Some(question) = ask.get::<PeerEther>()
-        {
-            (question.address, _) = Form::link_parts(&self.ends.to);
-            return Answer::Answered;
-        }
-        if form.is_link()
-            && let Some(question) = ask.get::<MyEther>()
-        {
-            (question.address, _) = Form::link_parts(&self.ends.from);
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<PseudoHeader>()
-            && self.is_of_hosts()
-        {
-            let Some(sums) = self.pseudo_header(cx) else { return Answer::Unknown };
-            *question = sums;
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<SpecificDestination>()
-            && self.is_of_hosts()
-        {
-            let Some(host) = self.destination(cx) else { return Answer::Unknown };
-            (question.host, question.many) = (host, self.sent_to.is_some());
-            return Answer::Answered;
-        }
-        if let Some(question) = ask.get::<DdpEnds>()
-            && form.family == AF_APPLETALK
-        {
-            let local = self.half.below.local_to(cx, &self.ends.to).unwrap_or(form.any());
-            let (net, node, _) = triple(&local);
-            let (.., socket) = triple(&self.ends.from);
-            question.local = (net, node, socket);
-            question.peer = triple(&self.ends.to);
-            return Answer::Answered;
-        }
-        if form.family != AF_INET {
-            // A socket of AppleTalk is none of the ports of which some are reserved.
-            return Answer::Unknown;
-        }
-        if ask.get::<PeerPort>().is_some()
-            && let Some(port) = self.port(true)
-        {
-            return ask.answer::<PeerPort>(|q| q.port = port);
-        }
-        if ask.get::<MyPort>().is_some()
-            && let Some(port) = self.port(false)
-        {
-            return ask.answer::<MyPort>(|q| q.port = port);
-        }
-        Answer::Unknown
+        let sizes = self.half.answer_size(cx, ask);
+        let answer = sizes.or_else(|| self.answer(cx, ask).map(|()| Answer::Answered));
+        answer.unwrap_or(Answer::Unknown)
     }
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
