@@ -6,6 +6,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 use xk_core::Kernel;
+use xk_core::control::Report;
 
 const PORT: u16 = 2005;
 /// A client on `h1`, a server on `h2`.
@@ -300,5 +301,31 @@ fn without_mbufs_a_stream_waits_and_goes_on() {
     pass(&mut world, secs(120));
     assert_eq!(said.sorted(), ["all"]);
     assert_nothing_is_kept(&world, 2);
+    world.stop();
+}
+
+#[test]
+fn what_arrives_at_a_socket_is_counted_once() {
+    let mut world = world(2, INET, GOOD, 71);
+    let said = Said::default();
+    let of_server = said.clone();
+    run(&mut world, 2, move |cx| {
+        serve(cx, Api::Sockets, |cx, end| {
+            assert_eq!(end.receive_all(cx), Ok(b"one".to_vec()));
+            let adapter = cx.find_protocol("sockets/tcp").expect("the adapter");
+            let report = adapter.ask(cx, Report::default()).expect("a report");
+            let up = report.lines.into_iter().find(|(name, _)| name == "up, lent");
+            of_server.say(up.expect("a count").1);
+            end.close(cx);
+        });
+    });
+    run(&mut world, 1, move |cx| {
+        let end = dial(cx, Api::Sockets, 2, PORT).expect("it connects");
+        end.send(cx, b"one").expect("it goes");
+        end.shutdown(cx);
+        end.close(cx);
+    });
+    pass(&mut world, secs(60));
+    assert_eq!(said.sorted(), ["1"]);
     world.stop();
 }
