@@ -336,10 +336,8 @@ impl Circuits {
     fn ends(&self, cx: &Kernel, session: &SessionRef) -> (Addr, Addr) {
         let (form, any) = (self.edge.form, self.edge.form.any());
         let local = crate::locals::local_of(cx, form, session).unwrap_or(any);
-        let mut peer = any;
-        if let Some(host) = session.ask(cx, PeerHost::default()).and_then(|q| q.host.to_v4()) {
-            peer.data_mut()[2..6].copy_from_slice(&host.octets());
-        }
+        let host = session.ask(cx, PeerHost::default()).and_then(|q| q.host.to_v4());
+        let mut peer = host.map_or(any, Addr::inet);
         if let Some(port) = session.ask(cx, PeerPort::default()) {
             form.set_port(&mut peer, port.port);
         }
@@ -424,11 +422,9 @@ impl Circuits {
 
     /// Answers whether there is room for one peer more.
     pub(crate) fn answer_room(&self, room: &mut StreamRoom) {
-        let mut local = self.edge.form.any();
+        let host = room.host.and_then(HostAddr::to_v4);
+        let mut local = host.map_or(self.edge.form.any(), Addr::inet);
         self.edge.form.set_port(&mut local, room.port);
-        if let Some(host) = room.host.and_then(HostAddr::to_v4) {
-            local.data_mut()[2..6].copy_from_slice(&host.octets());
-        }
         let user = self.listening_at(&local).and_then(|one| one.user.upgrade());
         room.full = self.is_full() || user.is_none_or(|user| !user.has_room());
     }

@@ -38,6 +38,14 @@ impl Addr {
         Self(octets)
     }
 
+    /// The address of a host of the Internet.
+    #[inline]
+    pub(crate) fn inet(host: Ipv4Addr) -> Self {
+        let mut addr = Self::any(AF_INET);
+        addr.data_mut()[2..6].copy_from_slice(&host.octets());
+        addr
+    }
+
     /// The family.
     pub fn family(&self) -> u8 {
         self.0[1]

@@ -364,7 +364,8 @@ impl Ip {
         let upper = self.pr().and_then(|pr| pr.upper(ip.proto));
         if let Some(upper) = upper {
             count(&self.stat.delivered);
-            upper.pr_input(cx, m, InputArg::Ip { hlen: ip.hlen });
+            let arg = InputArg::Ip { hlen: ip.hlen, from: ip.src, to: ip.dst, kind: ip.proto };
+            upper.pr_input(cx, m, arg);
             return Ok(());
         }
         if ip.proto == IPPROTO_ICMP {

@@ -35,7 +35,7 @@
 //! RFC 768.
 
 use crate::in_pcb::{End, INPLOOKUP_WILDCARD, Inpcb, Inpcbs};
-use crate::ip::{IP_HDR, IpHdr, is_many};
+use crate::ip::{IP_HDR, is_many};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::Cell;
@@ -147,10 +147,9 @@ impl Udp {
         count(&self.ipackets);
         // Octets in front of the header, and the hosts.
         let (hlen, m, src, dst) = match arg {
-            InputArg::Ip { hlen } => {
+            InputArg::Ip { hlen, from, to, .. } => {
                 let m = m.m_pullup(hlen + UDP_HDR).map_err(|_| Bad(&reason::TRUNCATED))?;
-                let ip = IpHdr::of(m.mtod()).ok_or(Bad(&reason::TRUNCATED))?;
-                (*hlen, m, ip.src, ip.dst)
+                (*hlen, m, *from, *to)
             }
             InputArg::Addressed { from, to, .. } => {
                 let m = m.m_pullup(UDP_HDR).map_err(|_| Bad(&reason::TRUNCATED))?;

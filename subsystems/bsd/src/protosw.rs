@@ -7,6 +7,7 @@ use crate::sockaddr::Sockaddr;
 use crate::socket::Socket;
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
+use core::net::Ipv4Addr;
 use xk_core::object::{ProtocolId, ProtocolRef};
 use xk_core::{Answer, Ask, Kernel, Reason};
 
@@ -145,10 +146,16 @@ impl<'a> PruArgs<'a> {
 /// forms.
 #[derive(Clone, Debug)]
 pub enum InputArg {
-    /// From IP: its header is still in front, and is so long.
+    /// From IP, whose header is still in front.
     Ip {
         /// Octets of IP's header, options included.
         hlen: usize,
+        /// The sender.
+        from: Ipv4Addr,
+        /// The receiver: a local address, a broadcast or a group.
+        to: Ipv4Addr,
+        /// The number in IP's header by which it came here.
+        kind: u8,
     },
     /// From a protocol that has taken its header off.
     Addressed {

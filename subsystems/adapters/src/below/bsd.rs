@@ -46,7 +46,7 @@ struct Half {
 }
 
 impl OnBsd {
-    /// On the line that is the node `lower`. None if that is not of the subsystem.
+    /// On the line below. None if that is not of the subsystem.
     pub(crate) fn new(bsd: &Rc<Bsd>, edge: &Rc<Edge>) -> Option<Self> {
         Some(Self(Rc::new(Half {
             bsd: Rc::clone(bsd),
@@ -168,33 +168,8 @@ impl Below for OnBsd {
 /// The adapter's entry in the protocol switch: an upper of the protocol below.
 struct Entry(alloc::rc::Weak<Half>);
 
-/// Octets of IP's header where its addresses lie (RFC 791, section 3.1).
-const IP_SOURCE: usize = 12;
-const IP_OCTETS: usize = 20;
-/// Where the protocol's number lies.
-const IP_NUMBER: usize = 9;
-
-/// Octets of the longest header of IP.
+/// Octets of the longest header of IP (RFC 791, section 3.1).
 const IP_OCTETS_MAX: usize = 60;
-
-/// The ends of a packet with IP's header in front, which is taken off, and the header: its number
-/// is the one by which the packet came.
-fn ends_of_ip(m: &mut Mbuf, hlen: usize) -> Option<(Ends, [u8; IP_OCTETS_MAX])> {
-    let mut header = [0; IP_OCTETS_MAX];
-    let room = header.get_mut(..hlen).filter(|room| room.len() >= IP_OCTETS)?;
-    if m.m_copydata(0, room) < hlen {
-        return None;
-    }
-    let host = |at: usize| {
-        let mut addr = Addr::any(xk_bsd::sockaddr::AF_INET);
-        addr.data_mut()[2..6].copy_from_slice(&header[at..at + 4]);
-        addr
-    };
-    let (from, to) = (host(IP_SOURCE), host(IP_SOURCE + 4));
-    m.m_adj(hlen as isize);
-    let is_for_many = m.m_flags() & (M_BCAST | M_MCAST) != 0;
-    Some((Ends { is_for_many, ..Ends::new(from, to) }, header))
-}
 
 impl Half {
     /// Takes a packet that came by this number. Answers what is not wanted above, as it was given.
@@ -222,7 +197,13 @@ impl Half {
 
     /// Has IP tell the sender of a packet that is not wanted, with its header in front again.
     #[cold]
-    fn unreach(&self, cx: &Kernel, m: Mbuf, header: &[u8], why: &'static Reason) {
+    fn unreach(
+        &self,
+        cx: &Kernel,
+        m: Mbuf,
+        (header, arg): (&[u8], &InputArg),
+        why: &'static Reason,
+    ) {
         let cmd = match why {
             why if why == &reason::NO_PORT => Prc::UnreachPort,
             why if why == &reason::NO_PROTOCOL => Prc::UnreachProtocol,
@@ -234,30 +215,33 @@ impl Half {
         };
         front.set_next(Some(m));
         front.make_packet(0);
-        self.lower.pr_unreach(cx, front, &InputArg::Ip { hlen: header.len() }, cmd);
+        self.lower.pr_unreach(cx, front, arg, cmd);
     }
 }
 
 impl ProtoFns for Entry {
     fn pr_input(&self, cx: &Kernel, pr: &Rc<Protosw>, mut m: Mbuf, arg: InputArg) {
-        let half = self.0.upgrade();
-        match (half, arg) {
+        match (self.0.upgrade(), &arg) {
             (Some(half), InputArg::Addressed { from, to, kind }) => {
+                let ends = Ends::new((*from).into(), (*to).into());
                 // What is not wanted is counted above, and nothing here tells the sender.
-                if let Some((m, _)) =
-                    half.input(cx, pr, m, (&Ends::new(from.into(), to.into()), kind))
-                {
+                if let Some((m, _)) = half.input(cx, pr, m, (&ends, *kind)) {
                     m.m_freem();
                 }
             }
-            (Some(half), InputArg::Ip { hlen }) => {
-                let flags = m.m_flags();
-                let Some((ends, header)) = ends_of_ip(&mut m, hlen) else {
+            (Some(half), InputArg::Ip { hlen, from, to, kind }) => {
+                let mut header = [0; IP_OCTETS_MAX];
+                let Some(header) = header.get_mut(..*hlen) else {
                     return pr.m_drop(m, &reason::NOT_SUPPORTED);
                 };
-                if let Some((mut m, why)) = half.input(cx, pr, m, (&ends, header[IP_NUMBER])) {
-                    m.set_flags(flags & (M_BCAST | M_MCAST), 0);
-                    half.unreach(cx, m, &header[..hlen], why);
+                m.m_copydata(0, header);
+                m.m_adj(*hlen as isize);
+                let flags = m.m_flags() & (M_BCAST | M_MCAST);
+                let ends = Ends::new(Addr::inet(*from), Addr::inet(*to));
+                let ends = Ends { is_for_many: flags != 0, ..ends };
+                if let Some((mut m, why)) = half.input(cx, pr, m, (&ends, *kind)) {
+                    m.set_flags(flags, 0);
+                    half.unreach(cx, m, (header, &arg), why);
                 }
             }
             _ => pr.m_drop(m, &reason::NOT_SUPPORTED),

@@ -40,7 +40,7 @@ struct Half {
 }
 
 impl OnEther {
-    /// On the line that is the node `lower`. None if that is no Ethernet interface.
+    /// On the line below. None if that is no Ethernet interface.
     pub(crate) fn new(bsd: &Rc<Bsd>, edge: &Rc<Edge>) -> Option<Self> {
         let ac = bsd.arpcom(&*bsd.interface(edge.lower.id())?)?;
         Some(Self(Rc::new(Half {

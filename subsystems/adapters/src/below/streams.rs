@@ -38,7 +38,7 @@ struct Half {
 }
 
 impl OnStreams {
-    /// On the line that is the node `lower`. None if that is not of the subsystem.
+    /// On the line below. None if that is not of the subsystem.
     pub(crate) fn new(streams: &Rc<Streams>, edge: &Rc<Edge>) -> Option<Self> {
         streams.line(edge.lower.id())?;
         let (streams, edge) = (Rc::clone(streams), Rc::clone(edge));
