@@ -181,10 +181,14 @@ pub trait Machine: Sized + 'static {
 
     /// Time at which it is due next, counted as [`At::now`] is. Asked behind each event, so it
     /// does not have to be told.
-    fn next(&self) -> Option<Duration>;
+    fn next(&self) -> Option<Duration> {
+        None
+    }
 
     /// Does what is due.
-    fn due(&self, at: At<'_>);
+    fn due(&self, at: At<'_>) {
+        let _ = at;
+    }
 
     /// A timer goes off that [`At::schedule`] has set.
     fn timeout(all: &Rc<Running<Self>>, at: At<'_>, token: u64) {

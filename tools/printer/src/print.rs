@@ -37,6 +37,7 @@
 use crate::job::{Tally, octet, postscript_octet};
 use crate::pap::{asked, call, reply, send_data, want};
 use alloc::format;
+use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -46,11 +47,9 @@ use xk_core::control::Report;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{OpenError, Refused};
 use xk_core::shepherd::Semaphore;
-use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
-    SessionRef, Upper,
-};
+use xk_core::{Answer, Ask, Kernel, Message, Part, Participant, ProtocolRef, SessionRef};
 use xk_kit::asks::SHORTEST;
+use xk_kit::machine::{self, At, Machine, Running};
 use xk_kit::net::appletalk::{SOCKET, socket};
 use xk_kit::net::names::NbpLookup;
 use xk_kit::rpc::call::BAD_ARGUMENTS;
@@ -83,7 +82,6 @@ xk_core::settings! {
 
 /// One instance.
 pub struct Print {
-    atp: ProtocolRef,
     nbp: Option<ProtocolRef>,
     settings: Settings,
     connection: Cell<u8>,
@@ -101,12 +99,11 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let name = build.params.text("entity").unwrap_or("=:LaserWriter@*").to_string();
     let to = build.params.participant("to")?;
     let settings = Settings { name, to, ..Settings::read(build)? };
-    let (atp, nbp) = (build.lower(0)?, build.lower(1).ok());
+    let nbp = build.lower(1).ok();
     if nbp.is_none() && settings.to.is_none() {
         return Err(BuildError::param("to", "the printer's socket, where no `nbp` is below"));
     }
-    build.add(Print {
-        atp,
+    let print = Print {
         nbp,
         settings,
         connection: Cell::new(0),
@@ -116,7 +113,8 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         failed: Cell::new(0),
         attempts: Cell::new(0),
         printer: RefCell::default(),
-    })
+    };
+    machine::add(build, print)
 }
 
 impl Print {
@@ -133,27 +131,22 @@ impl Print {
         Some(socket(found.net, found.node, found.socket))
     }
 
-    fn open(&self, cx: &Kernel, this: &ProtocolRef, to: Participant) -> Option<SessionRef> {
+    fn open(&self, at: At<'_>, to: Participant) -> Option<SessionRef> {
         let own = Participant::of(Part::Any).with(Part::Any);
-        let own = own.with(Part::Number(SOCKET, self.settings.socket.into()));
-        self.atp.open(cx, Upper::new(this), Participants::pair(own, to)).ok()
+        at.open(own.with(Part::Number(SOCKET, self.settings.socket.into())), to).ok()
     }
 
-    /// Tries to print a job; false if that is to be tried again.
-    fn print(&self, cx: &Kernel, this: &ProtocolRef) -> Option<()> {
-        let to = self.find(cx)?;
-        let session = self.open(cx, this, to.clone())?;
-        let printed = self.connect(cx, this, (&session, to));
-        session.close(cx);
+    /// Tries to print a job; `None` if that is to be tried again.
+    fn print(&self, at: At<'_>) -> Option<()> {
+        let to = self.find(at.cx)?;
+        let session = self.open(at, to.clone())?;
+        let printed = self.connect(at, &session, to);
+        session.close(at.cx);
         printed
     }
 
-    fn connect(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        (session, mut to): (&SessionRef, Participant),
-    ) -> Option<()> {
+    fn connect(&self, at: At<'_>, session: &SessionRef, mut to: Participant) -> Option<()> {
+        let cx = at.cx;
         let connection = self.connection.get().wrapping_add(1).max(1);
         self.connection.set(connection);
         self.given.set(0);
@@ -165,26 +158,26 @@ impl Print {
         let opened = Opened::parse(&data).ok().filter(|opened| opened.result == 0)?;
         // The printer's end of the connection may be at another socket.
         to.pop();
-        let at = self.open(cx, this, to.with(Part::Number(SOCKET, opened.socket.into())))?;
+        let end = self.open(at, to.with(Part::Number(SOCKET, opened.socket.into())))?;
         let (reading, closing) = (
             want(send_data(connection, 1), quantum, 60),
             want(User::new(connection, Function::CloseConnection), 1, 5),
         );
         // What the printer says comes to its end when it has the job.
-        let heard = call(cx, &at, &reading, &[]);
+        let heard = call(cx, &end, &reading, &[]);
         let is_whole = self.given.get() >= self.settings.size;
-        let _ = call(cx, &at, &closing, &[]);
-        at.close(cx);
+        let _ = call(cx, &end, &closing, &[]);
+        end.close(cx);
         (heard.is_ok() && is_whole).then_some(())
     }
 
     /// Prints all jobs.
-    fn run(&self, cx: &Kernel, this: &ProtocolRef) {
+    fn run(&self, at: At<'_>) {
         for _ in 0..self.settings.count {
             let mut left = self.settings.tries;
             loop {
                 self.attempts.set(self.attempts.get() + 1);
-                if self.print(cx, this).is_some() {
+                if self.print(at).is_some() {
                     self.printed.set(self.printed.get() + 1);
                     break;
                 }
@@ -193,7 +186,7 @@ impl Print {
                     self.failed.set(self.failed.get() + 1);
                     break;
                 }
-                let _ = cx.wait(&Semaphore::new(0), Some(PAUSE));
+                let _ = at.cx.wait(&Semaphore::new(0), Some(PAUSE));
             }
         }
     }
@@ -215,45 +208,41 @@ impl Print {
     }
 }
 
-impl Protocol for Print {
-    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
-        let at = Participant::of(Part::Number(SOCKET, self.settings.socket.into()));
-        self.atp.open_enable(cx, Upper::new(this), Participants::local(at)).map(drop)?;
-        cx.schedule_protocol(this, self.settings.start.max(SHORTEST), 0).map(drop)
+impl Machine for Print {
+    fn start(&self, at: At<'_>) -> Result<(), OpenError> {
+        at.enable(Part::Number(SOCKET, self.settings.socket.into()))?;
+        at.schedule(self.settings.start.max(SHORTEST), 0)
     }
 
-    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, _: u64) {
-        self.run(cx, this);
+    fn timeout(all: &Rc<Running<Self>>, at: At<'_>, _: u64) {
+        all.run(at);
     }
 
-    fn call_demux(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
+    fn call(
+        all: &Rc<Running<Self>>,
+        at: At<'_>,
         _: &SessionRef,
         request: Message,
     ) -> Result<Message, Refused> {
-        let (asked, user, request) = asked(this, request)?;
-        let is_ours = user.connection == self.connection.get();
+        let (asked, user, request) = asked(at.this, request)?;
+        let is_ours = user.connection == all.connection.get();
         match user.function {
             Function::SendData if is_ours => {
-                let (octets, is_last) = self.give(asked.bitmap.count_ones());
+                let (octets, is_last) = all.give(asked.bitmap.count_ones());
                 let user = User::data(user.connection, is_last);
-                reply(cx, this, (&asked, request), user, &octets)
+                reply(at.cx, at.this, (&asked, request), user, &octets)
             }
             Function::CloseConnection => {
                 let user = User::new(user.connection, Function::CloseConnectionReply);
-                reply(cx, this, (&asked, request), user, &[])
+                reply(at.cx, at.this, (&asked, request), user, &[])
             }
-            Function::Tickle => reply(cx, this, (&asked, request), user, &[]),
-            _ => Err(this.refuse(request, &BAD_ARGUMENTS)),
+            Function::Tickle => reply(at.cx, at.this, (&asked, request), user, &[]),
+            _ => at.refuse(request, &BAD_ARGUMENTS),
         }
     }
 
-    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        let Some(report) = ask.get::<Report>() else {
-            return self.atp.control(cx, ask);
-        };
+    fn answer(&self, _: At<'_>, ask: &mut Ask<'_>) -> Option<Answer> {
+        let report = ask.get::<Report>()?;
         let tally = self.tally.get();
         let figures = [
             ("printed", self.printed.get()),
@@ -269,10 +258,6 @@ impl Protocol for Print {
         }
         report.finished = self.printed.get() + self.failed.get() >= self.settings.count;
         report.failed = self.failed.get() > 0;
-        Answer::Answered
-    }
-
-    fn lower(&self) -> Option<&ProtocolRef> {
-        Some(&self.atp)
+        Some(Answer::Answered)
     }
 }

@@ -12,11 +12,9 @@ use xk_core::control::Report;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{OpenError, Refused};
 use xk_core::shepherd::Semaphore;
-use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
-    SessionRef, Upper,
-};
+use xk_core::{Answer, Ask, Kernel, Message, Part, Participant, ProtocolRef, SessionRef};
 use xk_kit::asks::SHORTEST;
+use xk_kit::machine::{self, At, Machine, Running};
 use xk_kit::net::appletalk::{SOCKET, socket};
 use xk_kit::net::names::NbpRegister;
 use xk_kit::rpc::call::{BAD_ARGUMENTS, BUSY as SERVER_BUSY};
@@ -65,7 +63,6 @@ impl Job {
 
 /// One instance.
 pub struct Printer {
-    atp: ProtocolRef,
     nbp: Option<ProtocolRef>,
     settings: Settings,
     job: RefCell<Option<Rc<Job>>>,
@@ -80,10 +77,8 @@ pub struct Printer {
 pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let name = build.params.text("entity").unwrap_or("printer:LaserWriter@*").to_string();
     let settings = Settings { name, ..Settings::read(build)? };
-    let (atp, nbp) = (build.lower(0)?, build.lower(1).ok());
-    build.add(Printer {
-        atp,
-        nbp,
+    let printer = Printer {
+        nbp: build.lower(1).ok(),
         settings,
         job: RefCell::default(),
         jobs: Cell::new(0),
@@ -91,7 +86,8 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         busy: Cell::new(0),
         failed: Cell::new(0),
         is_named: Cell::new(false),
-    })
+    };
+    machine::add(build, printer)
 }
 
 fn add(cell: &Cell<u64>) {
@@ -113,15 +109,9 @@ impl Printer {
     }
 
     /// A workstation opens a connection.
-    fn open(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        (user, data): (User, &[u8]),
-    ) -> Option<Opened> {
+    fn open(&self, at: At<'_>, lower: &SessionRef, (user, data): (User, &[u8])) -> Option<Opened> {
         let open = Open::parse(data).ok()?;
-        let (net, node) = node_of(cx, lower)?;
+        let (net, node) = node_of(at.cx, lower)?;
         let Settings { socket, quantum, .. } = self.settings;
         let is_busy = self.job.borrow().is_some();
         let result = if is_busy { BUSY } else { 0 };
@@ -138,26 +128,22 @@ impl Printer {
             };
             *self.job.borrow_mut() = Some(Rc::new(job));
             // Behind the reply. Without a timer the workstation hears no more of it.
-            cx.schedule_protocol(this, SHORTEST, JOB).ok()?;
+            at.schedule(SHORTEST, JOB).ok()?;
         }
         Some(Opened { socket, quantum, result, status: self.status() })
     }
 
     /// Takes a job from the workstation, and prints it.
-    fn take(&self, cx: &Kernel, this: &ProtocolRef) {
+    fn take(&self, at: At<'_>) {
         let Some(job) = self.job.borrow().clone() else { return };
-        let (net, node, at) = job.peer;
+        let (net, node, to) = job.peer;
         let own = Participant::of(Part::Any).with(Part::Any);
         let own = own.with(Part::Number(SOCKET, self.settings.socket.into()));
-        let both = Participants::pair(own, socket(net, node, at));
-        let taken = match self.atp.open(cx, Upper::new(this), both) {
-            Ok(session) => {
-                let taken = self.read(cx, &session, &job);
-                session.close(cx);
-                taken
-            }
-            Err(_) => false,
-        };
+        let taken = at.open(own, socket(net, node, to)).is_ok_and(|session| {
+            let taken = self.read(at.cx, &session, &job);
+            session.close(at.cx);
+            taken
+        });
         if taken {
             add(&self.jobs);
             self.printed.set(job.tally.get());
@@ -165,7 +151,7 @@ impl Printer {
             add(&self.failed);
         }
         self.job.take();
-        job.end(cx);
+        job.end(at.cx);
     }
 
     /// Asks for data until the last have come; false if they do not.
@@ -200,61 +186,57 @@ impl Printer {
         }
     }
 
-    fn register(&self, cx: &Kernel, this: &ProtocolRef) {
+    fn register(&self, at: At<'_>) {
         let Some(nbp) = &self.nbp else { return };
         let Settings { name, socket, .. } = self.settings.clone();
-        let asked = nbp.ask(cx, NbpRegister { name, socket, ..NbpRegister::default() });
+        let asked = nbp.ask(at.cx, NbpRegister { name, socket, ..NbpRegister::default() });
         match asked {
             Some(NbpRegister { is_done: true, is_taken, .. }) => self.is_named.set(is_taken),
             // Not yet, or there is no address yet.
-            _ => drop(cx.schedule_protocol(this, NAMED_AGAIN, NAME)),
+            _ => drop(at.schedule(NAMED_AGAIN, NAME)),
         }
     }
 }
 
-impl Protocol for Printer {
-    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
-        let at = Participant::of(Part::Number(SOCKET, self.settings.socket.into()));
-        self.atp.open_enable(cx, Upper::new(this), Participants::local(at)).map(drop)?;
-        match self.nbp {
-            Some(_) => cx.schedule_protocol(this, SHORTEST, NAME).map(drop),
-            None => Ok(()),
-        }
+impl Machine for Printer {
+    fn start(&self, at: At<'_>) -> Result<(), OpenError> {
+        at.enable(Part::Number(SOCKET, self.settings.socket.into()))?;
+        self.nbp.as_ref().map_or(Ok(()), |_| at.schedule(SHORTEST, NAME))
     }
 
-    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, token: u64) {
+    fn timeout(all: &Rc<Running<Self>>, at: At<'_>, token: u64) {
         match token {
-            NAME => self.register(cx, this),
-            _ => self.take(cx, this),
+            NAME => all.register(at),
+            _ => all.take(at),
         }
     }
 
-    fn call_demux(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
+    fn call(
+        all: &Rc<Running<Self>>,
+        at: At<'_>,
         lower: &SessionRef,
         request: Message,
     ) -> Result<Message, Refused> {
+        let (cx, this) = (at.cx, at.this);
         let (asked, user, request) = asked(this, request)?;
         let answer = |request, user, data: &[u8]| reply(cx, this, (&asked, request), user, data);
         match user.function {
             Function::SendStatus => {
-                let status = self.status();
+                let status = all.status();
                 let opened = Opened { socket: 0, quantum: 0, result: 0, status };
                 answer(request, User::new(0, Function::Status), &opened.emit())
             }
             Function::OpenConnection => {
                 let data: Vec<u8> = request.octets().take(4).collect();
-                match self.open(cx, this, lower, (user, &data)) {
+                match all.open(at, lower, (user, &data)) {
                     Some(opened) => {
                         let user = User::new(user.connection, Function::OpenConnectionReply);
                         answer(request, user, &opened.emit())
                     }
-                    None => Err(this.refuse(request, &BAD_ARGUMENTS)),
+                    None => at.refuse(request, &BAD_ARGUMENTS),
                 }
             }
-            Function::SendData => match self.job(cx, lower, user.connection) {
+            Function::SendData => match all.job(cx, lower, user.connection) {
                 Some(job) => {
                     Self::wait(cx, &job);
                     answer(request, User::data(user.connection, true), &[])
@@ -263,21 +245,19 @@ impl Protocol for Printer {
                 None => answer(request, User::data(user.connection, true), &[]),
             },
             Function::CloseConnection => {
-                if let Some(job) = self.job(cx, lower, user.connection) {
+                if let Some(job) = all.job(cx, lower, user.connection) {
                     job.is_over.set(true);
                 }
                 answer(request, User::new(user.connection, Function::CloseConnectionReply), &[])
             }
             // It has no reply; the layer below sends none.
             Function::Tickle => answer(request, user, &[]),
-            _ => Err(this.refuse(request, &SERVER_BUSY)),
+            _ => at.refuse(request, &SERVER_BUSY),
         }
     }
 
-    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        let Some(report) = ask.get::<Report>() else {
-            return self.atp.control(cx, ask);
-        };
+    fn answer(&self, _: At<'_>, ask: &mut Ask<'_>) -> Option<Answer> {
+        let report = ask.get::<Report>()?;
         let printed = self.printed.get();
         let figures = [
             ("jobs", self.jobs.get()),
@@ -289,14 +269,10 @@ impl Protocol for Printer {
         ];
         report.lines = figures.map(|(name, figure)| (name.into(), figure.to_string())).into();
         report.finished = true;
-        Answer::Answered
+        Some(Answer::Answered)
     }
 
-    fn lower(&self) -> Option<&ProtocolRef> {
-        Some(&self.atp)
-    }
-
-    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+    fn stop(&self, _: &Kernel) {
         self.job.take();
     }
 }
