@@ -7,7 +7,7 @@ use crate::table::Table;
 use std::collections::BTreeMap;
 use xk_core::Entry;
 use xk_core::graph::Catalog;
-use xk_core::graph::{BlockSpec, ParamKind, ParamSpec};
+use xk_core::graph::{BlockSpec, ParamKind, ParamSpec, Realm};
 use xk_lang::nearest;
 
 /// Show the manual of a protocol or wire, or how to use xk
@@ -120,12 +120,18 @@ fn text(entry: &Entry, catalog: &Catalog) -> String {
     text.push_str(&manual(&entry.manual_text()));
     text.push_str(&format!("\n{}\n{}\n", heading("REALM"), entry.realm));
     text.push_str(&format!("\n{}\n{}\n", heading("SHAPE"), entry.shape));
-    text.push_str(&format!("\n{}\n{}\n", heading("TAKES FROM ABOVE"), above(entry)));
+    text.push_str(&format!("\n{}\n{}\n", heading("ABOVE"), above(entry)));
     if entry.takes_peers {
         text.push_str("One session may have several peers.\n");
     }
-    text.push_str(&format!("\n{}\n", heading("STANDS ON")));
-    text.push_str(&format!("{}\n", below(&entry.below)));
+    text.push_str(&format!("\n{}\n{}\n", heading("BELOW"), below(&entry.below)));
+    if entry.below.max > 0 && !entry.below.realms.is_empty() {
+        let realms: Vec<String> = entry.below.realms.iter().map(Realm::to_string).collect();
+        text.push_str(&format!("Realm: {}.\n", realms.join(" or ")));
+    }
+    if !entry.joins.is_empty() {
+        text.push_str(&format!("Kinds: {}.\n", entry.joins.join(", ")));
+    }
     let parameters = parameters(entry);
     if !parameters.is_empty() {
         text.push_str(&format!("\n{}\n", heading("PARAMETERS")));
@@ -147,7 +153,7 @@ fn text(entry: &Entry, catalog: &Catalog) -> String {
         questions.row([question.name.into(), question.meaning.into()]);
     }
     if !questions.is_empty() {
-        text.push_str(&format!("\n{}\n", heading("QUESTIONS")));
+        text.push_str(&format!("\n{}\n", heading("CONTROL")));
         text.push_str(&questions.render());
     }
     text

@@ -4,12 +4,6 @@
 //! # Participants
 //! Those of the layer below, passed through.
 //!
-//! # Above
-//! Any protocol of the async realm that has a type number below 65536 on `seq`.
-//!
-//! # Below
-//! One protocol of the async realm, or a wire.
-//!
 //! # Behaviour
 //! A message sent gets twelve octets in front, in network order: the type number of the protocol
 //! above (two), the length of the message in octets (two), and a sequence number (eight) that
@@ -25,11 +19,6 @@
 //!
 //! Nothing is sent again: what the network loses stays lost. With `hold=0` nothing waits, and what
 //! comes late is dropped.
-//!
-//! # Control
-//! Answers `seq-tally` (messages missing, messages kept now), `max-packet` and `opt-packet` (those
-//! of the layer below less twelve octets, 65535 at most), `list-sessions`, `list-maps`, `describe`;
-//! forwards the rest.
 //!
 //! # Example
 //! ```kdl

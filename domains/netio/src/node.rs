@@ -5,14 +5,12 @@
 //! # Participants
 //! None, as those of the wire below.
 //!
-//! # Above
-//! One protocol that makes frames, such as `eth`: it sends what it likes, and gets what is for no
-//! program. Beside it, protocols of the control realm that grant channels.
-//!
-//! # Below
-//! One wire, or a filter on one.
-//!
 //! # Behaviour
+//! The protocol above that makes frames, such as `eth`, sends what it likes, and gets what is for
+//! no program. Beside it stand protocols of the control realm that grant channels: they put
+//! `grant-channel`, `grant-right`, `revoke-right`, `revoke-channel` and `list-rights` to the module
+//! itself. Everything else is forwarded to the wire, which may have a filter on it.
+//!
 //! A program has a *channel*: a rate, and rings in shared memory that it fetches at the socket
 //! `door` by showing a ticket. To a channel belong *rights*, each a pair of templates of the
 //! headers that frames bear. What the program sends is copied out of its reach and goes to the
@@ -62,11 +60,6 @@
 //! process.
 //! What the system leaves comes to the module as without it. It needs `CAP_NET_ADMIN`,
 //! `CAP_NET_RAW`, `CAP_BPF`, and at the beginning `CAP_SYS_ADMIN`; a thread keeps the first three.
-//!
-//! # Control
-//! Answers `grant-channel`, `grant-right`, `revoke-right`, `revoke-channel`, `list-rights`, put to
-//! the module itself; `watch-module`, `describe`, `list-sessions`. Forwards everything else to the
-//! wire.
 //!
 //! # Example
 //! ```kdl

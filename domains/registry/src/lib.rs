@@ -5,16 +5,13 @@
 //! # Participants
 //! None: a session is a program's place.
 //!
-//! # Above
-//! Programs that attach (`domain NAME open`) and are granted the registry and a transport.
-//!
-//! # Below
-//! First the network I/O module, `netio`, then the transports that programs may use, which can
+//! # Behaviour
+//! Programs attach (`domain NAME open`) and are granted the registry and a transport. Below stand
+//! first the network I/O module, `netio`, then the transports that programs may use and that can
 //! reserve the ends of a conversation that is elsewhere (`keep-ends`): `tcp`. A transport that does
 //! not move its conversations, such as `udp`, is not listed. All lie in one domain, except the
-//! module, which may have a domain of its own.
+//! module, which may have a domain of its own. No question is forwarded.
 //!
-//! # Behaviour
 //! A program opens one session, its place, which gives it a channel of the module with `rate` and
 //! `burst`: the answer says where the channel is fetched, and by which ticket. The program's
 //! library opens and listens at the transport, which has the ports and does the handshakes. When a
@@ -46,10 +43,6 @@
 //!
 //! There are 64 programs at most, each with up to 8192 conversations, and 12 MiB of states on their
 //! way here. A conversation with more waiting octets is not passed on until there are fewer.
-//!
-//! # Control
-//! The protocol answers `report`; a session `open-channel`, `take-over`, `find-station`,
-//! `give-back`, `end-right`, `pass-on`, `take-on`, `describe`. Nothing is forwarded.
 //!
 //! # Example
 //! ```kdl

@@ -19,9 +19,6 @@
 //! layer's drops under its own reason: `lost`, `corrupted`, `marked`, `duplicated`, `reordered`,
 //! `queue full`, `too big`.
 //!
-//! # Control
-//! Answers `max-packet` and `opt-packet` (no more than `mtu`); forwards the rest.
-//!
 //! # Example
 //! ```kdl
 //! host one {

@@ -20,9 +20,6 @@
 //! [`std::io::Write`] and keeps only the number of interfaces. Its output depends only on the
 //! messages: it has no host name and no time of day.
 //!
-//! # Control
-//! Forwards everything.
-//!
 //! # Example
 //! ```kdl
 //! host one {

@@ -9,9 +9,6 @@
 //! and first octets. It keeps the last `ring` crossings. If the program that runs the kernel has
 //! given it a [`TraceLines`], that also gets a line of text for each.
 //!
-//! # Control
-//! Answers `trace-log` (the crossings, oldest first); forwards the rest.
-//!
 //! # Example
 //! ```kdl
 //! host one {

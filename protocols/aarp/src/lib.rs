@@ -6,14 +6,9 @@
 //! Nodes, `node18@net10`; `node255` of any network is all nodes. A hardware address in place of a
 //! node, such as `09:00:07:00:00:f9`, is that station or group. The local participant is left open.
 //!
-//! # Above
-//! Any protocol of the async realm that addresses AppleTalk nodes and has a type number on the
-//! layer below, such as `ddp`: `aarp` puts no header on messages.
-//!
-//! # Below
-//! One protocol of the async realm that takes hardware addresses, and groups.
-//!
 //! # Behaviour
+//! The layer below takes hardware addresses, and groups.
+//!
 //! The layer above asks by `claim-node` for an address in some networks. `aarp` chooses one, sends
 //! ten probes 200 ms apart, and reports it by `node-claimed` if no other node has answered. If
 //! another node has the address or probes for it, `aarp` chooses another one. An address given in

@@ -4,14 +4,9 @@
 //! # Participants
 //! `*, node18@net10`: the local node, left open, and the node to be pinged.
 //!
-//! # Above
-//! Any protocol of the async realm that wants to ping, such as `probe`. It needs no number. There
-//! is nothing to enable: no other protocol answers an echo request.
-//!
-//! # Below
-//! One `ddp`, or whatever takes sockets of AppleTalk nodes.
-//!
 //! # Behaviour
+//! There is nothing to enable: no other protocol answers an echo request.
+//!
 //! A message pushed into a session is sent as an echo request, from a socket of the session's own
 //! to socket 4 of the node. The data of each reply comes up. Requests are not repeated.
 //!

@@ -5,13 +5,6 @@
 //! IPv4 hosts, `10.0.0.2`. The local one may be left open; otherwise it must be an address of this
 //! host, which then is the source of ARP requests for the peer.
 //!
-//! # Above
-//! Any protocol of the async realm that addresses hosts and has a type number on the layer below,
-//! such as `ip`: `arp` puts no header on messages.
-//!
-//! # Below
-//! One protocol of the async realm that takes hardware addresses.
-//!
 //! # Behaviour
 //! A session leads to one host. While the host's hardware address is known, a message goes directly
 //! to the session below, under the upper protocol's own type number. Messages from the host come up

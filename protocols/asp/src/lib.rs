@@ -5,14 +5,10 @@
 //! Those of the layer below, passed through: `socket129@node18@net10` is a server's first socket.
 //! Its own is `socket`, whatever the local participant says.
 //!
-//! # Above
-//! One protocol that serves, any number that call. It needs no type number.
-//!
-//! # Below
-//! One protocol of transactions, whose options go beside each call: `atp`, of the x-kernel or of
-//! another framework, or a filter on one. Its addresses are sockets of AppleTalk.
-//!
 //! # Behaviour
+//! One protocol above serves, any number call. Options go beside each call of the transactions
+//! below, `atp` of the x-kernel or of another framework.
+//!
 //! Each `open` makes a session of its own. The session is opened with the server at its first call,
 //! and again if the server says that it has ended. A call is a command with the next number; other
 //! calls of the session wait for their turn. The next call after one without a reply opens another

@@ -5,15 +5,11 @@
 //! # Participants
 //! Those of the layer below, passed through: `socket144@node18@net10` on `ddp`.
 //!
-//! # Above
-//! Any number that call, and one that serves for each local participant: `socket144`, or `*` for
-//! what no other is enabled for. It needs no type number.
-//!
-//! # Below
-//! One protocol that carries messages as they are: `ddp`, where it has the type 3; also `udp` and
-//! the like. Both ends must stand on the same.
-//!
 //! # Behaviour
+//! One protocol above serves for each local participant: `socket144`, or `*` for what no other is
+//! enabled for; any number call. On `ddp` it has the type 3. It also stands on `udp` and the like;
+//! both ends must stand on the same.
+//!
 //! A call sends a request with a number (TID) and a bitmap of the wanted responses, and waits for
 //! the responses, each with its sequence number. Together they are the reply, of up to 4624 octets.
 //! After `interval` the request is sent again for the missing responses, `tries` times in all. Then

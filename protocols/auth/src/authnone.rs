@@ -4,12 +4,6 @@
 //! # Participants
 //! Those of the layer below, passed through.
 //!
-//! # Above
-//! As for `authsys`: `sunprog`, or any other protocol that takes programs.
-//!
-//! # Below
-//! `sunselect`.
-//!
 //! # Behaviour
 //! A call gets an empty credential and an empty verifier in front, an accepted reply an empty
 //! verifier. Of what comes the bodies are skipped. To leave the layer out, with `sunprog` right on

@@ -4,14 +4,10 @@
 //! # Participants
 //! Those of the layer below, passed through.
 //!
-//! # Above
-//! As for `authsys`: `sunprog`, or any other protocol that takes programs.
-//!
-//! # Below
-//! Two: `sunselect`, where it takes requests with shorthands, and `authsys` on the same
-//! `sunselect`, where it calls with whole credentials, and takes requests with them.
-//!
 //! # Behaviour
+//! Of the two below, it takes requests with shorthands from `sunselect`. By `authsys` on the same
+//! `sunselect` it calls with whole credentials, and takes requests with them.
+//!
 //! A client's first call goes through `authsys`. If the reply's verifier holds a shorthand, the
 //! next calls have that for their credential, 24 octets in place of up to 400; one that is longer
 //! than the credential itself is not used. If the server denies it, for whatever reason (it has

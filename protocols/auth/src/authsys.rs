@@ -5,14 +5,9 @@
 //! Those of the layer below, passed through:
 //! `procedure3@version1@program536870913@port2049@10.0.0.2`.
 //!
-//! # Above
-//! `sunprog`, or any other protocol of the rpc realm that takes programs; one that serves, any
-//! number that call.
-//!
-//! # Below
-//! `sunselect`.
-//!
 //! # Behaviour
+//! One protocol above serves, any number call.
+//!
 //! A call gets a credential in front, with `machine`, `user`, `group` and `groups`, made once, and
 //! an empty verifier. A server reads the credential, and hands the request up with the attribute
 //! `caller`: the user and the first group. It believes what it reads; there is no proof in it.

@@ -7,15 +7,11 @@
 //! `channel3@10.0.0.2`. Without one, or with `*`, each open makes a session on the next free
 //! channel. The type number of the protocol above selects it.
 //!
-//! # Above
-//! Protocols of the rpc realm: `select`, which chooses channels and procedures, reliable datagrams,
-//! or an application that needs but one procedure.
-//!
-//! # Below
-//! One protocol of the async realm: `fragment` for large messages, or what carries small ones
-//! (`ip`, `vip`, `vipsize`), or a link.
-//!
 //! # Behaviour
+//! Above stands `select`, which chooses channels and procedures, reliable datagrams, or an
+//! application that needs but one procedure; below `fragment` for large messages, or what carries
+//! small ones (`ip`, `vip`, `vipsize`, a link).
+//!
 //! A session opened from above is a channel. Its `call` sends the request, keeps a reference to it,
 //! and waits for the reply; further calls on the session wait for their turn. A reply acknowledges
 //! its request, and a request the reply before it. So without losses nothing else is sent.

@@ -15,15 +15,10 @@
 //! A protocol with several types names those beyond its number on top of the local participant,
 //! `type5@socket1`.
 //!
-//! # Above
-//! Anything of the async realm with a type number on `ddp`, from 1 to 255: the protocol type of its
-//! datagrams. Socket and type together select it.
-//!
-//! # Below
-//! One or several protocols of the async realm whose participants are AppleTalk nodes, or links
-//! with one other end. With several it is a router.
-//!
 //! # Behaviour
+//! The type number of a protocol above is the protocol type of its datagrams, from 1 to 255. Socket
+//! and type together select it.
+//!
 //! With `net` a node is in these networks; without it in the start-up range, until `set-ddp-cable`
 //! gives others. With `node` it has this number, otherwise any. The link below is asked to claim
 //! the address; messages wait until it is claimed (`waiting_max`, the oldest dropped as "queue
@@ -44,9 +39,8 @@
 //! It is a `Machine` of the kit and no `Layer`: datagrams arrive through other sessions than those
 //! that lead to their sender, and carry their own addresses.
 //!
-//! # Control
-//! Tells enabled protocols of a new cable by `ddp-cable-changed`; forwards other questions to the
-//! first link.
+//! Enabled protocols are told of a new cable by `ddp-cable-changed`; other questions are forwarded
+//! to the first link.
 //!
 //! # Example
 //! ```kdl

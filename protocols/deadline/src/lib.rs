@@ -5,11 +5,10 @@
 //! # Participants
 //! Those of the layer below, passed through.
 //!
-//! # Above
-//! Any protocol that could stand on the layer below, under the type number that it has there; one
-//! that serves, any number that call. Layers of authentication stand below it.
-//!
 //! # Behaviour
+//! Above stands any protocol that could stand on the layer below, under the type number that it has
+//! there; one serves, any number call. Layers of authentication stand below it.
+//!
 //! A request gets four octets in front, in network order: for how many microseconds its client
 //! still waits, rounded up, 2^32 - 1 without end. It is the time left until the deadline of the
 //! call (`call-options`), `wait_max` at most, which becomes the deadline then. A call whose

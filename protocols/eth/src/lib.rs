@@ -5,17 +5,13 @@
 //! The hardware address of one station or group, `02:00:00:00:00:01`. The local one may be left
 //! open.
 //!
-//! # Above
-//! Any protocol of the async realm that has a type number on `eth`. The number selects the
-//! encapsulation. From 0x600 to 0xffff it is a type of Ethernet II. From 0 to 0xff (without 0xaa)
-//! it is an LLC service access point of IEEE 802.3, the same at both ends. From 0x10000 on it is a
-//! SNAP protocol: the protocol's number plus 0x10000 for Ethernet types (organisation zero),
-//! 0x20000 for Apple's protocols, 0x30000 for those of IEEE 802.1, and 0x40000 for Cisco's.
-//!
-//! # Below
-//! One wire that carries whole frames without frame check sequence.
-//!
 //! # Behaviour
+//! The type number of a protocol above selects the encapsulation. From 0x600 to 0xffff it is a type
+//! of Ethernet II. From 0 to 0xff (without 0xaa) it is an LLC service access point of IEEE 802.3,
+//! the same at both ends. From 0x10000 on it is a SNAP protocol: the protocol's number plus 0x10000
+//! for Ethernet types (organisation zero), 0x20000 for Apple's protocols, 0x30000 for those of IEEE
+//! 802.1, and 0x40000 for Cisco's.
+//!
 //! There is one session per peer and type number. A frame sent gets a header of 14 octets (17 with
 //! LLC, 22 with SNAP), and zeros at the end up to the least length of 60 octets. An arriving frame
 //! is accepted if it is addressed to this station, to all, or to a group that was joined; others

@@ -7,14 +7,10 @@
 //!   most), and one to 63 peers, as the layer below takes them. All hosts name the same room.
 //! - `open_enable`: any local end; it enables all rooms.
 //!
-//! # Above
-//! Any protocol of the async realm that has a type number below 65536 on `fanout`, and can receive
-//! the messages of several peers through one session.
-//!
-//! # Below
-//! One protocol of the async realm that opens sessions to hosts.
-//!
 //! # Behaviour
+//! The protocol above has a type number below 65536, and receives the messages of several peers
+//! through one session.
+//!
 //! `open` opens a session below to each host. If one of these cannot be opened, `open` closes the
 //! others and fails. A room that is already open gains the hosts that it does not have yet.
 //!

@@ -5,14 +5,10 @@
 //! Those of the layer below: a host, `10.0.0.2`, or nothing on a link. The type number of the
 //! protocol above selects it.
 //!
-//! # Above
-//! Anything that pushes messages and tolerates losses, duplicates and reordering: `channel`, which
-//! recovers from them, or datagrams.
-//!
-//! # Below
-//! One protocol whose participants are hosts, or a link with one other end.
-//!
 //! # Behaviour
+//! The protocol above tolerates losses, duplicates and reordering: `channel`, which recovers from
+//! them, or datagrams.
+//!
 //! A message that fits one packet is sent as it is, without a copy or a timer. A larger one is cut
 //! into at most 16 fragments, each as large as the layer below carries whole (`opt-packet`). A
 //! fragment refers to the message's own buffers. All are sent at once. The sender keeps the message

@@ -5,14 +5,9 @@
 //! # Participants
 //! `*, 10.0.0.2`: the local host or `*`, and the host to be pinged.
 //!
-//! # Above
-//! Any protocol of the async realm that wants to ping, such as `probe`. It needs no number. There
-//! is nothing to enable: no other protocol answers an echo request.
-//!
-//! # Below
-//! One `ip`, or whatever takes IPv4 hosts.
-//!
 //! # Behaviour
+//! There is nothing to enable: no other protocol answers an echo request.
+//!
 //! - A message pushed into a session goes as an echo request, with the session's own identifier and
 //!   the next sequence number; the payload of the matching reply comes up. Requests are not
 //!   repeated.

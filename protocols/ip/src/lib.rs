@@ -5,15 +5,10 @@
 //! `10.0.0.1, 10.0.0.2`: the local host or `*` (then the route to the peer chooses the source), and
 //! the peer's host: one host, a broadcast or a group. `open_enable` takes the local host or `*`.
 //!
-//! # Above
-//! Any protocol of the async realm that has a type number on `ip`: the protocol number, 0 to 255.
-//!
-//! # Below
-//! 1 to 16 interfaces, in the graph's order: `arp` instances, other layers that take IPv4 hosts, or
-//! links with one peer. Each is opened with the interface's own host and the next hop; a link with
-//! one peer ignores both.
-//!
 //! # Behaviour
+//! - The interfaces below, in the graph's order, are `arp` instances, other layers that take IPv4
+//!   hosts, or links with one peer. Each is opened with the interface's own host and the next hop;
+//!   a link with one peer ignores both.
 //! - A datagram that fits the path goes down in one piece; a longer one goes in fragments, without
 //!   a copy, unless it must not be fragmented. Identifications count up per source, destination and
 //!   protocol, from a start that depends on a secret of this boot (RFC 6864, section 4.2; RFC 7739,

@@ -5,13 +5,9 @@
 //! Nodes, `node18@net10`; the network is ignored, because a LocalTalk is one network. `node255` is
 //! all nodes. The local participant is left open.
 //!
-//! # Above
-//! One protocol that addresses AppleTalk nodes: `ddp`.
-//!
-//! # Below
-//! One wire that carries frames of LocalTalk: `ltoudp`; any link whose frames are kept as they are.
-//!
 //! # Behaviour
+//! Any link whose frames are kept as they are can stand below it, such as `ltoudp`.
+//!
 //! The layer above asks by `claim-node` for a node number. `llap` asks the other nodes ten times,
 //! 100 ms apart, whether one of them has it. If one answers, uses the number or asks for it as
 //! well, `llap` draws another number; if no other number is allowed, it tries again after 10 s. It

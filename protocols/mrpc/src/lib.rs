@@ -9,15 +9,11 @@
 //!   be left open.
 //! - `open_enable`: `procedure3`, or `*` for every procedure that no other takes.
 //!
-//! # Above
-//! Anything that calls procedures or serves them. A session stands for one procedure of one peer.
-//!
-//! # Below
-//! One protocol whose participants are hosts (arp, ip, vip), or a link with one other end, where
-//! hosts are 0.0.0.0. `mrpc` pushes at most one packet of the layer below, 1500 octets or less, and
-//! answers `largest-push` so. Over `arp` without `ip`, `address` is this host's address.
-//!
 //! # Behaviour
+//! A session stands for one procedure of one peer. Over a link with one other end hosts are
+//! 0.0.0.0. `mrpc` pushes at most one packet of the layer below, 1500 octets or less, and answers
+//! `largest-push` so. Over `arp` without `ip`, `address` is this host's address.
+//!
 //! A call uses one of the channels: the one that its session used last; else one last used with the
 //! same server; else an unused one; else the one used longest ago. If all are busy the call waits.
 //! The reply acknowledges the request, the next request on the channel acknowledges the reply. A

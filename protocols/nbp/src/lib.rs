@@ -4,13 +4,10 @@
 //! # Participants
 //! None.
 //!
-//! # Above
-//! Protocols of this kernel that ask it, by `nbp-register` and `nbp-lookup`.
-//!
-//! # Below
-//! One `ddp`; of a router also a `zip`, which knows the cables of a zone.
-//!
 //! # Behaviour
+//! Protocols of this kernel ask it by `nbp-register` and `nbp-lookup`. Of a router it also stands
+//! on a `zip`, which knows the cables of a zone.
+//!
 //! Each name of a `register` in the graph, or of an `nbp-register`, is looked up first, and
 //! registered if no other node has it; otherwise it is "name exists", and not tried again. Each
 //! `lookup` of the graph begins when the node has an address and its `start` has passed. At most

@@ -7,12 +7,6 @@
 //! `procedure3@version1@program536870913@port2049@10.0.0.2`. With `port0` or `*` in place of the
 //! port, the peer's port mapper is asked for it.
 //!
-//! # Above
-//! Servers and clients of any programs; or nothing.
-//!
-//! # Below
-//! `sunprog`.
-//!
 //! # Behaviour
 //! - Server: with `serve` it is the program 100000 at port 111. Its table lists the programs that
 //!   are enabled above, with version and port, and those of the blocks `map`, for other processes

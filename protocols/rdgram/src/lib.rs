@@ -4,11 +4,9 @@
 //! # Participants
 //! Those of the layer below, passed through: hosts.
 //!
-//! # Below
-//! One protocol of the rpc realm whose participants are hosts: `channel`, where a datagram is
-//! delivered at most once, or `reqrep`, where it may be more than once.
-//!
 //! # Behaviour
+//! On `channel` a datagram is delivered at most once; on `reqrep` it may be more than once.
+//!
 //! A message pushed gets the type number of the upper protocol in front, four octets, and is called
 //! through the session's channel. `push` returns when the empty reply is here, that is when the
 //! protocol above the peer has taken the message: its shepherd blocks. A session has one channel,

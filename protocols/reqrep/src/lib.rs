@@ -5,14 +5,10 @@
 //! # Participants
 //! Those of the layer below, passed through: `port2049@10.0.0.2` on `udp`.
 //!
-//! # Above
-//! One protocol that serves, any number that call: `sunselect`. It needs no type number.
-//!
-//! # Below
-//! One protocol that carries messages: `udp` (as other implementations do), `rm` (records on a
-//! stream), `fragment`, a network layer, a link. Both ends must stand on the same one.
-//!
 //! # Behaviour
+//! One protocol above serves, any number call. Other implementations stand on `udp`; `rm` carries
+//! records on a stream. Both ends must stand on the same layer.
+//!
 //! A request gets eight octets in front: a number (`xid`) and the mark of a call. A reply is
 //! matched by this number, and must come from the host that the request was sent to. A session may
 //! have several calls under way, which end in any order.

@@ -4,13 +4,9 @@
 //! # Participants
 //! Those of the layer below, passed through: `port2049@10.0.0.2` on `tcp`.
 //!
-//! # Above
-//! `reqrep`, or any other protocol that sends messages; one that serves, any number that open.
-//!
-//! # Below
-//! One protocol that carries streams: `tcp`.
-//!
 //! # Behaviour
+//! One protocol above serves, any number open.
+//!
 //! A message is sent as a record of one fragment; four octets in front have its length. A record
 //! that arrives may have any number of fragments, which begin and end anywhere in the stream; the
 //! message goes up when the last one is complete.

@@ -5,10 +5,9 @@
 //! # Participants
 //! None.
 //!
-//! # Below
-//! One `ddp`, whose networks, routers and routes it sets.
-//!
 //! # Behaviour
+//! It sets the networks, routers and routes of `ddp` below.
+//!
 //! On a `ddp` with one port it is the stub for a node. From routers' data it learns the networks of
 //! the cable, if they are not known, and the router heard last, which is forgotten after 50 s of
 //! silence. It asks for a router when it starts. Data about other networks than the cable's, or

@@ -5,13 +5,6 @@
 //! # Participants
 //! Those of `select`: a procedure on top of what the layer below needs.
 //!
-//! # Above
-//! Anything that calls procedures or serves them.
-//!
-//! # Below
-//! One protocol of the rpc realm whose participants are hosts and each of whose sessions carries
-//! one call at a time, as for `select`.
-//!
 //! # Behaviour
 //! To its uppers and to its peers it is `select`: the same header, the same sessions, the same
 //! channels. But a request for a procedure of a `route` does not go up: it is called at the

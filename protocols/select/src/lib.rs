@@ -8,15 +8,9 @@
 //!   leave the procedure out.
 //! - `open_enable`: `procedure3` or `*`, with or without a host.
 //!
-//! # Above
-//! Anything that calls procedures or serves them. The procedure selects it; it needs no type
-//! number.
-//!
-//! # Below
-//! One protocol of the rpc realm whose participants are hosts and each of whose sessions carries
-//! one call at a time: `channel`, or `reqrep`.
-//!
 //! # Behaviour
+//! Each session below carries one call at a time: of `channel`, or of `reqrep`.
+//!
 //! A client's session stands for one procedure of one peer; a second open returns the same session.
 //! All sessions to a peer share at most `channels` channels. The first one is opened with the first
 //! session, another one whenever a call finds all in use. They are kept until the last session to

@@ -11,14 +11,10 @@
 //!   them: `version1@program5@port2049`. An enable for a procedure is preferred to one for a
 //!   version, and that to one for all versions.
 //!
-//! # Above
-//! Servers and clients of any programs. It needs no type numbers.
-//!
-//! # Below
-//! One to four protocols: `sunselect` right below for empty credentials (AUTH_NONE), or layers of
+//! # Behaviour
+//! `sunselect` right below is for empty credentials (AUTH_NONE); the others are layers of
 //! authentication. It calls through the first and serves on all.
 //!
-//! # Behaviour
 //! A call goes down unchanged. An accepted reply has four octets in front with its status. The
 //! client gets the results, or an error with the reason; if only the version is wrong, the error
 //! lists the versions that there are.

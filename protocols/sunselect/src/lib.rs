@@ -10,16 +10,12 @@
 //! - `open_enable`: all three may be left out or be `*`: `port2049` is enough, because `sunprog`
 //!   knows the programs.
 //!
-//! # Above
-//! Layers of authentication and, in place of all of them, `sunprog`. The type number of each is the
-//! flavor of its credentials (RFC 5531, section 8.2): `authnone` 0, `authsys` 1, `authshort` 2,
-//! `sunprog` 0 as well.
-//!
-//! # Below
-//! `reqrep` (as other implementations do) or `channel` (for at most once; then without the number
-//! and type of `reqrep`).
-//!
 //! # Behaviour
+//! The type number of a layer of authentication above is the flavor of its credentials (RFC 5531,
+//! section 8.2): `authnone` 0, `authsys` 1, `authshort` 2; in place of all of them `sunprog` stands
+//! there, 0 as well. Other implementations stand on `reqrep`; `channel` is for at most once, then
+//! without the number and type of `reqrep`.
+//!
 //! A call gets sixteen octets in front: the version of ONC RPC (2), program, version, procedure.
 //! Credential and verifier follow; a layer of authentication above writes them, and without such a
 //! layer `sunselect` writes and removes two empty ones. All procedures of one peer share a session

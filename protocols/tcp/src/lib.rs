@@ -10,21 +10,18 @@
 //!   its own: ends in use are refused.
 //! - `open_enable`: `port7`, `port7@*` or `port7@10.0.0.1`.
 //!
-//! # Above
-//! Anything that understands streams: octets arrive in order, but not in the pieces that were
-//! pushed. `open` returns at once, and later events come by `stream-notice`, which the kit's
-//! `stream` describes. A protocol that does not know these questions can still send and receive:
-//! its stream ends when the peer's does, and without a hold on the session it gets no more octets
-//! than it could send back.
+//! # Behaviour
+//! Octets arrive above in order, but not in the pieces that were pushed. `open` returns at once,
+//! and later events come by `stream-notice`, which the kit's `stream` describes. A protocol that
+//! does not know these questions can still send and receive: its stream ends when the peer's does,
+//! and without a hold on the session it gets no more octets than it could send back.
 //!
-//! # Below
-//! One protocol whose participants are hosts, a link with one other end, or one with ports, such as
-//! `host-udp`: then `local` says which port peers reach it at, and participants have that port as
-//! well, as in `port7@port9000@10.0.0.2`. TCP asks it for a pseudo-header, the sizes of its packets
-//! and the two hosts, and does without what it does not answer. For example, `udp` gives no
+//! Below a protocol with ports, such as `host-udp`, can stand in place of hosts: then `local` says
+//! which port peers reach it at, and participants have that port as well, as in
+//! `port7@port9000@10.0.0.2`. TCP asks the layer below for a pseudo-header, the sizes of its
+//! packets and the two hosts, and does without what it does not answer. For example, `udp` gives no
 //! pseudo-header, because its own checksum covers the hosts.
 //!
-//! # Behaviour
 //! A connection is found by the lower session and both ports. A SYN to an enabled port is answered
 //! from a small note in a bounded table, or by a SYN cookie when the table is full. When the peer's
 //! acknowledgement comes, the session is made, announced by `open_done`, and belongs to the

@@ -10,16 +10,11 @@
 //!   unconnected session, and so do the port of a broadcast or a group, and several peers.
 //! - `open_enable`: `port7`, `port7@*` or `port7@10.0.0.1`.
 //!
-//! # Above
-//! Anything that sends datagrams. The port selects it; it needs no type number.
-//!
-//! # Below
-//! One protocol whose participants are hosts, or a link with one other end. Without a
-//! pseudo-header from below datagrams carry no checksum. Over hosts of IPv6 every datagram has one
-//! (RFC 8200, section 8.1): none is sent without, whatever `checksum` says, and one that arrives
-//! without is dropped.
-//!
 //! # Behaviour
+//! Without a pseudo-header from below datagrams carry no checksum. Over hosts of IPv6 every
+//! datagram has one (RFC 8200, section 8.1): none is sent without, whatever `checksum` says, and
+//! one that arrives without is dropped.
+//!
 //! A datagram goes to the session of its peer, found by the lower session and both ports. If there
 //! is none, it goes to an unconnected session or an enable, for the local host first and then for
 //! any host; an enable makes a session for each new peer. A protocol that wants to keep such a
@@ -38,9 +33,8 @@
 //! layer below can tell the sender; one that came as a broadcast is dropped. After a report that
 //! the peer's port is unreachable, the next push into a session with a holder fails once.
 //!
-//! # Control
-//! Passes `network-error` on to the session's upper protocol; does not forward `pseudo-header`,
-//! whose hosts its own checksum covers.
+//! `network-error` is passed on to the session's upper protocol. `pseudo-header` is not forwarded,
+//! since the checksum covers its hosts.
 //!
 //! # Example
 //! ```kdl

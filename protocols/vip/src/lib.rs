@@ -5,19 +5,17 @@
 //! # Participants
 //! Hosts, as on `ip`: `10.0.0.2`. The local one may be left open.
 //!
-//! # Above
-//! Any protocol of the async realm that has a type number on `ip` and depends on IP for nothing but
-//! delivery: not `tcp`, whose segments have no length but IP's, and `icmp`. Its number on Ethernet
-//! follows: `ether_base` more, unless the table or the graph gives it one. It must bear messages
-//! that overtake one another, and octets behind short ones unless it knows their length itself.
-//! `udp` does: a datagram that fits a frame goes in one, with the checksum that it would have in an
-//! IP packet. To one peer, a host with several addresses is the first by which the two spoke;
+//! # Behaviour
+//! The protocol above has a type number on `ip` and depends on IP for nothing but delivery: not
+//! `tcp`, whose segments have no length but IP's, and `icmp`. Its number on Ethernet follows:
+//! `ether_base` more, unless the table or the graph gives it one. It must bear messages that
+//! overtake one another, and octets behind short ones unless it knows their length itself. `udp`
+//! does: a datagram that fits a frame goes in one, with the checksum that it would have in an IP
+//! packet. To one peer, a host with several addresses is the first by which the two spoke;
 //! datagrams to the others are refused, for their checksum is another.
 //!
-//! # Below
-//! First `arp`, or `vipadv` above that; then `ip`, which reaches all hosts.
+//! Below stand first `arp`, or `vipadv` above that; then `ip`, which reaches all hosts.
 //!
-//! # Behaviour
 //! `open` asks the upper protocol for its largest message (`largest-push`), and IP whether the host
 //! is on the link. If so it opens the way over the link, and asks for the host's address unless it
 //! did within the last 20 seconds. Messages go by IP until the address is known; from then on those
@@ -35,7 +33,6 @@
 //! Broadcasts and groups are reached over the link alone, by upper protocols whose every message
 //! fits a frame.
 //!
-//! # Control
 //! Other questions go to the session of the way that is used, or to `ip`. From below the protocol
 //! takes `host-changed`, and passes `network-error` and `is-outstanding` on to the session's upper
 //! protocol. A session that was asked for `pseudo-header` is one host of ours by both ways from

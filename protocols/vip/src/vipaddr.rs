@@ -5,10 +5,10 @@
 //! # Participants
 //! Hosts, as on `ip`: `10.0.0.2`. The local one may be left open.
 //!
-//! # Above
-//! As for `vip`, and so are the layers below; usually `vipsize` or `fragment`.
-//!
 //! # Behaviour
+//! For the layers above and below holds what `vip` says; above stands usually `vipsize` or
+//! `fragment`.
+//!
 //! `open` gives the session of the layer below: the link's if the host is on the link, answers for
 //! its address, runs virtual protocols as far as that is known, and the upper protocol pushes no
 //! more than a frame carries (`largest-push`); else IP's. While the host is being asked for, `open`
@@ -28,10 +28,9 @@
 //! may open again; `vipsize` does. Where that does not do, `vip` does. A station that becomes
 //! another host is shown as that one from then on.
 //!
-//! # Control
-//! Other questions go to `ip`. From below it takes `host-changed`, asks `way-changed` above, and
-//! passes `network-error` and `is-outstanding` on to the upper protocol. It refuses upper protocols
-//! that answer `needs-pseudo-header`.
+//! Questions go to `ip`. From below it takes `host-changed`, asks `way-changed` above, and passes
+//! `network-error` and `is-outstanding` on to the upper protocol. It refuses upper protocols that
+//! answer `needs-pseudo-header`.
 //!
 //! # Example
 //! ```kdl

@@ -5,13 +5,10 @@
 //! # Participants
 //! Hosts: those of the layer below, passed through.
 //!
-//! # Above
-//! `vip` or `vipaddr`; or any protocol that stands on `arp`, which notices nothing.
-//!
-//! # Below
-//! One `arp`, perhaps below layers that only look on.
-//!
 //! # Behaviour
+//! Above stands `vip` or `vipaddr`, or any protocol that stands on `arp`, which notices nothing;
+//! below one `arp`, perhaps below layers that only look on.
+//!
 //! Whatever is opened or enabled here is opened or enabled below, in the name of the protocol
 //! above: messages do not pass.
 //!
@@ -25,7 +22,6 @@
 //! says in its name replaces that. In a full table the host heard longest ago gives way, of those
 //! that were not asked about if there are any. Each watcher is told of each change.
 //!
-//! # Control
 //! `watch-hosts` also passes on what the layer below tells; `host-at` is asked below for a host
 //! that the table does not have. From below it takes `arp-reply`, `arp-exchange` and
 //! `host-changed`; other questions go below.

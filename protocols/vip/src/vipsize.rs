@@ -4,17 +4,15 @@
 //! # Participants
 //! Hosts: those of the layers below.
 //!
-//! # Above
-//! Any protocol of the async realm that has a type number on each protocol below, or below those of
-//! them that have no header. It must bear messages that overtake one another.
-//!
-//! # Below
-//! Two to eight protocols of the async realm that take hosts and tell from which one a message
-//! comes, from the one for the smallest messages to the one for the largest: `vipaddr fragment`, so
-//! that only messages that are too long for a frame are taken apart. One that stands on another
-//! comes behind it, unless a `cutoff` says what goes there.
-//!
 //! # Behaviour
+//! The protocol above has a type number on each protocol below, or below those of them that have no
+//! header. It must bear messages that overtake one another.
+//!
+//! The protocols below tell from which host a message comes, and stand from the one for the
+//! smallest messages to the one for the largest: `vipaddr fragment`, so that only messages that are
+//! too long for a frame are taken apart. One that stands on another comes behind it, unless a
+//! `cutoff` says what goes there.
+//!
 //! `open` opens a session on each protocol below, and fails if one of them fails. A message goes to
 //! the first whose `cutoff` it does not exceed, and to the last if it exceeds all. The cutoff of a
 //! layer is what the graph says, or the largest message that goes whole there (`opt-packet`).
@@ -24,7 +22,6 @@
 //! may be reached another way now (`vipaddr` does), all ways to it are opened again for the next
 //! message. A late refusal ends here, since the way that its message came is not known any more.
 //!
-//! # Control
 //! `opt-packet` is the largest cutoff, or the last layer's own. A session asks the way that the
 //! last message went for `last-copy`, and all ways for `free-copy` and `ask-copy`; other questions
 //! go to the last layer. From below the protocol takes `way-changed`, and passes `network-error`

@@ -5,13 +5,10 @@
 //! # Participants
 //! None.
 //!
-//! # Above
-//! `nbp` of a router, which asks it for the cables of a zone.
-//!
-//! # Below
-//! One `ddp`, whose cables it sets; and, for lists of zones, `atp` on it.
-//!
 //! # Behaviour
+//! It sets the cables of `ddp`; for lists of zones it needs `atp` on it. `nbp` of a router asks it
+//! for the cables of a zone.
+//!
 //! On a `ddp` with one port it asks for the networks of the cable and the zone, three times, a
 //! second apart: when the node has an address, and again when it first hears a router. The answer
 //! sets the cable, and the node joins the zone's group. Without an answer nothing changes.

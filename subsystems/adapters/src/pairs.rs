@@ -9,12 +9,12 @@
 //! `ip`), socket addresses in BSD (`sockaddr_at`, `sockaddr_in`), and the same octets in the
 //! address fields of TPI.
 //!
-//! # Below
-//! On `xk` one protocol whose addresses are those of `ddp`, `atp`, `udp`, `tcp` or `ip`, or another
-//! that takes the same hosts or ports, such as `vip`; or a wire. On `bsd` and `streams` one line of
-//! that subsystem: `ddp`, `atp`, `udp` or `ip`; below `xk`, and below STREAMS on BSD, also `ether`.
-//!
 //! # Behaviour
+//! **Edges.** On `xk` one protocol whose addresses are those of `ddp`, `atp`, `udp`, `tcp` or `ip`,
+//! or another that takes the same hosts or ports, such as `vip`; or a wire. On `bsd` and `streams`
+//! one line of that subsystem: `ddp`, `atp`, `udp` or `ip`; below `xk`, and below STREAMS on BSD,
+//! also `ether`.
+//!
 //! An adapter has two halves: the upper one is what the protocol above stands on, and the lower one
 //! stands on the protocol below.
 //!
@@ -93,13 +93,12 @@
 //! STREAMS below have flow control. The protocol below chooses IP's options and the time to live.
 //! `pr_ctloutput` of a protocol below cannot be called.
 //!
-//! # Control
-//! The largest message is asked by `max-packet` and `opt-packet` in the x-kernel, by the ioctl
-//! SIOCGIFMTU in BSD and by T_INFO_REQ in STREAMS; our own address by `my-host` and `my-port`, by
-//! SIOCGIFSRCADDR, and by T_ADDR_REQ; each is answered by the means of the framework below.
-//! `network-error`, `pr_ctlinput` and T_UDERROR_IND become one another: in the x-kernel of the
-//! sessions with that peer, also as the error of the next push, and of transactions the end of the
-//! call whose options it has. M_ERROR and M_HANGUP of a stream below end what stands on it.
+//! **Control.** The largest message is asked by `max-packet` and `opt-packet` in the x-kernel, by
+//! the ioctl SIOCGIFMTU in BSD and by T_INFO_REQ in STREAMS; our own address by `my-host` and
+//! `my-port`, by SIOCGIFSRCADDR, and by T_ADDR_REQ; each is answered by the means of the framework
+//! below. `network-error`, `pr_ctlinput` and T_UDERROR_IND become one another: in the x-kernel of
+//! the sessions with that peer, also as the error of the next push, and of transactions the end of
+//! the call whose options it has. M_ERROR and M_HANGUP of a stream below end what stands on it.
 //!
 //! Below the x-kernel `peer-host`, `peer-port` and `describe` are answered from the addresses; on
 //! `ip` `pseudo-header` and `specific-destination`, for checksums above; on `ether` `my-ether` and

@@ -4,18 +4,11 @@
 //! # Participants
 //! Sockets of nodes, as `sockaddr_at`.
 //!
-//! # Above
-//! Nothing: what asks for echoes has a socket of DDP's, and sends type 4.
-//!
-//! # Below
-//! DDP, or what stands in for it.
-//!
 //! # Behaviour
+//! A program that asks for echoes has a socket of DDP's, and sends type 4.
+//!
 //! A request to socket 4 goes back as a reply, its data shared and not copied. Requests to all
 //! nodes are not answered, nor is what comes from an echoer's socket.
-//!
-//! # Control
-//! Answers `report`: `echoes answered`; forwards the rest.
 //!
 //! # Example
 //! ```kdl

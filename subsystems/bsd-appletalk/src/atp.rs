@@ -4,15 +4,11 @@
 //! # Participants
 //! Sockets of nodes, as `sockaddr_at`.
 //!
-//! # Above
-//! Sockets of type `SOCK_DGRAM`. A datagram is a request or a reply; which, and how it is to be
-//! done, says an mbuf of type `MT_CONTROL` beside it ([`xk_appletalk::atp::Options`]). One without
-//! is a request for up to eight responses, and otherwise as the parameters say.
-//!
-//! # Below
-//! DDP, or what stands in for it.
-//!
 //! # Behaviour
+//! Its sockets are of type `SOCK_DGRAM`. A datagram is a request or a reply; which, and how it is
+//! to be done, says an mbuf of type `MT_CONTROL` beside it ([`xk_appletalk::atp::Options`]). One
+//! without is a request for up to eight responses, and otherwise as the parameters say.
+//!
 //! A request that is sent goes until its responses are there, or its tries are over; then the reply
 //! is received, up to eight packets in one datagram, or its failure with what there is. A request
 //! that arrives at a bound socket is received; its reply is sent with the options of it turned

@@ -5,15 +5,13 @@
 //! # Participants
 //! Sockets of nodes, as `sockaddr_at`.
 //!
-//! # Above
-//! `atp`, `nbp`, `aep`, `rtmp`, by protocol type; sockets of type `SOCK_DGRAM`, whose data begin
-//! with the protocol type, as in netatalk.
-//!
-//! # Below
-//! `ether`, in whose output AARP resolves addresses; or an interface that resolves by itself, which
-//! an adapter puts there.
-//!
 //! # Behaviour
+//! Protocols above are told apart by protocol type. Data of sockets of type `SOCK_DGRAM` begin with
+//! the protocol type, as in netatalk.
+//!
+//! In the output of `ether` below, AARP resolves addresses; an interface that resolves by itself
+//! can be there instead, which an adapter puts there.
+//!
 //! At the start AARP claims an address, by ten probes in two seconds: the one that `net` and `node`
 //! say, or one drawn of `net`, or of the networks of nodes that know no router. What is sent before
 //! waits, 50 packets at most.

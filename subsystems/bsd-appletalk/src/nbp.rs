@@ -5,26 +5,20 @@
 //! # Participants
 //! Names: `object:type@zone`.
 //!
-//! # Above
-//! Sockets of type `SOCK_RAW` and protocol 2. What is sent is a name to look up, with `=` for any
-//! object or type; received is one datagram for each entity, its name, from its address, and an
-//! empty one at the end. A name is registered by the option [`NBP_REGISTER`] of the level 2, whose
-//! value is the socket's number and the name; when that was looked up an empty datagram is received
-//! if it is registered, or the socket's error is `EADDRINUSE`. [`NBP_REMOVE`] takes it away.
-//!
-//! # Below
-//! DDP, or what stands in for it.
-//!
 //! # Behaviour
+//! Its sockets are of type `SOCK_RAW` and protocol 2. What is sent is a name to look up, with `=`
+//! for any object or type; received is one datagram for each entity, its name, from its address,
+//! and an empty one at the end. A name is registered by the option [`NBP_REGISTER`] of the level 2,
+//! whose value is the socket's number and the name; when that was looked up an empty datagram is
+//! received if it is registered, or the socket's error is `EADDRINUSE`. [`NBP_REMOVE`] takes it
+//! away.
+//!
 //! Requests are answered from the names of this node, a node's by 100 packets a second at most. A
 //! look-up asks three times, a second apart: all nodes of the cable, or the router if DDP knows
 //! one; this node's own names are among what is found. With `zone` the node hears what routers ask
 //! in its zone, at that zone's address of the link; without it only what they send to all nodes.
 //! Names that the graph registers are looked up first as well, when there is an address. What falls
 //! due is looked at every 200 ms.
-//!
-//! # Control
-//! Answers `report`: `names`, `lookups`, `requests answered`; forwards the rest.
 //!
 //! # Example
 //! ```kdl

@@ -4,17 +4,13 @@
 //! # Participants
 //! None.
 //!
-//! # Below
-//! `ddp`, which it tells the networks of the cable and the router heard last, by ioctl. What stands
+//! # Behaviour
+//! It tells `ddp` below the networks of the cable and the router heard last, by ioctl. What stands
 //! in for DDP and does not know the ioctl is not told.
 //!
-//! # Behaviour
 //! The stub of a node that routes nothing. It asks once, when the node has its address, if what is
 //! below knows routers (`SIOCGATROUTER`); routers say every ten seconds what they know, and one
 //! that is silent for 50 is forgotten. What contradicts the networks that are known is refused.
-//!
-//! # Control
-//! Answers `report`: `router`, `routers heard`, `refused`; forwards the rest.
 //!
 //! # Example
 //! ```kdl

@@ -4,13 +4,9 @@
 //! # Participants
 //! Those of its families: the lines above hand it socket addresses.
 //!
-//! # Above
-//! `ip`, `ddp`: what finds its interface by the line, and its station by [`xk_bsd::ether::Arpcom`].
-//!
-//! # Below
-//! A wire of the x-kernel that takes whole frames.
-//!
 //! # Behaviour
+//! Protocols above find its interface by the line, and its station by [`xk_bsd::ether::Arpcom`].
+//!
 //! Frames are Ethernet II's, or IEEE 802.3's with LLC and SNAP. What arrives is lent by the wire,
 //! loses its header and goes to the queue of its protocol's software interrupt; what is for no
 //! protocol, not for this station and not for a group that it has joined is dropped and counted by

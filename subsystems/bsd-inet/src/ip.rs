@@ -5,14 +5,10 @@
 //! # Participants
 //! Hosts, as `sockaddr_in`.
 //!
-//! # Above
-//! `udp` and others with a number of eight bits. What has no use for a packet says so
+//! # Behaviour
+//! `udp` and others with a number of eight bits stand on it. What has no use for a packet says so
 //! (`pr_unreach`), and the sender is told by ICMP.
 //!
-//! # Below
-//! Interfaces: `ether`, or what an adapter puts there.
-//!
-//! # Behaviour
 //! A host: packets for others are dropped; or, with `gateway`, a router: they are sent on, cut
 //! where the link ahead takes less, and their senders hear of time exceeded, of networks and hosts
 //! that cannot be reached, of what would have fitted (RFC 1191), and of shorter ways (redirect).

@@ -4,13 +4,9 @@
 //! # Participants
 //! Hosts and ports, as `sockaddr_in`.
 //!
-//! # Above
-//! Sockets of type `SOCK_DGRAM` ([`xk_bsd::socreate`]).
-//!
-//! # Below
-//! IP, or what stands in for it: a protocol that takes hosts.
-//!
 //! # Behaviour
+//! Its sockets are of type `SOCK_DGRAM` ([`xk_bsd::socreate`]).
+//!
 //! A datagram goes to the control block with the fewest addresses left open, found by a linear
 //! search with the last one tried first. One to a broadcast goes to all that it fits. Without a
 //! block the sender is told that the port cannot be reached. Errors of that kind about datagrams of

@@ -5,14 +5,12 @@
 //! # Participants
 //! None of its own: the lines of the block use socket addresses ([`Sockaddr`]).
 //!
-//! # Above
-//! Programs, by sockets ([`socreate`] and the others); on protocols of other frameworks by the line
-//! [`sockets`]. Protocols of other subsystems, by adapters.
-//!
-//! # Below
-//! Nothing of its own.
-//!
 //! # Behaviour
+//! Programs use it by sockets ([`socreate`] and the others), on protocols of other frameworks by
+//! the line [`sockets`]; protocols of other frameworks use it by adapters. Its `report` has mbufs
+//! and clusters in use, requests denied, sockets, interfaces and queues. Each line answers `report`
+//! with its own counters.
+//!
 //! ## What it is
 //! A framework like BSD's: sockets on top, a table of protocols ([`Protosw`], functions
 //! [`ProtoFns`]), interfaces below ([`Ifnet`], [`Driver`]), software interrupts between them
@@ -74,10 +72,6 @@
 //!   kernel, by names of up to 14 octets, without files. Descriptors cannot be passed.
 //! - Where BSD panics (`m_copym` beyond the end), an error is returned.
 //! - A protocol's neighbours are those of the graph; the code has no protocol numbers.
-//!
-//! # Control
-//! Answers `report`: mbufs and clusters in use, requests denied, sockets, interfaces, queues. Each
-//! line answers `report` with its own counters.
 //!
 //! # Example
 //! ```kdl

@@ -5,14 +5,11 @@
 //! # Participants
 //! Socket addresses: `sockaddr_in` on `udp` and `tcp`, `sockaddr_at` on `ddp` and `atp`.
 //!
-//! # Above
-//! Programs, by [`socreate`](crate::socreate) and the others.
-//!
-//! # Below
-//! Any number of protocols with ports or AppleTalk's sockets: `udp`, `tcp`, `ddp`, `atp`. Those of
-//! another framework get an adapter; those of BSD do not need this line.
-//!
 //! # Behaviour
+//! Programs use it by [`socreate`](crate::socreate) and the others. Any number of protocols with
+//! ports or AppleTalk's sockets stand below: `udp`, `tcp`, `ddp`, `atp`. Those of another framework
+//! get an adapter; those of BSD do not need this line.
+//!
 //! When the graph starts, each adapter adds an entry to the protocol switch, behind those of BSD's
 //! own lines. `socreate` finds it by family, type and number. If several entries have the same,
 //! [`Bsd::protocol`](crate::Bsd::protocol) with the adapter's node, `sockets/udp`, and
@@ -30,9 +27,6 @@
 //! fit, and data that `soreceive` has not taken keep the window of the protocol below closed. A
 //! socket closed with unsent data sends them in the background; one closed with unread data resets
 //! the stream (RFC 2525, section 2.17).
-//!
-//! # Control
-//! Answers `report`: the protocols below.
 //!
 //! # Example
 //! ```kdl

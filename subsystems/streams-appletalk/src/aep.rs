@@ -4,12 +4,6 @@
 //! # Participants
 //! Those of `ddp`; the socket is 4.
 //!
-//! # Above
-//! Users by the transport interface.
-//!
-//! # Below
-//! One line of `ddp`.
-//!
 //! # Behaviour
 //! A request that arrives is sent back, without a copy of what is echoed. What a user sends goes as
 //! a request; what comes back goes up to the user that sent to there last.

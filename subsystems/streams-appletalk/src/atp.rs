@@ -4,13 +4,10 @@
 //! # Participants
 //! Those of `ddp`.
 //!
-//! # Above
-//! Users by the transport interface, adapters.
-//!
-//! # Below
-//! One line of `ddp`, or what stands for it, on a stream that takes all of its type.
-//!
 //! # Behaviour
+//! It stands on a line of `ddp`, or what stands for that, by a stream that takes all of its type.
+//! It answers `max-packet` (4624).
+//!
 //! A stream is bound to a socket, which is claimed of `ddp` (T_OPTMGMT_REQ), so that no user of
 //! `ddp` has it; what stands for `ddp` and gives no sockets leaves them to ATP. T_UNITDATA_REQ with
 //! options (twelve octets, `xk_appletalk::atp::Options`) begins a transaction or replies to one;
@@ -21,10 +18,6 @@
 //!
 //! A request for a stream whose queue is full is dropped, as if it had been lost. Replies and
 //! failures always go up: there are no more of them than transactions under way, 1024 at most.
-//!
-//! # Control
-//! Answers `report`, `max-packet` (4624) and `usual-transaction` (what the parameters say);
-//! forwards the rest.
 //!
 //! # Example
 //! ```kdl

@@ -5,13 +5,10 @@
 //! # Participants
 //! `socket4@node18@net10`: socket, node and network. In STREAMS a `sockaddr_at` of sixteen octets.
 //!
-//! # Above
-//! Lines of STREAMS with a datagram type on `ddp`; users by the transport interface.
-//!
-//! # Below
-//! One line of `ether`.
-//!
 //! # Behaviour
+//! Lines of STREAMS with a datagram type on `ddp` stand above, and users by the transport
+//! interface. It answers `max-packet` (586).
+//!
 //! A stream is bound to a socket: the one in the address, or one from 128 on that is free. The
 //! datagrams that it sends bear the type of the protocol that it was opened for, and such come up.
 //! A user's stream has no type of its own: the first octet of the options says it in both
@@ -22,9 +19,6 @@
 //! The node's address is claimed by AARP when the line below is linked; datagrams wait for it, and
 //! for the hardware of their receiver, 64 at most. To its own address a datagram goes round over
 //! the read queue of the lower pair. Broadcasts are not heard by their sender. It routes nothing.
-//!
-//! # Control
-//! Answers `max-packet` (586) and `report`; forwards the rest.
 //!
 //! # Example
 //! ```kdl

@@ -4,13 +4,9 @@
 //! # Participants
 //! Those of `ddp`; the socket is 2.
 //!
-//! # Above
-//! Users, by `I_STR` ([`REGISTER`], [`REMOVE`], [`LOOKUP`]).
-//!
-//! # Below
-//! One line of `ddp`.
-//!
 //! # Behaviour
+//! Users ask it by `I_STR` ([`REGISTER`], [`REMOVE`], [`LOOKUP`]).
+//!
 //! It answers requests for the names that users have registered. A name is looked up before it is
 //! registered: one that another node has is refused with EADDRINUSE. A search sends three requests,
 //! a second apart: to all nodes of the cable, or to the router if the line below knows one
@@ -18,9 +14,6 @@
 //! answers; with a router, requests are answered in whatever zone it asks, which is one of the
 //! cable's, a node's by 100 packets a second at most. The command is answered when the search has
 //! ended, within the 15 s that `I_STR` waits. 32 searches at one time, 256 names.
-//!
-//! # Control
-//! Answers `report`; forwards the rest.
 //!
 //! # Example
 //! ```kdl

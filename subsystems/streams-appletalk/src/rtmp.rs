@@ -4,9 +4,6 @@
 //! # Participants
 //! Those of `ddp`; the socket is 1.
 //!
-//! # Below
-//! One line of `ddp`.
-//!
 //! # Behaviour
 //! It hears the data of routers and tells `ddp` by T_OPTMGMT_REQ of the networks of the cable and
 //! of the router heard last; one that has been silent for 50 s is taken back. It asks once, when

@@ -6,14 +6,10 @@
 //! The hardware address of the peer. In STREAMS an address of a link: the station and the number of
 //! the protocol above ([`Link`]).
 //!
-//! # Above
-//! Lines of STREAMS with a number on `ether`, as of `eth`: an Ethernet type, or `0x1_0000 (n + 1)`
-//! and a protocol for SNAP.
-//!
-//! # Below
-//! A device of frames.
-//!
 //! # Behaviour
+//! Lines above have a number as on `eth`: an Ethernet type, or `0x1_0000 (n + 1)` and a protocol
+//! for SNAP.
+//!
 //! A stream is bound to a number (T_BIND_REQ: the one in the address, or that of the protocol that
 //! it was opened for); T_OPTMGMT_REQ with an address of a link binds it to one more. T_UNITDATA_REQ
 //! sends a frame to the station of its address, under the number there or else the first that is
@@ -24,9 +20,6 @@
 //!
 //! A frame for a stream whose queue is full is dropped, counted. When the device's queue is full
 //! the writers' queues fill, and are enabled again when it is not.
-//!
-//! # Control
-//! Answers `my-ether`; forwards the rest.
 //!
 //! # Example
 //! ```kdl

@@ -25,12 +25,10 @@
 //! With `deadline` each call has that time in its attribute `call-options`; without it the layers
 //! below decide when to give up.
 //!
-//! # Control
-//! Answers `report`: `calls`, `replies`, `octets` of replies, `wrong` replies, each kind of error
-//! by the layer that gave up and its cause, `waiting`, `waiting at most`, `rtt min`, `rtt avg`,
-//! `rtt p50`, `rtt max`, and `why` it has failed. It has finished when every call is over; it has
-//! failed if there was no reply by then, or a wrong one. Answers `try-open` (whether its peer can
-//! be opened, for the check). Forwards the rest.
+//! Its `report` has `calls`, `replies`, `octets` of replies, `wrong` replies, each kind of error by
+//! the layer that gave up and its cause, `waiting`, `waiting at most`, `rtt min`, `rtt avg`, `rtt
+//! p50`, `rtt max`, and `why` it has failed. It has finished when every call is over; it has failed
+//! if there was no reply by then, or a wrong one.
 //!
 //! # Example
 //! ```kdl

@@ -8,9 +8,6 @@
 //! It enables itself below and answers nothing. Its messages count as received, not as dropped. It
 //! never finishes.
 //!
-//! # Control
-//! Answers `report`: `received`, `octets`; forwards the rest.
-//!
 //! # Example
 //! ```kdl
 //! host bob {

@@ -14,9 +14,6 @@
 //! port below 1024 or from a port that is served here ("from a service port"). Without ports, the
 //! same octets are answered a thousand times at once and a hundred times a second ("in a loop").
 //!
-//! # Control
-//! Answers `report`: `received`, `octets`, `sent back`, `failed`; forwards the rest.
-//!
 //! # Example
 //! ```kdl
 //! host bob {

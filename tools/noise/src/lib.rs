@@ -5,9 +5,6 @@
 //! # Participants
 //! None: it makes whole frames, in the name of hosts that do not exist.
 //!
-//! # Below
-//! A wire that carries Ethernet frames, or a layer on one that lets them through, such as `pcap`.
-//!
 //! # Behaviour
 //! It sends `rate` frames a second, in groups of a millisecond, all different, all from one seed.
 //! `kind` selects the frames: `arp` (requests, replies, announcements and conflicts of forged
@@ -33,10 +30,8 @@
 //!
 //! Use it only against your own hosts.
 //!
-//! # Control
-//! Answers `report`: `sent`, `refused` (by the wire), `received`, `answered`. It has finished when
-//! `count` frames are sent; without a count it counts as finished from the start. Forwards the
-//! rest.
+//! Its `report` has `sent`, `refused` (by the wire), `received`, `answered`. It has finished when
+//! `count` frames are sent; without a count it counts as finished from the start.
 //!
 //! # Example
 //! ```kdl

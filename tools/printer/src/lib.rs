@@ -5,9 +5,6 @@
 //! # Participants
 //! It enables `socket130`, or the one given by `socket`, and calls the workstations from there.
 //!
-//! # Below
-//! One protocol of transactions, `atp`; and `nbp`, if the printer has a name.
-//!
 //! # Behaviour
 //! With `nbp` it registers its socket under the name `entity`. It tells its status to every node
 //! that asks, and has one connection at a time; another node is told that the printer is busy, and
@@ -16,9 +13,8 @@
 //! printer, gets an end of file. If a workstation does not answer `tries` times, its job is
 //! dropped.
 //!
-//! # Control
-//! Answers `report`: `jobs`, `octets` of them, their `sum` (that of DDP), `busy` (opens that were
-//! refused), `failed` jobs, `named` (1 once its name is registered). Forwards the rest.
+//! Its `report` has `jobs`, `octets` of them, their `sum` (that of DDP), `busy` (opens that were
+//! refused), `failed` jobs, `named` (1 once its name is registered).
 //!
 //! # Example
 //! ```kdl

@@ -4,20 +4,18 @@
 //! # Participants
 //! `to` as it stands, or the socket that has the name `entity`; its own is `socket`.
 //!
-//! # Below
-//! One protocol of transactions, `atp`; and, for names to be looked up, `nbp`.
-//!
 //! # Behaviour
+//! On `nbp`, its second lower protocol, names are looked up.
+//!
 //! After `start` it looks the printer up, unless `to` names its socket, opens a connection by PAP,
 //! and gives the printer `size` octets, a pattern or, with `postscript`, a program with numbered
 //! lines, as it asks for them. It asks for what the printer has to say until that is over, and
 //! closes. A printer that is busy or not there is asked again after 2 s, `tries` times in all; so
 //! for each of `count` jobs.
 //!
-//! # Control
-//! Answers `report`: `printed` jobs, `octets` of the last, its `sum` (that of DDP), `failed` jobs,
+//! Its `report` has `printed` jobs, `octets` of the last, its `sum` (that of DDP), `failed` jobs,
 //! `attempts`, `printer` (where it is). It has finished when each job is printed or has failed, and
-//! failed if one has. Forwards the rest.
+//! failed if one has.
 //!
 //! # Example
 //! ```kdl

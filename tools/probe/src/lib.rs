@@ -6,11 +6,10 @@
 //! every layer. `to` may be a list of peers, `to="port7@10.0.0.2, port7@10.0.0.3"`, on a layer
 //! whose sessions may have several, such as `udp`.
 //!
-//! # Below
-//! One protocol of the async realm, or a link with one other end. On `icmp` it is ping; on `udp` a
-//! client of `echo`; on `eth`, `ip` and `null` it has the number of `echo`.
-//!
 //! # Behaviour
+//! On `icmp` it is ping; on `udp` a client of `echo`; on `eth`, `ip` and `null` it has the number
+//! of `echo`.
+//!
 //! It opens a session at `start` and sends `count` messages, one every `interval`; with an interval
 //! of zero, the next one as soon as the one before has come back or timed out. Each message is
 //! expected back unchanged from each peer. Answers are not told apart by peer: of three peers, the
@@ -27,13 +26,11 @@
 //! On a stream (`tcp`) the octets that come back are cut into messages of the sizes sent, in their
 //! order. When the stream breaks, awaited messages are lost and nothing more is sent.
 //!
-//! # Control
-//! Answers `try-open` (whether its peer can be opened, for the check), `probe-results`, numbers for
-//! programs, and `report`, text: `sent`, `received`, `lost`, `corrupt`, `duplicates`, `late`, what
-//! could not be sent and what the network reported by kind, why the stream broke, `rtt min`, `rtt
-//! avg`, `rtt p50`, `rtt max`, and `why` it has failed. It has finished when every message is
-//! answered, lost or failed. It has failed if nothing came back by then, if anything came back
-//! corrupt, or if the stream broke. Takes `network-error` and `stream-notice`; forwards the rest.
+//! Its `report` has `sent`, `received`, `lost`, `corrupt`, `duplicates`, `late`, what could not be
+//! sent and what the network reported by kind, why the stream broke, `rtt min`, `rtt avg`, `rtt
+//! p50`, `rtt max`, and `why` it has failed. It has finished when every message is answered, lost
+//! or failed. It has failed if nothing came back by then, if anything came back corrupt, or if the
+//! stream broke. Of what comes from below it takes `network-error` and `stream-notice`.
 //!
 //! # Example
 //! ```kdl

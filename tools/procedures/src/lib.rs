@@ -25,9 +25,7 @@
 //! `graphs/procedures.x` describes them as a program of ONC RPC. Echo, sink and relay accept any
 //! octets, so over other stacks these need not be XDR.
 //!
-//! # Control
-//! Answers `report`: how many requests of each procedure it executed, how many it refused by
-//! reason, `executing` and `executing at most`; forwards the rest.
+//! Its `report` also has `executing` and `executing at most`.
 //!
 //! # Example
 //! ```kdl

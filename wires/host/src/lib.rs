@@ -5,13 +5,9 @@
 //! # Participants
 //! None: a frame goes to the peer behind which its station was heard, or to all.
 //!
-//! # Above
-//! One protocol that makes Ethernet frames: `eth`.
-//!
-//! # Below
-//! Nothing: the system's UDP. For ports without frames see `host-udp`.
-//!
 //! # Behaviour
+//! It stands on the system's UDP. For ports without frames see `host-udp`.
+//!
 //! Each frame is one datagram. With `vni` it has a VXLAN header in front. A peer can then be a
 //! Linux device made by `ip link add ... type vxlan id VNI dstport PORT`, and peers are
 //! distinguished by host only, because such devices send from any port. Without `vni` the datagram
@@ -43,10 +39,7 @@
 //! program listens there, are counted ("unreachable") and have no other effect, because the peer
 //! may come back. Arrivals lost at a full socket count as "socket buffer full".
 //!
-//! # Control
-//! Answers `max-packet` and `opt-packet` (MTU and Ethernet header), `my-ether`, `link-type` (1),
-//! `join-group` (it takes all groups), `describe`, `list-sessions`, `wire-room` (whether a frame
-//! for all peers finds a place in the queue).
+//! It has no room (`wire-room`) while a frame for all peers finds no place in the queue.
 //!
 //! # Example
 //! ```kdl

@@ -14,9 +14,7 @@
 //! The same buffers come up, without the attributes that were set on the way down. Checksums are
 //! computed and verified as on any network, so that tests and measurements match other wires.
 //!
-//! # Control
-//! Answers `max-packet` and `opt-packet` (the MTU), `link-type` (147: no known form), `join-group`
-//! (nothing to do), `list-sessions`, `wire-room` (whether fewer than `queue` messages wait).
+//! It has no room (`wire-room`) while `queue` messages wait.
 //!
 //! # Example
 //! ```kdl

@@ -5,9 +5,6 @@
 //! # Participants
 //! None: every frame goes to all.
 //!
-//! # Above
-//! One protocol that makes frames of LocalTalk: `llap`.
-//!
 //! # Behaviour
 //! Each frame, without its check sequence, is sent in a datagram to 239.192.76.84, port 1954, with
 //! a TTL of 1. In front of it are four octets that name the sender, drawn when the wire starts; by
@@ -17,10 +14,6 @@
 //! Datagrams too short or too long for a frame are dropped as "malformed" and "too big". A frame
 //! that the system has no room for is dropped as "device full", one that it refuses as "device
 //! error"; the wire goes on. Several programs of one host may share the port.
-//!
-//! # Control
-//! Answers `max-packet` and `opt-packet` (603 octets), `link-type` (147, a form of its own),
-//! `describe`, `list-sessions`.
 //!
 //! # Example
 //! ```kdl

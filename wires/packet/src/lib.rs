@@ -5,9 +5,6 @@
 //! # Participants
 //! None: what is sent goes out of the interface.
 //!
-//! # Above
-//! One protocol that makes Ethernet frames: `eth`.
-//!
 //! # Behaviour
 //! The wire receives every frame that arrives at the interface, and sends frames through it. The
 //! host's own stack still receives and answers the same frames. So give the graph an IPv4 address
@@ -61,10 +58,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Control
-//! Answers `max-packet` and `opt-packet` (MTU and Ethernet header), `my-ether`, `link-type` (1),
-//! `join-group` (while it is promiscuous, it takes all groups), `describe`, `list-sessions`,
-//! `wire-room` (whether its backlog is full).
+//! While it is promiscuous it takes all groups. It has no room (`wire-room`) while its backlog is
+//! full.
 //!
 //! # Example
 //! ```kdl

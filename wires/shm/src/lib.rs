@@ -4,9 +4,6 @@
 //! # Participants
 //! None: what is sent goes to the process at the other end.
 //!
-//! # Above
-//! One protocol that makes Ethernet frames: `eth`.
-//!
 //! # Behaviour
 //! Two processes whose graphs name the same socket are linked. Both graphs have the same line: the
 //! first process to start listens at the socket, the other connects, in either order and any number
@@ -46,11 +43,8 @@
 //! [`Link::pair`], and the rings alone, without the operating system, as [`End`]. The switch is
 //! [`Switch`].
 //!
-//! # Control
-//! Answers `max-packet` and `opt-packet` (MTU and Ethernet header), `my-ether`, `link-type` (1),
-//! `join-group` (every frame arrives), `describe` (the peer, how many links there were, and what
-//! went wrong last), `list-sessions`, `wire-room` (whether the ring is full; without a peer frames
-//! are lost, and none waits).
+//! It has no room (`wire-room`) while the ring is full; without a peer frames are lost, and none
+//! waits. `describe` tells the peer, how many links there were, and what went wrong last.
 //!
 //! # Example
 //! ```kdl

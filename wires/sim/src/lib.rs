@@ -4,9 +4,6 @@
 //! # Participants
 //! None: what is sent goes into the link.
 //!
-//! # Above
-//! One protocol that makes Ethernet frames: `eth`.
-//!
 //! # Behaviour
 //! A [`World`] has hosts, each a kernel, and a [`Network`] of links between them. It has no clock:
 //! time jumps from one event to the next, and the same seed repeats a run to the bit, captures
@@ -34,10 +31,7 @@
 //!
 //! Buffers cross a link without a copy; attributes do not cross it.
 //!
-//! # Control
-//! Answers `max-packet` and `opt-packet` (MTU and Ethernet header), `my-ether`, `link-type` (1),
-//! `join-group` (it takes all groups), `list-sessions`, `wire-room` (zero while fewer than `queue`
-//! frames wait at its port, else how long until one of them leaves).
+//! While `queue` frames wait at its port, `wire-room` says how long until one of them leaves.
 //!
 //! # Example
 //! ```kdl

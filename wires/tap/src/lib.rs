@@ -5,9 +5,6 @@
 //! # Participants
 //! None: what is sent goes to the host.
 //!
-//! # Above
-//! One protocol that makes Ethernet frames: `eth`.
-//!
 //! # Behaviour
 //! If the device does not exist, it is made, and removed when the program ends. Its other end is an
 //! interface of the host with a hardware address of its own. `host_address` gives that interface an
@@ -49,10 +46,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Control
-//! Answers `max-packet` and `opt-packet` (MTU and Ethernet header), `my-ether`, `link-type` (1),
-//! `join-group` (it takes all groups), `describe`, `list-sessions`,
-//! `wire-room` (whether its backlog is full).
+//! It has no room (`wire-room`) while its backlog is full.
 //!
 //! # Example
 //! ```kdl

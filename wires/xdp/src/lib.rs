@@ -4,9 +4,6 @@
 //! # Participants
 //! None: what is sent goes out of the interface.
 //!
-//! # Above
-//! One protocol that makes Ethernet frames: `eth`.
-//!
 //! # Behaviour
 //! A BPF program of a few instructions runs at the entrance of the interface. It gives the graph's
 //! frames to the graph's sockets and leaves the others to the host's own stack, which goes on using
@@ -57,10 +54,8 @@
 //!
 //! Programs may use one queue without a graph, with memory of its own, as [`XdpSocket`].
 //!
-//! # Control
-//! Answers `max-packet` and `opt-packet` (MTU and Ethernet header), `my-ether`, `link-type` (1),
-//! `join-group` (while it is promiscuous, it takes all groups), `describe`, `list-sessions`,
-//! `wire-room` (whether its backlog is full).
+//! While it is promiscuous it takes all groups. It has no room (`wire-room`) while its backlog is
+//! full.
 //!
 //! # Example
 //! ```kdl

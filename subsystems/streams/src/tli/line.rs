@@ -6,14 +6,11 @@
 //! Addresses of TPI, sixteen octets: a `sockaddr_in` on `udp` and `tcp`, a `sockaddr_at` on `ddp`
 //! and `atp`.
 //!
-//! # Above
-//! Programs, by [`Endpoint::open`](super::Endpoint::open) and the others.
-//!
-//! # Below
-//! Any number of protocols with ports or AppleTalk's sockets: `udp`, `tcp`, `ddp`, `atp`. Those of
+//! # Behaviour
+//! Programs use it by [`Endpoint::open`](super::Endpoint::open) and the others. Any number of
+//! protocols with ports or AppleTalk's sockets stand below: `udp`, `tcp`, `ddp`, `atp`. Those of
 //! another framework get an adapter; those of STREAMS do not need this line.
 //!
-//! # Behaviour
 //! The driver that a program opens has the name of the adapter's node: `tli/udp` for `tli udp`.
 //! `tcp` is a provider of connections with orderly release (T_COTS_ORD), the others are providers
 //! of datagrams (T_CLTS).
@@ -22,9 +19,6 @@
 //! refusing it resets it. If the stream head is full, data stay below, and the window closes there.
 //! If there is no room below, data wait in the stream, and `snd` waits or answers TFLOW. A released
 //! connection goes on until the peer has all data; if it is closed before that, it is reset.
-//!
-//! # Control
-//! Answers `report`: the protocols below.
 //!
 //! # Example
 //! ```kdl

@@ -9,13 +9,10 @@
 //!   host, both definite.
 //! - `open_enable`: `port7`, `port7@*` or `port7@10.0.0.1`.
 //!
-//! # Above
-//! Anything that takes streams: `rm`, sockets. The port selects it; it needs no type number.
-//!
-//! # Below
-//! Nothing: the system's TCP.
-//!
 //! # Behaviour
+//! It stands on the system's TCP. The port selects the protocol above: `rm`, sockets, or another
+//! that takes streams.
+//!
 //! Each session is one connection of the system's. `open` answers at once with one that is
 //! connecting; `stream-notice` tells above that it stands, or why not. An enable is a socket that
 //! listens; a peer for which the protocol above has no room waits in the system's queue.
@@ -37,11 +34,8 @@
 //! The skeleton of layers (`xk_kit`) does not fit: there is no session below, but a socket for each
 //! of its own.
 //!
-//! # Control
-//! Answers `my-port`, `my-host`, `peer-port`, `peer-host`, `peer-proved`, `max-packet`,
-//! `opt-packet`, `stream-space`, `stream-shutdown`, `stream-abort`, `stream-consumed`, `stream-set`
-//! (all but `segment-max`), `stream-info` (the state and what is counted here), `describe`,
-//! `list-sessions`; says `stream-notice` above and asks `stream-room`.
+//! `stream-set` sets all but `segment-max`; `stream-info` has the state and what is counted here.
+//! It says `stream-notice` above and asks `stream-room`.
 //!
 //! # Example
 //! ```kdl

@@ -10,13 +10,10 @@
 //!   alone opens an unconnected session, and so does the port of a broadcast or a group.
 //! - `open_enable`: `port7`, `port7@*` or `port7@10.0.0.1`.
 //!
-//! # Above
-//! Anything that sends datagrams. The port selects it; it needs no type number.
-//!
-//! # Below
-//! Nothing: the system's UDP. For whole frames see `host-eth`.
-//!
 //! # Behaviour
+//! It stands on the system's UDP. For whole frames see `host-eth`. The port selects the protocol
+//! above.
+//!
 //! Each local port in use is one socket of the system, bound to `local`; it is closed with the last
 //! session and enable on it. Messages find their session by our host and port and the peer's. Next
 //! come unconnected sessions and enables, for the local host first and for any host then; an enable
@@ -43,11 +40,7 @@
 //! session below, and here there is none below, but a socket for each local port; those of a port
 //! share it, and bursts are made over all of them.
 //!
-//! # Control
-//! Answers `my-port`, `my-host`, `peer-port`, `peer-host`, `peer-proved`, `serves-port`,
-//! `max-packet` (65507 octets, or what the way takes if `fragment` is off), `opt-packet` (what the
-//! way took when the session was made), `is-group`, `describe`, `list-sessions`, `list-maps`;
-//! passes `network-error` up.
+//! `opt-packet` is what the way took when the session was made. `network-error` is passed up.
 //!
 //! # Example
 //! ```kdl
