@@ -7,7 +7,10 @@ use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{Kernel, ProtocolRef};
 use xk_streams::head::Want;
 use xk_streams::tpi::Primitive;
-use xk_streams::{Blocks, Bounds, Kind, Mblk, tic};
+use xk_streams::{Blocks, Bounds, Kind, Mblk};
+
+#[path = "../../../subsystems/streams/tests/all/tic.rs"]
+mod tic;
 
 fn pool() -> Pool {
     Pool::new(&PoolConfig::with_octets_max(4 << 20)).expect("a pool")

@@ -5,14 +5,13 @@
 //! # Participants
 //! None of its own: the lines of the block use addresses of the transport interface.
 //!
-//! # Above
-//! Programs, by streams ([`Streams::open`]) and the transport interface ([`tli`]), which has a line
-//! `tli` for protocols that are not of STREAMS; protocols of other subsystems, by adapters.
-//!
-//! # Below
-//! Nothing of its own.
-//!
 //! # Behaviour
+//! Programs use it by streams ([`Streams::open`]) and the transport interface ([`tli`]), which has
+//! a line `tli` for protocols that are not of STREAMS; protocols of other subsystems use it by
+//! adapters. Its `report` has streams, blocks, service procedures, writers that found a queue full,
+//! back-enables, messages lost and flushed, links, the modules of each stream, and the present and
+//! largest contents of each queue in which a message has waited.
+//!
 //! ## Parts
 //! | part | contents |
 //! | --- | --- |
@@ -106,11 +105,6 @@
 //! # }
 //! ```
 //!
-//! # Control
-//! Answers `report`: streams, blocks, service procedures, writers that found a queue full,
-//! back-enables, messages lost and flushed, links, the modules of each stream, and the present and
-//! largest contents of each queue in which a message has waited.
-//!
 //! # Example
 //! ```kdl
 //! host a {
@@ -134,6 +128,8 @@
 #![no_std]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate self as xk_streams;
 
 pub mod block;
 mod errno;
@@ -148,7 +144,9 @@ mod pipe;
 pub mod queue;
 mod scheduler;
 mod streams;
-pub mod tic;
+#[cfg(test)]
+#[path = "../tests/all/tic.rs"]
+mod tic;
 pub mod tli;
 pub mod tpi;
 

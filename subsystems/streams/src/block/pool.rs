@@ -167,7 +167,7 @@ impl Blocks {
     }
 
     /// Whether so many blocks of ordinary data, of so many octets together, would be had now.
-    pub(crate) fn has(&self, (blocks, octets): (usize, usize)) -> bool {
+    pub fn has(&self, (blocks, octets): (usize, usize)) -> bool {
         self.0.has_blocks(blocks) && self.0.has_room(octets, Priority::Low)
     }
 

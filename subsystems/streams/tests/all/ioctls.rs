@@ -33,7 +33,7 @@ fn streams_are_bounded() {
     let cx = xk_testkit::kernel::TestKernel::new(1);
     let bounds = Bounds { streams_max: 2, push_max: 2, ..Bounds::default() };
     let (streams, _) = xk_streams::add(&cx, "streams", bounds);
-    xk_streams::tic::add(&streams);
+    crate::tic::add(&streams);
     streams.add_module("pass", std::rc::Rc::new(crate::rig::Pass("pass")));
     let one = streams.open(&cx, "ticlts").unwrap();
     let _two = streams.open(&cx, "ticlts").unwrap();

@@ -11,5 +11,6 @@ mod multiplexors;
 mod pipes;
 mod reading;
 mod rig;
+mod tic;
 mod transparent;
 mod writing;

@@ -288,7 +288,7 @@ fn options_of_the_head_are_set_from_below() {
 fn readers_wait_on_shepherds_and_others_go_on() {
     let cx = xk_testkit::kernel::TestKernel::with_stacks(1);
     let (streams, _) = xk_streams::add(&cx, "streams", xk_streams::Bounds::default());
-    xk_streams::tic::add(&streams);
+    crate::tic::add(&streams);
     let seen = Rc::<crate::rig::Seen>::default();
     let packets = (0, u32::MAX);
     let driver =

@@ -159,7 +159,7 @@ fn an_exhausted_pool_is_told() {
     let cx = xk_testkit::kernel::TestKernel::new(1);
     let bounds = xk_streams::Bounds { blocks_max: 32, ..xk_streams::Bounds::default() };
     let (streams, _) = xk_streams::add(&cx, "streams", bounds);
-    xk_streams::tic::add(&streams);
+    crate::tic::add(&streams);
     let stream = streams.open(&cx, "ticlts").unwrap();
     stream.set_nonblocking(true);
     let held: Vec<_> =
