@@ -1,0 +1,7 @@
+server.setsockopt(TCP, 36, 1)
+stream()
+print(other.getsockopt(TCP, 36), one.getsockopt(TCP, 36))
+early = socket.socket()
+early.setsockopt(TCP, 36, 1)
+early.connect(server.getsockname())
+print(early.getsockopt(TCP, 36))
