@@ -118,10 +118,27 @@ fn node_of(
     id
 }
 
-fn at(world: &World, id: HostId) -> (Rc<Kernel>, Rc<Bsd>) {
+fn at(world: &World, id: HostId) -> Host {
     let kernel = Rc::clone(world.kernel(id).unwrap());
     let bsd = Bsd::of(&kernel).unwrap();
     (kernel, bsd)
+}
+
+/// A kernel with its subsystem.
+type Host = (Rc<Kernel>, Rc<Bsd>);
+
+/// Nodes 10.17 and 10.18 with names that they register, once all that is claimed and registered.
+fn pair(
+    seed: u64,
+    change: impl FnOnce(&mut LinkConfig),
+    names: [&[(&str, i64)]; 2],
+) -> (World, [Host; 2]) {
+    let mut world = world(seed, change);
+    let (a, b) = (node(&mut world, "a", 17, names[0]), node(&mut world, "b", 18, names[1]));
+    world.start().unwrap();
+    run(&mut world, CLAIM * 4);
+    let hosts = [at(&world, a), at(&world, b)];
+    (world, hosts)
 }
 
 fn sa(node: u8, socket: u8) -> Sockaddr {
@@ -225,7 +242,6 @@ fn nodes_claim_their_addresses_and_defend_them() {
     assert_eq!(frames.0.borrow().iter().filter(|frame| **frame == probe).count(), 10);
     drop(so);
     world.network().set_tap(None);
-    world.stop();
 }
 
 #[test]
@@ -241,7 +257,6 @@ fn of_two_nodes_that_want_one_address_one_gets_it() {
     both.sort_unstable();
     assert_eq!(both, [0, 17]);
     assert!((1..=253).contains(&of(c)) && of(c) != 17);
-    world.stop();
 }
 
 /// Vector 3 of the sheet.
@@ -274,7 +289,6 @@ fn echoes_are_answered_octet_by_octet() {
     sendto(&cx, &so, b"\x04\x01self", Some(sa(17, 4))).unwrap();
     assert_eq!(receive(&cx, &so).unwrap().2, b"\x04\x02self");
     world.network().set_tap(None);
-    world.stop();
 }
 
 #[test]
@@ -295,16 +309,11 @@ fn what_is_sent_before_there_is_an_address_waits() {
         got += 1;
     }
     assert!(got > 0);
-    world.stop();
 }
 
 #[test]
 fn datagrams_of_every_size_and_none_that_is_longer() {
-    let mut world = world(1, |_| ());
-    let (a, b) = (node(&mut world, "a", 17, &[]), node(&mut world, "b", 18, &[]));
-    world.start().unwrap();
-    run(&mut world, CLAIM);
-    let ((cx, bsd), (far, other)) = (at(&world, a), at(&world, b));
+    let (mut world, [(cx, bsd), (far, other)]) = pair(1, |_| (), [&[], &[]]);
     let (so, heard) = (ddp_socket(&cx, &bsd, 0), ddp_socket(&far, &other, 200));
     for size in (0..=586).step_by(13).chain([586]) {
         let octets: Vec<u8> = core::iter::once(99).chain((0..size).map(|i| i as u8)).collect();
@@ -328,38 +337,27 @@ fn datagrams_of_every_size_and_none_that_is_longer() {
     assert_eq!(sobind(&far, &twice, &mut nam), Ok(()));
     let unreachable = Sockaddr::appletalk(xk_bsd::Release::Bsd43, 77, 1, 4);
     assert_eq!(sendto(&cx, &so, b"\x04x", Some(unreachable)), Err(Errno::ENETUNREACH));
-    world.stop();
 }
 
 /// Each packet that answers a node is counted: a request names the address that it goes to.
 #[test]
 fn names_answer_so_much_and_no_more() {
-    let mut world = world(1, |_| ());
-    let a = node(&mut world, "a", 17, &[("echo:XKernel", 144)]);
-    let b = node(&mut world, "b", 18, &[]);
-    world.start().unwrap();
-    run(&mut world, CLAIM * 3);
-    let answered = |world: &World| figure(&at(world, a).0, "nbp", "requests answered");
-    let (cx, bsd) = at(&world, b);
+    let (mut world, [(named, _), (cx, bsd)]) = pair(1, |_| (), [&[("echo:XKernel", 144)], &[]]);
     let so = socket(&cx, &bsd, (Sock::Raw, TYPE_NBP), 0);
-    let before = answered(&world);
+    let before = figure(&named, "nbp", "requests answered");
     for _ in 0..64 {
         sendto(&cx, &so, b"=:XKernel", None).unwrap();
     }
     run(&mut world, Duration::from_millis(10));
-    let answered = answered(&world) - before;
+    let answered = figure(&named, "nbp", "requests answered") - before;
     assert!((40..=52).contains(&answered), "{answered} at once");
 }
 
 #[test]
 fn names_are_registered_found_and_taken_away() {
-    let mut world = world(1, |_| ());
-    let a = node(&mut world, "a", 17, &[("echo:XKernel", 144), ("printer:LaserWriter", 130)]);
-    let b = node(&mut world, "b", 18, &[]);
-    world.start().unwrap();
-    run(&mut world, CLAIM * 3);
-    assert_eq!(figure(&at(&world, a).0, "nbp", "names"), 2);
-    let (cx, bsd) = at(&world, b);
+    let names: &[_] = &[("echo:XKernel", 144), ("printer:LaserWriter", 130)];
+    let (mut world, [(named, _), (cx, bsd)]) = pair(1, |_| (), [names, &[]]);
+    assert_eq!(figure(&named, "nbp", "names"), 2);
     let so = socket(&cx, &bsd, (Sock::Raw, TYPE_NBP), 0);
     let look = |world: &mut World, name: &[u8]| {
         sendto(&cx, &so, name, None).unwrap();
@@ -399,7 +397,6 @@ fn names_are_registered_found_and_taken_away() {
     let remove = (u16::from(TYPE_NBP), NBP_REMOVE);
     assert_eq!(sosetopt(&cx, &so, remove, option(0, b"other:LaserWriter")), Ok(()));
     assert_eq!(look(&mut world, b"=:LaserWriter").len(), 1);
-    world.stop();
 }
 
 /// Serves each request that waits at a socket: so many octets, made of the request's.
@@ -424,11 +421,7 @@ fn want(once: Option<ReleaseTimer>) -> Want {
 #[test]
 fn transactions_carry_one_to_eight_packets() {
     for once in [None, Some(ReleaseTimer::HalfMinute)] {
-        let mut world = world(1, |_| ());
-        let (a, b) = (node(&mut world, "a", 17, &[]), node(&mut world, "b", 18, &[]));
-        world.start().unwrap();
-        run(&mut world, CLAIM);
-        let ((cx, bsd), (far, other)) = (at(&world, a), at(&world, b));
+        let (mut world, [(cx, bsd), (far, other)]) = pair(1, |_| (), [&[], &[]]);
         let (so, server) = (atp_socket(&cx, &bsd, 0), atp_socket(&far, &other, 130));
         for (number, size) in [0, 1, 578, 579, 1156, 3000, 4624].into_iter().enumerate() {
             let options = Options::request(&want(once), number as u16);
@@ -446,17 +439,12 @@ fn transactions_carry_one_to_eight_packets() {
         assert_eq!(figure(&far, "atp", "transactions remembered"), 0, "released");
         let long = send(&cx, &so, sa(18, 130), &Options::request(&want(once), 0), &[0; 579]);
         assert_eq!(long, Err(Errno::EMSGSIZE));
-        world.stop();
     }
 }
 
 #[test]
 fn a_request_that_is_not_answered_fails() {
-    let mut world = world(1, |_| ());
-    let (a, _) = (node(&mut world, "a", 17, &[]), node(&mut world, "b", 18, &[]));
-    world.start().unwrap();
-    run(&mut world, CLAIM);
-    let (cx, bsd) = at(&world, a);
+    let (mut world, [(cx, bsd), _]) = pair(1, |_| (), [&[], &[]]);
     let so = atp_socket(&cx, &bsd, 0);
     let want = Want { tries: NonZeroU8::new(3), ..want(None) };
     send(&cx, &so, sa(18, 99), &Options::request(&want, 5), b"x").unwrap();
@@ -467,18 +455,14 @@ fn a_request_that_is_not_answered_fails() {
     assert_eq!(options.map(|o| (o.kind, o.number)), Some((OptionKind::Failed, 5)));
     assert_eq!(figure(&cx, "atp", "requests sent again"), 2);
     soclose(&cx, &so).unwrap();
-    world.stop();
 }
 
 #[test]
 fn exactly_once_is_once_under_loss_and_duplication() {
     for seed in 0..10 {
         // A request that is overtaken by its own release is executed again: the known limit.
-        let mut world = world(seed, |link| (link.loss, link.duplicate) = (0.15, 0.15));
-        let (a, b) = (node(&mut world, "a", 17, &[]), node(&mut world, "b", 18, &[]));
-        world.start().unwrap();
-        run(&mut world, CLAIM * 2);
-        let ((cx, bsd), (far, other)) = (at(&world, a), at(&world, b));
+        let lossy = |link: &mut LinkConfig| (link.loss, link.duplicate) = (0.15, 0.15);
+        let (mut world, [(cx, bsd), (far, other)]) = pair(seed, lossy, [&[], &[]]);
         let (so, server) = (atp_socket(&cx, &bsd, 0), atp_socket(&far, &other, 130));
         let mut executed = 0;
         for number in 0..20_u16 {
@@ -503,17 +487,12 @@ fn exactly_once_is_once_under_loss_and_duplication() {
         assert_eq!(figure(&far, "atp", "transactions remembered"), 0);
         soclose(&cx, &so).unwrap();
         soclose(&far, &server).unwrap();
-        world.stop();
     }
 }
 
 #[test]
 fn what_is_remembered_is_bounded() {
-    let mut world = world(1, |_| ());
-    let (a, b) = (node(&mut world, "a", 17, &[]), node(&mut world, "b", 18, &[]));
-    world.start().unwrap();
-    run(&mut world, CLAIM);
-    let ((cx, bsd), (far, other)) = (at(&world, a), at(&world, b));
+    let (mut world, [(cx, bsd), (far, other)]) = pair(1, |_| (), [&[], &[]]);
     let (so, server) = (atp_socket(&cx, &bsd, 0), atp_socket(&far, &other, 130));
     let options = Options::request(&want(Some(ReleaseTimer::EightMinutes)), 0);
     let mut refused = 0;
@@ -528,16 +507,12 @@ fn what_is_remembered_is_bounded() {
     soclose(&cx, &so).unwrap();
     run(&mut world, Duration::from_secs(30));
     assert_eq!(bsd.mbufs().mbstat().in_use, 0);
-    world.stop();
 }
 
 #[test]
 fn no_damage_to_a_frame_panics_or_stays() {
-    let mut world = world(3, |link| (link.corrupt, link.duplicate) = (0.7, 0.2));
-    let (a, b) = (node(&mut world, "a", 17, &[("x:y", 9)]), node(&mut world, "b", 18, &[]));
-    world.start().unwrap();
-    run(&mut world, CLAIM * 4);
-    let ((cx, bsd), (far, other)) = (at(&world, a), at(&world, b));
+    let damaged = |link: &mut LinkConfig| (link.corrupt, link.duplicate) = (0.7, 0.2);
+    let (mut world, [(cx, bsd), (far, other)]) = pair(3, damaged, [&[("x:y", 9)], &[]]);
     let (so, server) = (atp_socket(&cx, &bsd, 0), atp_socket(&far, &other, 130));
     let names = socket(&far, &other, (Sock::Raw, TYPE_NBP), 0);
     for number in 0..300_u16 {
@@ -556,16 +531,11 @@ fn no_damage_to_a_frame_panics_or_stays() {
     }
     run(&mut world, Duration::from_secs(60));
     assert!(bsd.mbufs().mbstat().in_use + other.mbufs().mbstat().in_use < 10);
-    world.stop();
 }
 
 #[test]
 fn a_router_is_heard_and_forgotten() {
-    let mut world = world(1, |_| ());
-    let (a, b) = (node(&mut world, "a", 17, &[]), node(&mut world, "b", 18, &[]));
-    world.start().unwrap();
-    run(&mut world, CLAIM);
-    let ((cx, bsd), (far, other)) = (at(&world, a), at(&world, b));
+    let (mut world, [(cx, bsd), (far, other)]) = pair(1, |_| (), [&[], &[]]);
     let (so, router) = (ddp_socket(&cx, &bsd, 0), ddp_socket(&far, &other, 200));
     let beyond = Sockaddr::appletalk(xk_bsd::Release::Bsd43, 77, 1, 4);
     assert_eq!(sendto(&cx, &so, b"\x04x", Some(beyond)), Err(Errno::ENETUNREACH));
@@ -579,16 +549,11 @@ fn a_router_is_heard_and_forgotten() {
     run(&mut world, Duration::from_secs(51));
     assert_eq!(figure(&cx, "rtmp", "router"), 0);
     assert_eq!(sendto(&cx, &so, b"\x04x", Some(beyond)), Err(Errno::ENETUNREACH));
-    world.stop();
 }
 
 #[test]
 fn without_mbufs_the_node_drops_and_goes_on() {
-    let mut world = world(1, |_| ());
-    let (a, b) = (node(&mut world, "a", 17, &[]), node(&mut world, "b", 18, &[]));
-    world.start().unwrap();
-    run(&mut world, CLAIM);
-    let ((cx, bsd), (far, other)) = (at(&world, a), at(&world, b));
+    let (mut world, [(cx, bsd), (far, other)]) = pair(1, |_| (), [&[], &[]]);
     let (so, heard) = (ddp_socket(&cx, &bsd, 0), ddp_socket(&far, &other, 200));
     let ask = |world: &mut World| {
         sendto(&cx, &so, b"\x63x", Some(sa(18, 200))).unwrap();
@@ -604,7 +569,6 @@ fn without_mbufs_the_node_drops_and_goes_on() {
     drop(held);
     assert!(ask(&mut world));
     assert_eq!(other.mbufs().mbstat().in_use, 0);
-    world.stop();
 }
 
 #[test]

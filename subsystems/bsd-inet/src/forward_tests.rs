@@ -140,7 +140,6 @@ fn datagrams_cross_a_gateway_and_come_back() {
     assert_eq!(figure(&gateway, "ip", "datagrams sent on"), 2 * (4 + 2 + 5));
     assert_eq!(figure(&gateway, "ip", "datagrams cut"), 0);
     assert_eq!((drops(&gateway), at(&net.world, net.gateway).1.mbufs().mbstat().in_use), (0, 0));
-    net.world.stop();
 }
 
 #[test]
@@ -158,7 +157,6 @@ fn a_packet_is_cut_for_a_narrow_link_and_put_together_behind_it() {
     }
     let gateway = net.world.kernel(net.gateway).unwrap();
     assert!(figure(gateway, "ip", "datagrams cut") >= 5, "pieces are cut as whole ones are");
-    net.world.stop();
 }
 
 #[test]
@@ -186,7 +184,6 @@ fn the_x_kernel_pings_bsd_through_a_gateway_and_the_gateway_itself() {
     let host = net.world.kernel(net.bsd).unwrap();
     assert_eq!(figure(host, "ip", "icmp echoes answered"), 3);
     assert_eq!(figure(net.world.kernel(net.gateway).unwrap(), "ip", "icmp echoes answered"), 6);
-    net.world.stop();
 }
 
 #[test]
@@ -217,7 +214,6 @@ fn the_x_kernel_hears_of_ports_and_hosts_that_are_not_there() {
     let gateway = net.world.kernel(net.gateway).unwrap();
     assert_eq!(figure(gateway, "ip", "icmp errors sent"), 1);
     assert_eq!(figure(gateway, "ip", "datagrams not sent on"), 1);
-    net.world.stop();
 }
 
 #[test]
@@ -271,7 +267,6 @@ fn a_host_sends_nothing_on_and_a_gateway_not_everything() {
     assert_eq!((drops(gateway), figure(gateway, "ip", "datagrams sent on")), (3, 0));
     assert_eq!(figure(gateway, "ip", "icmp errors sent"), 0);
     assert!(net.xk.2.received.borrow().is_empty());
-    net.world.stop();
 }
 
 #[test]
@@ -287,7 +282,6 @@ fn a_host_behind_a_gateway_that_is_not_there_is_told_of() {
         run(&mut net.world, Duration::from_millis(1001));
     }
     assert_eq!(told.first(), Some(&Errno::EHOSTUNREACH), "{told:?}");
-    net.world.stop();
 }
 
 #[test]
@@ -311,5 +305,4 @@ fn a_gateway_without_mbufs_drops_and_goes_on() {
     drop(held);
     assert!(ask(&mut net.world));
     assert_eq!(gateway.mbufs().mbstat().in_use, 0);
-    net.world.stop();
 }

@@ -154,10 +154,32 @@ impl Protocol for Top {
     }
 }
 
-pub(crate) fn at(world: &World, id: HostId) -> (Rc<Kernel>, Rc<Bsd>) {
+/// A kernel with its subsystem.
+type Host = (Rc<Kernel>, Rc<Bsd>);
+
+pub(crate) fn at(world: &World, id: HostId) -> Host {
     let kernel = Rc::clone(world.kernel(id).unwrap());
     let bsd = Bsd::of(&kernel).unwrap();
     (kernel, bsd)
+}
+
+/// A host of BSD's alone.
+fn alone(release: &str, address: &str) -> (World, Rc<Kernel>, Rc<Bsd>) {
+    let mut world = world(1, |_| ());
+    let id = bsd_host(&mut world, "a", release, address);
+    world.start().unwrap();
+    let (cx, bsd) = at(&world, id);
+    (world, cx, bsd)
+}
+
+/// Hosts of 4.3BSD and of 4.4BSD on a link.
+fn pair(seed: u64, change: impl FnOnce(&mut LinkConfig)) -> (World, [Host; 2]) {
+    let mut world = world(seed, change);
+    let a = bsd_host(&mut world, "a", "4.3", "10.0.0.1/24");
+    let b = bsd_host(&mut world, "b", "4.4", "10.0.0.2/24");
+    world.start().unwrap();
+    let hosts = [at(&world, a), at(&world, b)];
+    (world, hosts)
 }
 
 pub(crate) fn sa(host: [u8; 4], port: u16) -> Sockaddr {
@@ -202,10 +224,7 @@ pub(crate) fn figure(kernel: &Kernel, node: &str, name: &str) -> u64 {
 /// Vector 5 of the sheet.
 #[test]
 fn a_connected_block_is_before_a_bound_one_and_that_before_an_open_one() {
-    let mut world = world(1, |_| ());
-    let id = bsd_host(&mut world, "a", "4.3", "10.0.0.1/24");
-    world.start().unwrap();
-    let (cx, bsd) = at(&world, id);
+    let (_world, cx, bsd) = alone("4.3", "10.0.0.1/24");
     let (here, peer) = (Ipv4Addr::new(10, 0, 0, 1), (Ipv4Addr::new(10, 0, 0, 9), 999));
     let pcbs = Inpcbs::default();
     let block = || pcbs.in_pcballoc(&socreate(&cx, &bsd, 2, Sock::Dgram, 0).unwrap());
@@ -241,10 +260,7 @@ fn a_connected_block_is_before_a_bound_one_and_that_before_an_open_one() {
 
 #[test]
 fn ports_are_given_out_and_come_to_an_end() {
-    let mut world = world(1, |_| ());
-    let id = bsd_host(&mut world, "a", "4.3", "10.0.0.1/24");
-    world.start().unwrap();
-    let (cx, bsd) = at(&world, id);
+    let (_world, cx, bsd) = alone("4.3", "10.0.0.1/24");
     let so = socreate(&cx, &bsd, 2, Sock::Dgram, 0).unwrap();
     let pcbs = Inpcbs::default();
     for n in 0..=(5000 - 1024) {
@@ -287,7 +303,6 @@ fn datagrams_go_both_ways_between_bsd_and_the_x_kernel() {
             kernel.find_protocol(node).unwrap().head().drops().total()
         };
         assert_eq!((drops(a, "ip"), drops(a, "udp"), drops(b, "ip")), (0, 0, 0));
-        world.stop();
     }
 }
 
@@ -314,7 +329,6 @@ fn the_x_kernel_opens_and_bsd_answers() {
     sendto(&cx, &so, b"answer", from).unwrap();
     run(&mut world, Duration::from_millis(50));
     assert_eq!(*kept.received.borrow(), [b"answer".to_vec()]);
-    world.stop();
 }
 
 #[test]
@@ -331,48 +345,33 @@ fn a_port_that_is_not_there_is_told_to_a_connected_socket() {
     run(&mut world, Duration::from_millis(50));
     assert_eq!(receive(&cx, &so), Err(Errno::ECONNREFUSED));
     assert_eq!(receive(&cx, &so), Err(Errno::EWOULDBLOCK), "once");
-    world.stop();
 }
 
 #[test]
 fn bsd_tells_that_a_port_is_not_there() {
-    let mut world = world(1, |_| ());
-    let a = bsd_host(&mut world, "a", "4.3", "10.0.0.1/24");
-    let b = bsd_host(&mut world, "b", "4.4", "10.0.0.2/24");
-    world.start().unwrap();
-    let (cx, bsd) = at(&world, a);
+    let (mut world, [(cx, bsd), (far, _)]) = pair(1, |_| ());
     let so = socket(&cx, &bsd, 0);
     connect(&cx, &so, sa([10, 0, 0, 2], 9)).unwrap();
     assert_eq!(sendto(&cx, &so, b"x", None), Ok(1));
     run(&mut world, Duration::from_millis(50));
     assert_eq!(sendto(&cx, &so, b"y", None), Err(Errno::ECONNREFUSED));
-    let kernel = world.kernel(b).unwrap();
-    assert_eq!(figure(kernel, "ip", "icmp errors sent"), 1);
-    assert_eq!(figure(kernel, "udp", "for no port"), 1);
-    world.stop();
+    assert_eq!(figure(&far, "ip", "icmp errors sent"), 1);
+    assert_eq!(figure(&far, "udp", "for no port"), 1);
 }
 
 #[test]
 fn what_is_sent_to_this_host_goes_round() {
-    let mut world = world(1, |_| ());
-    let a = bsd_host(&mut world, "a", "4.3", "10.0.0.1/24");
-    world.start().unwrap();
-    let (cx, bsd) = at(&world, a);
+    let (_world, cx, bsd) = alone("4.3", "10.0.0.1/24");
     let (one, two) = (socket(&cx, &bsd, 0), socket(&cx, &bsd, 99));
     for host in [[10, 0, 0, 1], [127, 0, 0, 1]] {
         sendto(&cx, &one, b"round", Some(sa(host, 99))).unwrap();
         assert_eq!(receive(&cx, &two).map(|(octets, _)| octets), Ok(b"round".to_vec()));
     }
-    world.stop();
 }
 
 #[test]
 fn a_broadcast_must_be_allowed_and_goes_to_all_sockets_of_the_port() {
-    let mut world = world(1, |_| ());
-    let a = bsd_host(&mut world, "a", "4.3", "10.0.0.1/24");
-    let b = bsd_host(&mut world, "b", "4.4", "10.0.0.2/24");
-    world.start().unwrap();
-    let ((cx, bsd), (far, other)) = (at(&world, a), at(&world, b));
+    let (mut world, [(cx, bsd), (far, other)]) = pair(1, |_| ());
     let so = socket(&cx, &bsd, 0);
     let option = || bsd.mbufs().m_copyin(xk_bsd::Mt::Soopts, &1_u32.to_ne_bytes()).ok();
     let heard = socket(&far, &other, 99);
@@ -392,15 +391,11 @@ fn a_broadcast_must_be_allowed_and_goes_to_all_sockets_of_the_port() {
     let big = vec![0; 2000];
     let sent = sendto(&cx, &so, &big, Some(sa([10, 0, 0, 255], 99)));
     assert_eq!(sent, Err(Errno::EMSGSIZE), "a broadcast is not cut");
-    world.stop();
 }
 
 #[test]
 fn arp_holds_one_packet_asks_five_times_and_gives_up_for_twenty_seconds() {
-    let mut world = world(1, |_| ());
-    let a = bsd_host(&mut world, "a", "4.3", "10.0.0.1/24");
-    world.start().unwrap();
-    let (cx, bsd) = at(&world, a);
+    let (mut world, cx, bsd) = alone("4.3", "10.0.0.1/24");
     let so = socket(&cx, &bsd, 0);
     let asked = |cx: &Kernel| figure(cx, "ether", "arp requests sent") - 1;
     let send = |world: &mut World| {
@@ -421,15 +416,11 @@ fn arp_holds_one_packet_asks_five_times_and_gives_up_for_twenty_seconds() {
     run(&mut world, Duration::from_secs(1));
     assert_eq!((send(&mut world), asked(&cx)), (Ok(1), 6));
     assert_eq!(bsd.mbufs().mbstat().in_use, 2, "one packet is held: its headers, its data");
-    world.stop();
 }
 
 #[test]
 fn arps_table_is_bounded() {
-    let mut world = world(1, |_| ());
-    let a = bsd_host(&mut world, "a", "4.3", "10.0.0.1/16");
-    world.start().unwrap();
-    let (cx, bsd) = at(&world, a);
+    let (_world, cx, bsd) = alone("4.3", "10.0.0.1/16");
     let so = socket(&cx, &bsd, 0);
     for n in 0..1000_u16 {
         let [high, low] = n.to_be_bytes();
@@ -437,16 +428,11 @@ fn arps_table_is_bounded() {
     }
     assert_eq!(figure(&cx, "ether", "arp entries evicted"), 1000 - crate::arp::ARPTAB_SIZE as u64);
     assert_eq!(bsd.mbufs().mbstat().in_use as usize, 2 * crate::arp::ARPTAB_SIZE);
-    world.stop();
 }
 
 #[test]
 fn the_first_packet_for_an_address_arrives_when_that_is_known() {
-    let mut world = world(1, |_| ());
-    let a = bsd_host(&mut world, "a", "4.3", "10.0.0.1/24");
-    let b = bsd_host(&mut world, "b", "4.3", "10.0.0.2/24");
-    world.start().unwrap();
-    let ((cx, bsd), (far, other)) = (at(&world, a), at(&world, b));
+    let (mut world, [(cx, bsd), (far, other)]) = pair(1, |_| ());
     let (so, heard) = (socket(&cx, &bsd, 0), socket(&far, &other, 99));
     for octets in [b"first", b"newer"] {
         sendto(&cx, &so, octets, Some(sa([10, 0, 0, 2], 99))).unwrap();
@@ -454,19 +440,14 @@ fn the_first_packet_for_an_address_arrives_when_that_is_known() {
     run(&mut world, Duration::from_millis(10));
     assert_eq!(receive(&far, &heard).map(|(octets, _)| octets), Ok(b"newer".to_vec()));
     assert_eq!(receive(&far, &heard), Err(Errno::EWOULDBLOCK), "a newer one replaces it");
-    world.stop();
 }
 
 #[test]
 fn fragments_are_put_together_in_whatever_order_and_under_loss_they_go() {
-    let mut world = world(7, |link| {
+    let (mut world, [(cx, bsd), (far, other)]) = pair(7, |link| {
         (link.loss, link.duplicate, link.reorder) = (0.05, 0.1, 0.3);
         link.reorder_delay = Duration::from_millis(3);
     });
-    let a = bsd_host(&mut world, "a", "4.3", "10.0.0.1/24");
-    let b = bsd_host(&mut world, "b", "4.4", "10.0.0.2/24");
-    world.start().unwrap();
-    let ((cx, bsd), (far, other)) = (at(&world, a), at(&world, b));
     let (so, heard) = (socket(&cx, &bsd, 0), socket(&far, &other, 99));
     let mut arrived = 0;
     for n in 0..200_u32 {
@@ -482,16 +463,11 @@ fn fragments_are_put_together_in_whatever_order_and_under_loss_they_go() {
     // What is left of those that were not whole goes in thirty seconds.
     run(&mut world, Duration::from_secs(31));
     assert_eq!(other.mbufs().mbstat().in_use, 0);
-    world.stop();
 }
 
 #[test]
 fn a_flood_of_fragments_is_bounded() {
-    let mut world = world(1, |_| ());
-    let a = bsd_host(&mut world, "a", "4.3", "10.0.0.1/24");
-    let b = bsd_host(&mut world, "b", "4.4", "10.0.0.2/24");
-    world.start().unwrap();
-    let ((cx, bsd), (_, other)) = (at(&world, a), at(&world, b));
+    let (mut world, [(cx, bsd), (_, other)]) = pair(1, |_| ());
     let so = socket(&cx, &bsd, 99);
     let lan = world.network().link("lan").unwrap();
     sendto(&cx, &so, b"x", Some(sa([10, 0, 0, 2], 98))).unwrap();
@@ -505,16 +481,11 @@ fn a_flood_of_fragments_is_bounded() {
     let in_use = other.mbufs().mbstat().in_use as usize;
     // A fragment keeps its cluster, the first one its header too.
     assert!(in_use <= crate::reass::DATAGRAMS_MAX * (7 * 2 + 1), "{in_use}");
-    world.stop();
 }
 
 #[test]
 fn no_damage_to_a_frame_panics_or_stays() {
-    let mut world = world(3, |link| link.corrupt = 0.8);
-    let a = bsd_host(&mut world, "a", "4.3", "10.0.0.1/24");
-    let b = bsd_host(&mut world, "b", "4.4", "10.0.0.2/24");
-    world.start().unwrap();
-    let ((cx, bsd), (far, other)) = (at(&world, a), at(&world, b));
+    let (mut world, [(cx, bsd), (far, other)]) = pair(3, |link| link.corrupt = 0.8);
     let (so, heard) = (socket(&cx, &bsd, 98), socket(&far, &other, 99));
     for n in 0..2000 {
         let _ = sendto(&cx, &so, &vec![n as u8; n * 7 % 3000], Some(sa([10, 0, 0, 2], 99)));
@@ -527,7 +498,6 @@ fn no_damage_to_a_frame_panics_or_stays() {
     drop(heard);
     // ARP may hold one for an address that was damaged.
     assert!(other.mbufs().mbstat().in_use < 10);
-    world.stop();
 }
 
 #[test]
@@ -555,10 +525,7 @@ fn one_seed_gives_one_run() {
 
 #[test]
 fn nothing_is_left_when_the_graph_is_taken_down() {
-    let mut world = world(1, |_| ());
-    let a = bsd_host(&mut world, "a", "4.3", "10.0.0.1/24");
-    world.start().unwrap();
-    let (cx, bsd) = at(&world, a);
+    let (mut world, cx, bsd) = alone("4.3", "10.0.0.1/24");
     let so = socket(&cx, &bsd, 99);
     let weak = (Rc::downgrade(&so), Rc::downgrade(&bsd));
     drop((so, bsd));

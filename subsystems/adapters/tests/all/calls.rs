@@ -251,6 +251,5 @@ fn doors_are_bounded_and_come_back() {
             drop(sessions);
         }
         assert!(counts[0] > 100 && counts[0] == counts[1], "{lines}: {counts:?}");
-        world.stop();
     }
 }

@@ -122,5 +122,4 @@ fn modules_are_pushed_and_popped_in_a_running_host() {
     let wanted = "there is no module `none`: there are count, crunch, queue, squeeze";
     assert_eq!(ask(&world, "ddp", "none", false).1, wanted);
     assert_eq!(ask(&world, "sim", "", false).1, "`sim` is no line of this subsystem");
-    world.stop();
 }

@@ -109,7 +109,6 @@ fn what_the_check_lets_pass_is_built_and_starts() {
                 Ok(()) => joined += 1,
                 Err(e) => wrong += &format!("{what} does not start: {}\n", e.to_text()),
             }
-            world.stop();
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
@@ -153,7 +152,6 @@ fn what_stands_on_eth_has_its_number_on_ether() {
             let lines: Vec<_> = reports.flatten().collect();
             let line = lines.iter().find(|(name, _)| name == figure);
             assert!(line.is_some_and(|(_, text)| text == "5"), "{of}: {lines:?}");
-            world.stop();
         }
     }
 }

@@ -125,5 +125,4 @@ fn the_graph_of_modules_shows_queues_that_fill_and_are_relieved() {
     let asked = StreamModules { line: "udp".into(), ..StreamModules::default() };
     let modules = node.ask(kernel, asked).unwrap().streams;
     assert!(modules.iter().any(|words| words.starts_with("crunch (250 down")), "{modules:?}");
-    world.stop();
 }

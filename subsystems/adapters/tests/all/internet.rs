@@ -186,7 +186,6 @@ fn the_graph_of_the_documents_runs() {
         let results = probe.ask(kernel, Results::default()).unwrap();
         assert_eq!((results.received, results.corrupt), (20, 0), "{results:?}");
     }
-    world.stop();
 }
 
 /// UDP of the x-kernel recognises a broadcast, which its offers do not take: the message has left a

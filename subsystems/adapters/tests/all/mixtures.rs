@@ -77,12 +77,11 @@ pub(crate) fn probe(world: &World, name: &str) -> Results {
 fn expect(wrong: &mut String, what: &str, source: &str, (name, count): (&str, u64)) {
     match run(source, 60) {
         Err(why) => *wrong += &format!("{what}: {why}\n"),
-        Ok((mut world, all)) => {
+        Ok((world, all)) => {
             let results = probe(&world, name);
             if (results.received, results.corrupt) != (count, 0) {
                 *wrong += &format!("{what}, {name}: {results:?}\n{all}\n");
             }
-            world.stop();
         }
     }
 }
@@ -129,11 +128,10 @@ fn calls_and_their_replies_go_over_every_ethernet() {
             let source = format!("{a}{b}link lan\n");
             match run(&source, 60) {
                 Err(why) => wrong += &why,
-                Ok((mut world, all)) => {
+                Ok((_, all)) => {
                     if !all.contains("(\"replies\", \"3\")") {
                         wrong += &all;
                     }
-                    world.stop();
                 }
             }
         }
@@ -155,14 +153,13 @@ fn the_links_size_is_that_of_every_ethernet() {
             let b = host("b", &(hosts(ether, 2) + "udp ip\necho udp port=7"));
             let source = format!("{a}{b}link lan mtu={mtu}\n");
             expect(&mut wrong, &format!("{ether:?}, {mtu}"), &source, ("probe", 5));
-            let Ok((mut world, _)) = run(&source, 1) else { continue };
+            let Ok((world, _)) = run(&source, 1) else { continue };
             let kernel = world.find("a").and_then(|id| world.kernel(id)).unwrap();
             let arp = kernel.find_protocol("arp").unwrap();
             let octets = arp.ask(kernel, MaxPacket::default()).map(|q| q.octets);
             if octets != Some(mtu) {
                 wrong += &format!("{ether:?}: ARP carries {octets:?} of {mtu}\n");
             }
-            world.stop();
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
@@ -191,12 +188,11 @@ fn a_port_that_is_nobodys_is_told_of_everywhere() {
             let source = format!("{a}{b}link lan delay=\"1ms\"\n");
             match run(&source, 60) {
                 Err(why) => wrong += &why,
-                Ok((mut world, all)) => {
+                Ok((world, all)) => {
                     let results = probe(&world, "probe");
                     if results.errors == 0 || results.received > 0 {
                         wrong += &format!("{udp:?} on {ip:?}: {results:?}\n{all}\n");
                     }
-                    world.stop();
                 }
             }
         }
@@ -252,7 +248,6 @@ fn every_ethernet_says_what_it_drops() {
                 wrong += &format!("{what}: {name}: {} drops\n", drops() - before);
             }
         }
-        world.stop();
     }
     assert!(wrong.is_empty(), "{wrong}");
 }

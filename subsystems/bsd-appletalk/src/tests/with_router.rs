@@ -102,7 +102,6 @@ fn a_node_asks_for_its_router_when_it_starts() {
     let request = request.expect("a request");
     assert_eq!(request[26..36], hex("0000 000a ff 11 01 01 05 01"));
     assert_eq!((of(5), of(1) >= 1), (1, true));
-    world.stop();
 }
 
 #[test]
@@ -135,7 +134,6 @@ fn names_of_all_zones_are_found_by_way_of_the_router() {
     run(&mut world, Duration::from_millis(100));
     let (from, _, octets) = receive(&cx, &so).unwrap();
     assert_eq!((from, octets), (Some(far(4)), vec![TYPE_AEP, 2, 42]));
-    world.stop();
 }
 
 #[test]
@@ -151,5 +149,4 @@ fn the_x_kernel_finds_names_of_bsd_through_its_router() {
     let table = nbp.ask(&kernel, xk_nbp::NbpTable::default()).unwrap();
     let found = std::format!("{:?}", table.found);
     assert!(found.contains("left"), "{found}");
-    world.stop();
 }

@@ -79,7 +79,6 @@ fn the_x_kernel_answers_echoes_and_finds_this_node() {
         assert_eq!((from, &octets[..2]), (Some(sa(18, 4)), &[TYPE_AEP, 2][..]));
         assert_eq!(octets[2..], request[2..]);
     }
-    world.stop();
 }
 
 #[test]
@@ -92,7 +91,6 @@ fn one_address_is_not_given_to_a_node_of_each() {
     world.start_host(a).unwrap();
     run(&mut world, Duration::from_secs(60));
     assert_eq!(figure(&at(&world, a).0, "ddp", "node"), 0, "the x-kernel's node defends it");
-    world.stop();
 }
 
 #[test]
@@ -123,7 +121,6 @@ fn bsd_requests_and_the_x_kernel_executes() {
                 assert_eq!((options.number, octets), (number, reply(number as u8, size)));
             }
             assert!(served.get() >= 10 && (once.is_none() || served.get() == 10));
-            world.stop();
         }
     }
 }
@@ -161,7 +158,6 @@ fn the_x_kernel_calls_and_bsd_executes() {
             let wanted: Vec<_> = (0..10_u8).map(|number| reply(number, size)).collect();
             assert_eq!(*replies.borrow(), wanted, "xo {xo}, {size}");
             assert!(executed >= 10 && (!xo || executed == 10), "xo {xo}, {size}: {executed}");
-            world.stop();
         }
     }
 }

@@ -129,7 +129,6 @@ fn smoltcp_talks_to_a_stack_of_ours() {
     assert!((80..=100).contains(&heard.len()), "{} of 100", heard.len());
     assert!(heard.iter().all(|(octets, from)| octets.len() == 64 && *from == to));
     drop(heard);
-    world.stop();
 }
 
 /// The frames of two hosts of smoltcp, as records on one TCP connection of ours.
@@ -207,7 +206,6 @@ fn smoltcp_s_transports_stand_on_our_ip() {
     let heard = *heard.borrow();
     assert!((40..=50).contains(&heard), "{heard} of 50");
     assert_eq!(port_of.protocol().head().drops().total(), 0);
-    world.stop();
 }
 
 /// Two hosts of smoltcp on two of our `ip`: a stream.

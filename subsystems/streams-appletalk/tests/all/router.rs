@@ -182,7 +182,6 @@ fn names_of_all_zones_are_found_by_way_of_the_router() {
     let table = nbp.ask(kernel, xk_nbp::NbpTable::default()).unwrap();
     let found = format!("{:?}", table.found);
     assert!(found.contains("a:XKernel") || found.contains("object: \"a\""), "{found}");
-    world.stop();
 }
 
 /// DDP types of all datagrams on the links.
@@ -222,7 +221,6 @@ fn a_node_asks_for_its_router_when_it_starts_and_pads_what_is_short() {
     assert!(drops.iter().all(|(reason, _)| reason.name != "no route"), "{drops:?}");
     let report = kernel.find_protocol("ddp").unwrap().ask(&kernel, Report::default()).unwrap();
     assert!(report.lines.contains(&("address".into(), "10.17".into())));
-    world.stop();
 }
 
 #[test]
@@ -259,5 +257,4 @@ fn sockets_of_transactions_are_claimed_of_ddp() {
     for stream in [datagrams, other, second, third, any, again] {
         stream.close(&cx);
     }
-    world.stop();
 }

@@ -105,7 +105,6 @@ fn datagrams_on_udp_go_there_and_back() {
             pass(&mut world, Duration::from_secs(60));
             assert_eq!(said.sorted(), ["client", "server"], "{client:?} {server:?}");
             assert_nothing_is_kept(&world, 2);
-            world.stop();
         }
     }
 }
@@ -141,7 +140,6 @@ fn each_framework_s_programs_stand_on_udp_of_the_other() {
                 pass(&mut world, Duration::from_secs(60));
                 assert_eq!(said.sorted(), ["client", "server"], "{client:?} {server:?} {driver}");
                 assert_nothing_is_kept(&world, 2);
-                world.stop();
             }
         }
     }
@@ -173,7 +171,6 @@ fn a_full_socket_drops_and_counts() {
     let dropped = adapter.head().drops().of(&reason::QUEUE_FULL);
     assert!((20..100).contains(&dropped), "{dropped} dropped");
     assert_nothing_is_kept(&world, 2);
-    world.stop();
 }
 
 const APPLE: &str = "eth sim
@@ -228,5 +225,4 @@ fn sockets_of_appletalk_stand_on_ddp() {
     pass(&mut world, Duration::from_secs(60));
     assert_eq!(said.sorted(), ["client", "server"]);
     assert_nothing_is_kept(&world, 2);
-    world.stop();
 }

@@ -63,7 +63,6 @@ fn octets_go_both_ways_and_streams_end_in_order() {
         let expected = ["client".to_owned(), format!("server {}", octets.len())];
         assert_eq!(said.sorted(), expected, "{client:?} {server:?}");
         assert_nothing_is_kept(&world, 2);
-        world.stop();
     }
 }
 
@@ -121,7 +120,6 @@ fn a_slow_reader_stops_the_sender_and_memory_is_bounded() {
         let unread_max = if server == Api::Sockets { 70_000 } else { 66_000 + 16_384 };
         assert!(most.get() <= unread_max, "{client:?} {server:?}: {} unread", most.get());
         assert_nothing_is_kept(&world, 2);
-        world.stop();
     }
 }
 
@@ -166,7 +164,6 @@ fn a_stream_that_is_broken_off_is_seen_at_the_other_end() {
             let told = "Err(\"ECONNRESET\")".to_owned();
             assert_eq!(said.sorted(), [told], "{client:?} {server:?} {by_server}");
             assert_nothing_is_kept(&world, 2);
-            world.stop();
         }
     }
 }
@@ -198,7 +195,6 @@ fn what_was_sent_before_a_close_arrives() {
         pass(&mut world, secs(600));
         assert_eq!(said.sorted(), ["all"], "{client:?} {server:?}");
         assert_nothing_is_kept(&world, 2);
-        world.stop();
     }
 }
 
@@ -265,7 +261,6 @@ fn more_peers_than_may_wait_try_again_and_are_served() {
         pass(&mut world, secs(600));
         assert_eq!(said.sorted(), expected, "{server:?}");
         assert_nothing_is_kept(&world, 4);
-        world.stop();
     }
 }
 
@@ -301,7 +296,6 @@ fn without_mbufs_a_stream_waits_and_goes_on() {
     pass(&mut world, secs(120));
     assert_eq!(said.sorted(), ["all"]);
     assert_nothing_is_kept(&world, 2);
-    world.stop();
 }
 
 #[test]

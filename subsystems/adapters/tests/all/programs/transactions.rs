@@ -149,7 +149,6 @@ fn requests_and_replies_go_with_their_options() {
             pass(&mut world, 300 * SECOND);
             assert_eq!(said.sorted(), ["client", "server"], "{client:?} {server:?}");
             assert_nothing_is_kept(&world, 2);
-            world.stop();
         }
     }
 }
@@ -215,6 +214,5 @@ fn several_are_under_way_at_once_and_what_is_not_answered_fails() {
         let adapter = kernel.find_protocol("sockets/atp").expect("the adapter");
         assert_eq!(adapter.head().drops().of(&xk_core::reason::NOT_MINE), 1);
         assert_nothing_is_kept(&world, 2);
-        world.stop();
     }
 }
