@@ -1,63 +1,23 @@
 //! AppleTalk, whole: the graphs of the repository under several seeds, names, conflicts of
 //! addresses, a router and its zones.
 
-use std::fs;
-use std::path::Path;
+use crate::sim::{ask, checked, example, figure, pass, report, started};
 use std::time::Duration;
-use xk_compose::{CheckedGraph, SimulationConfig, check, simulate, start_world};
-use xk_core::control::{Question, Report};
-use xk_core::{Kernel, Time};
+use xk_core::Time;
 use xk_kit::net::appletalk::{DdpCable, SetRouter};
 use xk_nbp::{NbpLookup, NbpRegister, NbpTable};
 use xk_rtmp::RtmpTable;
 use xk_sim::World;
 use xk_zip::{ZipZones, ZoneList, ZoneRename};
 
-fn checked(source: &str) -> CheckedGraph {
-    check(source, "apple.kdl", &xk_catalog::standard())
-        .unwrap_or_else(|mistakes| panic!("{mistakes}"))
-}
-
-fn example(name: &str) -> CheckedGraph {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../graphs");
-    checked(&fs::read_to_string(folder.join(name)).unwrap())
-}
-
-fn world(graph: &CheckedGraph, seed: u64) -> World {
-    let config = SimulationConfig { seed, ..SimulationConfig::default() };
-    let mut world = simulate(graph, config).unwrap_or_else(|e| panic!("{e}"));
-    start_world(graph, &mut world).unwrap_or_else(|e| panic!("{e}"));
-    world
-}
-
-fn run_for(world: &mut World, seconds: u64) {
-    let until = world.now().after(Duration::from_secs(seconds));
-    world.run_until(until);
-}
-
-fn kernel<'w>(world: &'w World, host: &str) -> &'w Kernel {
-    let kernel = world.find(host).and_then(|id| world.kernel(id));
-    kernel.unwrap_or_else(|| panic!("no host {host}"))
-}
-
-fn ask<Q: Question>(world: &World, host: &str, protocol: &str, question: Q) -> Q {
-    let kernel = kernel(world, host);
-    let found = kernel.find_protocol(protocol).and_then(|found| found.ask(kernel, question));
-    found.unwrap_or_else(|| panic!("{host}/{protocol} does not answer"))
-}
-
 fn cable(world: &World, host: &str) -> DdpCable {
     ask(world, host, "ddp", DdpCable::default())
 }
 
 /// Number of pings that came back.
-fn pings(world: &World, host: &str) -> (String, String) {
-    let report = ask(world, host, "probe", Report::default());
-    let figure = |name: &str| {
-        let line = report.lines.iter().find(|(line, _)| line == name);
-        line.map(|(_, figure)| figure.clone()).unwrap_or_default()
-    };
-    (figure("sent"), figure("received"))
+fn pings(world: &World, host: &str) -> (u64, u64) {
+    let report = report(world, host, "probe");
+    (figure(&report, "sent"), figure(&report, "received"))
 }
 
 /// The names found, sorted.
@@ -75,10 +35,9 @@ fn found(world: &World, host: &str) -> Vec<String> {
 fn two_nodes_ping() {
     let graph = example("apple-xk.kdl");
     for seed in 1..=20 {
-        let mut world = world(&graph, seed);
-        run_for(&mut world, 8);
-        assert_eq!(pings(&world, "one"), ("20".into(), "20".into()), "seed {seed}");
-        world.stop();
+        let mut world = started(&graph, seed);
+        pass(&mut world, Duration::from_secs(8));
+        assert_eq!(pings(&world, "one"), (20, 20), "seed {seed}");
     }
 }
 
@@ -86,13 +45,13 @@ fn two_nodes_ping() {
 fn a_router_tells_a_node_all_that_it_needs() {
     let graph = example("apple-router.kdl");
     for seed in 1..=10 {
-        let mut world = world(&graph, seed);
-        run_for(&mut world, 30);
+        let mut world = started(&graph, seed);
+        pass(&mut world, Duration::from_secs(30));
         let left = cable(&world, "left");
         assert_eq!((left.first, left.last, left.is_ready), (10, 19, true), "seed {seed}");
         assert!((10..=19).contains(&left.net), "seed {seed}: {left:?}");
         assert_eq!((left.router, &left.zone[..]), ((10, 1), &b"Left"[..]), "seed {seed}");
-        assert_eq!(pings(&world, "left"), ("20".into(), "20".into()), "seed {seed}");
+        assert_eq!(pings(&world, "left"), (20, 20), "seed {seed}");
         let of_left = format!("left:XKernel@Left {}.{}:130", left.net, left.node);
         let all = [of_left.clone(), "right:XKernel@Right 20.18:132".into()];
         let seen = found(&world, "left");
@@ -100,14 +59,13 @@ fn a_router_tells_a_node_all_that_it_needs() {
             assert!(seen.contains(name), "seed {seed}: {name} in {seen:?}");
         }
         assert_eq!(found(&world, "right"), [of_left], "seed {seed}");
-        let report = ask(&world, "left", "nbp", Report::default());
+        let report = report(&world, "left", "nbp");
         let figures = [("names", "1"), ("refused", "0"), ("found", &*seen.len().to_string())];
         assert_eq!(report.lines, figures.map(|(a, b)| (a.into(), b.into())), "seed {seed}");
         assert!(report.finished && !report.failed, "seed {seed}");
         let mut zones = ask(&world, "router", "zip", ZipZones::default()).zones;
         zones.sort();
         assert_eq!(zones, ["Left", "Right"]);
-        world.stop();
     }
 }
 
@@ -120,7 +78,7 @@ fn zones(world: &mut World, host: &str, which: u8) -> Vec<String> {
             zones.sort();
             return zones;
         }
-        run_for(world, 1);
+        pass(world, Duration::from_secs(1));
     }
     panic!("{host} is told of no zones");
 }
@@ -129,8 +87,8 @@ fn zones(world: &mut World, host: &str, which: u8) -> Vec<String> {
 fn a_router_lists_zones_and_tells_of_another_name() {
     let graph = example("apple-router.kdl");
     for seed in 1..=3 {
-        let mut world = world(&graph, seed);
-        run_for(&mut world, 15);
+        let mut world = started(&graph, seed);
+        pass(&mut world, Duration::from_secs(15));
         for host in ["left", "router"] {
             let all = zones(&mut world, host, 0);
             assert_eq!(all, ["Left", "Right"], "seed {seed}, {host}");
@@ -140,13 +98,12 @@ fn a_router_lists_zones_and_tells_of_another_name() {
         }
         let other = ZoneRename { port: 0, zone: "Other".into() };
         ask(&world, "router", "zip", other);
-        run_for(&mut world, 1);
+        pass(&mut world, Duration::from_secs(1));
         assert_eq!(cable(&world, "left").zone, b"Other", "seed {seed}");
         assert_eq!(zones(&mut world, "left", 0), ["Other", "Right"], "seed {seed}");
         // The router that tells of it is the node's, and the zone was the node's.
         let right = cable(&world, "right");
         assert_eq!(right.zone, b"Right", "seed {seed}");
-        world.stop();
     }
 }
 
@@ -200,23 +157,22 @@ link b delay="1ms"
 fn datagrams_go_by_the_router_that_answers_come_by() {
     for (near, goes_on) in [("", true), ("best_router=#false", false)] {
         let graph = checked(&two_ways(near));
-        let mut world = world(&graph, 1);
+        let mut world = started(&graph, 1);
         let tell = |world: &World, host: &str, net, node| {
             ask(world, host, "ddp", SetRouter { port: 0, net, node });
         };
         tell(&world, "near", 10, 1);
         tell(&world, "far", 20, 2);
-        run_for(&mut world, 7);
+        pass(&mut world, Duration::from_secs(7));
         let (_, received) = pings(&world, "near");
-        assert_eq!(received, "20", "{near}: one way there, another back");
+        assert_eq!(received, 20, "{near}: one way there, another back");
         // The one that was told of is there no more, and that one is.
         tell(&world, "near", 10, 99);
-        run_for(&mut world, 12);
+        pass(&mut world, Duration::from_secs(12));
         let (sent, received) = pings(&world, "near");
-        assert_eq!((sent.as_str(), received == "100"), ("100", goes_on), "{near}: {received}");
+        assert_eq!((sent, received == 100), (100, goes_on), "{near}: {received}");
         // What was not heard by for 40 s is believed no more.
-        run_for(&mut world, 60);
-        world.stop();
+        pass(&mut world, Duration::from_secs(60));
     }
 }
 
@@ -282,9 +238,9 @@ link c delay="1ms"
 fn routers_in_a_row_carry_pings_zones_and_names() {
     let graph = checked(ROW);
     for seed in 1..=5 {
-        let mut world = world(&graph, seed);
-        run_for(&mut world, 80);
-        assert_eq!(pings(&world, "one"), ("20".into(), "20".into()), "seed {seed}");
+        let mut world = started(&graph, seed);
+        pass(&mut world, Duration::from_secs(80));
+        assert_eq!(pings(&world, "one"), (20, 20), "seed {seed}");
         assert_eq!(found(&world, "one"), ["far:XKernel@C 30.18:140"], "seed {seed}");
         let networks = |host| ask(&world, host, "rtmp", RtmpTable::default()).networks;
         assert_eq!(networks("first"), [(30, 39, 1)]);
@@ -294,7 +250,6 @@ fn routers_in_a_row_carry_pings_zones_and_names() {
             zones.zones.sort();
             assert_eq!((zones.zones, zones.missing), (["A", "B", "C"].map(String::from).into(), 0));
         }
-        world.stop();
     }
 }
 
@@ -313,8 +268,8 @@ fn crowd(count: usize, loss: &str) -> String {
 fn a_crowd_finds_addresses_of_its_own() {
     for (seed, loss) in [(1, "0%"), (2, "0%"), (3, "10%")] {
         let graph = checked(&crowd(20, loss));
-        let mut world = world(&graph, seed);
-        run_for(&mut world, 20);
+        let mut world = started(&graph, seed);
+        pass(&mut world, Duration::from_secs(20));
         let mut nodes: Vec<_> = (0..20)
             .map(|at| cable(&world, &format!("h{at}")))
             .map(|cable| {
@@ -325,7 +280,6 @@ fn a_crowd_finds_addresses_of_its_own() {
         nodes.sort_unstable();
         nodes.dedup();
         assert_eq!(nodes.len(), 20, "seed {seed}: two have one address");
-        world.stop();
     }
 }
 
@@ -338,11 +292,10 @@ fn a_given_address_is_only_one_nodes() {
     };
     let source = host(0, "") + &host(1, "") + "link lan delay=\"1ms\"\n";
     for seed in 1..=5 {
-        let mut world = world(&checked(&source), seed);
-        run_for(&mut world, 120);
+        let mut world = started(&checked(&source), seed);
+        pass(&mut world, Duration::from_secs(120));
         let ready = (0..2).filter(|at| cable(&world, &format!("h{at}")).is_ready).count();
         assert_eq!(ready, 1, "seed {seed}");
-        world.stop();
     }
 }
 
@@ -351,18 +304,18 @@ fn names_are_asked_for_and_given_by_questions() {
     let source = "host a { sim link=lan; eth sim; aarp eth; ddp aarp net=10 node=17; nbp ddp; }
                   host b { sim link=lan; eth sim; aarp eth; ddp aarp net=10 node=18; nbp ddp; }
                   link lan delay=\"1ms\"";
-    let mut world = world(&checked(&source.replace("net=10", "net=\"10\"")), 1);
+    let mut world = started(&checked(&source.replace("net=10", "net=\"10\"")), 1);
     let register = || NbpRegister { name: "echo:XKernel".into(), socket: 4, ..Default::default() };
     let lookup = |name: &str| NbpLookup { name: name.into(), ..Default::default() };
     // No shepherd waits here: it is asked again.
     assert!(!ask(&world, "a", "nbp", register()).is_done);
-    run_for(&mut world, 10);
+    pass(&mut world, Duration::from_secs(10));
     let done = ask(&world, "a", "nbp", register());
     assert!(done.is_done && done.is_taken);
     assert!(!ask(&world, "b", "nbp", register()).is_done);
     assert!(!ask(&world, "b", "nbp", lookup("=:xkernel@*")).is_done);
     assert!(!ask(&world, "a", "nbp", lookup("ECHO:=")).is_done);
-    run_for(&mut world, 10);
+    pass(&mut world, Duration::from_secs(10));
     let done = ask(&world, "b", "nbp", register());
     assert!(done.is_done && !done.is_taken, "it exists");
     for (host, name) in [("b", "=:xkernel@*"), ("a", "ECHO:=")] {
@@ -384,15 +337,13 @@ fn names_that_find_no_room_wait() {
                    nbp ddp {{ lookup \"n1\u{2248}:X\" start=\"30s\"; }} }}
          link lan delay=\"1ms\""
     );
-    let mut world = world(&checked(&source), 1);
-    let report = |world: &World, host: &str| ask(world, host, "nbp", Report::default());
+    let mut world = started(&checked(&source), 1);
     let figures = |world: &World, host: &str| {
-        report(world, host).lines.into_iter().map(|(_, figure)| figure).collect::<Vec<_>>()
+        report(world, host, "nbp").lines.into_iter().map(|(_, figure)| figure).collect::<Vec<_>>()
     };
-    run_for(&mut world, 25);
+    pass(&mut world, Duration::from_secs(25));
     assert_eq!(figures(&world, "a"), ["200", "0", "0"], "all have names");
-    assert!(!report(&world, "b").finished, "it looks up later");
-    run_for(&mut world, 15);
-    assert_eq!((&*figures(&world, "b")[2], report(&world, "b").finished), ("64", true));
-    world.stop();
+    assert!(!report(&world, "b", "nbp").finished, "it looks up later");
+    pass(&mut world, Duration::from_secs(15));
+    assert_eq!((&*figures(&world, "b")[2], report(&world, "b", "nbp").finished), ("64", true));
 }

@@ -1,13 +1,13 @@
 //! ASP between two hosts: a command block in front of what is written, attentions, and a session
 //! that is held by tickles alone.
 
+use crate::sim::{checked, pass, started};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
 use xk_appletalk::atp::{OptionKind, Options, REPLY_OCTETS_MAX};
 use xk_asp::AspAttention;
-use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::control::ListSessions;
 use xk_core::object::{CallCause, CallError, Refused};
 use xk_core::{
@@ -79,11 +79,6 @@ fn on(world: &mut World, host: &str, what: impl FnOnce(&Kernel) + 'static) {
     assert!(world.spawn(id, what));
 }
 
-fn run_for(world: &mut World, seconds: u64) {
-    let until = world.now().after(Duration::from_secs(seconds));
-    world.run_until(until);
-}
-
 /// Calls with so many octets, the first of which are a command block.
 fn call(world: &mut World, seen: &Shared, octets: usize, block: u16) -> Option<bool> {
     let shared = Rc::clone(seen);
@@ -111,18 +106,14 @@ fn call(world: &mut World, seen: &Shared, octets: usize, block: u16) -> Option<b
             reply.is_ok_and(|reply| reply.octets().eq(data.iter().skip(block.into()).copied()));
         seen.ended.push(is_echo);
     });
-    run_for(world, 20);
+    pass(world, Duration::from_secs(20));
     seen.borrow_mut().ended.pop()
 }
 
 #[test]
 fn blocks_attentions_and_tickles() {
-    let graph = check(HOSTS, "asp.kdl", &xk_catalog::standard());
-    let graph = graph.unwrap_or_else(|mistakes| panic!("{mistakes}"));
-    let config = SimulationConfig { seed: 7, ..SimulationConfig::default() };
-    let mut world = simulate(&graph, config).unwrap_or_else(|e| panic!("{e}"));
-    start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{e}"));
-    run_for(&mut world, 5);
+    let mut world = started(&checked(HOSTS), 7);
+    pass(&mut world, Duration::from_secs(5));
     let seen = Shared::default();
     let shared = Rc::clone(&seen);
     on(&mut world, "server", move |cx| {
@@ -139,7 +130,7 @@ fn blocks_attentions_and_tickles() {
         let both = Participants::pair(Part::Any, to);
         shared.borrow_mut().calling = asp.open(cx, Upper::new(&end), both).ok();
     });
-    run_for(&mut world, 1);
+    pass(&mut world, Duration::from_secs(1));
     // Octets in all, and of the command block, which the server leaves out of its reply.
     let calls = [(45, 0), (1000, 0), (12, 12), (300, 12), (4624 + 12, 12), (578 + 1000, 578)];
     for (octets, block) in calls {
@@ -160,7 +151,7 @@ fn blocks_attentions_and_tickles() {
         let heard = session.ask(cx, AspAttention { session: 0, code: 0x8001 }).is_some();
         shared.borrow_mut().ended.push(heard);
     });
-    run_for(&mut world, 20);
+    pass(&mut world, Duration::from_secs(20));
     assert_eq!(seen.borrow_mut().ended.pop(), Some(true));
     assert_eq!(seen.borrow().attentions, [0x8001], "once, whatever was lost");
     // Ten minutes of nothing but tickles.
@@ -172,7 +163,7 @@ fn blocks_attentions_and_tickles() {
     };
     let before = number(&world);
     assert_eq!(before.len(), 1);
-    run_for(&mut world, 600);
+    pass(&mut world, Duration::from_secs(600));
     assert_eq!(number(&world), before);
     assert_eq!(call(&mut world, &seen, 45, 0), Some(true));
     assert_eq!(number(&world), before, "in the session of before");
@@ -183,8 +174,7 @@ fn blocks_attentions_and_tickles() {
             session.close(cx);
         }
     });
-    run_for(&mut world, 10);
+    pass(&mut world, Duration::from_secs(10));
     assert!(number(&world).is_empty(), "it was closed");
     seen.borrow_mut().served.take();
-    world.stop();
 }

@@ -1,11 +1,11 @@
 //! Connections that begin one behind the other: each stands as soon as its segments have come and
 //! gone, wherever the domains of its host lie.
 
+use crate::sim::{built, checked, config, start};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::{Answer, Ask, Kernel, Protocol, ProtocolRef, SessionRef, Time, Upper, reason};
 use xk_kit::net::stream::{StreamAbort, StreamEvent, StreamNotice};
 use xk_testkit::seeds;
@@ -72,11 +72,10 @@ impl Protocol for Opens {
 
 #[test]
 fn a_connection_behind_one_that_was_reset_does_not_wait() {
-    let graph = check(GRAPH, "connects", &xk_catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
+    let graph = checked(GRAPH);
     seeds::of(30).run(|seed| {
         let what = format!("XK_SEED={seed}");
-        let config = SimulationConfig { seed, ..SimulationConfig::default() };
-        let mut world = simulate(&graph, config).unwrap_or_else(|error| panic!("{error}"));
+        let mut world = built(&graph, config(seed));
         let client = world.find("client").unwrap();
         let cx = Rc::clone(world.kernel(client).unwrap());
         let opener = Rc::new(Opener {
@@ -86,7 +85,7 @@ fn a_connection_behind_one_that_was_reset_does_not_wait() {
             taken: RefCell::default(),
         });
         let this = cx.add_protocol("opener", "opener", Opens(Rc::clone(&opener)));
-        start_world(&graph, &mut world).unwrap_or_else(|error| panic!("{what}: {error}"));
+        start(&graph, &mut world, &what);
         // The server has enabled by then.
         cx.schedule_protocol(&this, Duration::from_millis(100), 0).unwrap();
         world.run_until(Time::ZERO + Duration::from_secs(30));
@@ -103,6 +102,5 @@ fn a_connection_behind_one_that_was_reset_does_not_wait() {
             .sum();
         assert!(late.is_empty() && lost == 0, "{what}: {late:?}, {lost} questions lost");
         assert_eq!(taken.len(), CONNECTIONS, "{what}");
-        world.stop();
     });
 }

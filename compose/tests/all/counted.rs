@@ -1,23 +1,19 @@
 //! Small graphs in which nothing is lost that is not counted, and nothing clashes that could do
 //! without.
 
+use crate::sim::{checked, kernel, started};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::Time;
 use xk_core::control::Report;
 
 /// Counters of a minute: figures of reports and drops by `host/node/name`, of links by `link/name`.
 fn counted(source: &str) -> BTreeMap<String, u64> {
-    let graph = check(source, "mixture", &xk_catalog::standard());
-    let graph = graph.unwrap_or_else(|mistakes| panic!("{}", mistakes.to_text()));
-    let mut world =
-        simulate(&graph, SimulationConfig::default()).unwrap_or_else(|e| panic!("{}", e.to_text()));
-    start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{}", e.to_text()));
+    let mut world = started(&checked(source), 1);
     world.run_until(Time::ZERO + Duration::from_secs(60));
     let mut all = BTreeMap::new();
     for host in ["alice", "bob"] {
-        let kernel = world.find(host).and_then(|id| world.kernel(id)).expect("a host of the graph");
+        let kernel = kernel(&world, host);
         for protocol in kernel.protocols() {
             let name = |what: &str| format!("{host}/{}/{what}", protocol.name());
             for (reason, count) in protocol.head().drops().list() {
@@ -34,7 +30,6 @@ fn counted(source: &str) -> BTreeMap<String, u64> {
     for (link, stats) in world.network().links() {
         all.extend(stats.list().map(|(name, count)| (format!("{link}/{name}"), count)));
     }
-    world.stop();
     all
 }
 

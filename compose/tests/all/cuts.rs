@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use xk_compose::{CheckedGraph, SimulationConfig, check, simulate, start_world};
+use crate::sim::{checked, folder, started};
+use xk_compose::{CheckedGraph, SimulationConfig, simulate};
 use xk_core::Time;
 use xk_core::control::Report;
 use xk_core::graph::Realm;
@@ -42,11 +43,6 @@ pub(crate) fn cut(source: &str, graph: &CheckedGraph, apart: Apart<'_>) -> Strin
     text
 }
 
-fn checked(name: &str, source: &str) -> CheckedGraph {
-    check(source, name, &xk_catalog::standard())
-        .unwrap_or_else(|mistakes| panic!("{mistakes}\n{source}"))
-}
-
 /// All that stand on a node of a host, itself included.
 fn above(graph: &CheckedGraph, host: usize, node: usize) -> BTreeSet<usize> {
     let plan = graph.plan(host).expect("a plan");
@@ -80,14 +76,10 @@ fn told(world: &World) -> Told {
     told
 }
 
-fn run(name: &str, graph: &CheckedGraph, seed: u64) -> Told {
-    let config = SimulationConfig { seed, ..SimulationConfig::default() };
-    let mut world = simulate(graph, config).unwrap_or_else(|mistakes| panic!("{name}: {mistakes}"));
-    start_world(graph, &mut world).unwrap_or_else(|mistakes| panic!("{name}: {mistakes}"));
+fn run(graph: &CheckedGraph, seed: u64) -> Told {
+    let mut world = started(graph, seed);
     world.run_until_finished(Time::ZERO + Duration::from_secs(50));
-    let told = told(&world);
-    world.stop();
-    told
+    told(&world)
 }
 
 fn figure(report: &Report, line: &str) -> Option<u64> {
@@ -121,9 +113,8 @@ fn alike(what: &str, exact: bool, uncut: &Told, cut: &Told) {
 #[test]
 fn every_graph_does_cut_what_it_does_uncut() {
     let is_long = std::env::var_os("XK_LONG").is_some();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../graphs");
     let mut files: Vec<_> =
-        fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+        fs::read_dir(folder("graphs")).unwrap().map(|file| file.unwrap().path()).collect();
     files.sort();
     let cuts = seeds::of(300).sum(|seed| [cuts(&files, seed, is_long && seed == 0)]);
     assert!(cuts.is_none_or(|[cuts]| cuts > 20), "most graphs are cut: {cuts:?}");
@@ -144,19 +135,19 @@ fn cuts(files: &[PathBuf], seed: u64, is_whole: bool) -> u64 {
         if source.contains("subsystem ") {
             continue;
         }
-        let graph = checked(&name, &source);
+        let graph = checked(&source);
         if graph.host_count() > 100 || simulate(&graph, SimulationConfig::default()).is_err() {
             continue;
         }
         // Where nothing is lost, and nothing of what is sent is up to chance.
         let chance = ["loss", "duplicate", "corrupt", "reorder", "noise", "count=0"];
         let is_sound = !chance.iter().any(|word| source.contains(word));
-        let uncut = run(&name, &graph, seed);
+        let uncut = run(&graph, seed);
         let try_one = |what: &str, apart: Apart<'_>| {
             let cut = cut(&source, &graph, apart);
             println!("{name} {what}, XK_SEED={seed}");
             let what = format!("{name} {what}, XK_SEED={seed}");
-            alike(&what, is_sound, &uncut, &run(&name, &checked(&name, &cut), seed));
+            alike(&what, is_sound, &uncut, &run(&checked(&cut), seed));
         };
         try_one("at all edges", &|_, node| Some(node));
         let mut edges: Vec<(usize, usize)> = Vec::new();

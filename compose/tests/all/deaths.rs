@@ -3,10 +3,9 @@
 
 use std::time::Duration;
 
-use xk_compose::{
-    CheckedGraph, Cuts, Faults, SimulationConfig, check, restart, simulate, start_world,
-};
-use xk_core::control::{ListSessions, Report};
+use crate::sim::{ask, checked, config, figure, kernel, pass, report, started};
+use xk_compose::{CheckedGraph, Cuts, Faults, restart};
+use xk_core::control::ListSessions;
 use xk_core::random::Random;
 use xk_core::{Participants, Time};
 use xk_domains::{Arrival, Carrier, Holdings, Queue};
@@ -55,21 +54,9 @@ const CHAOS: Duration = Duration::from_millis(700);
 /// Mean time between crashes.
 const APART: Duration = Duration::from_millis(60);
 
-pub(crate) fn report(world: &World, host: &str, name: &str) -> Report {
-    let kernel = world.find(host).and_then(|id| world.kernel(id)).expect("a host");
-    let anchor = kernel.find_protocol(name).expect("an anchor");
-    anchor.ask(kernel, Report::default()).expect("a report")
-}
-
-pub(crate) fn figure(report: &Report, line: &str) -> u64 {
-    let found = report.lines.iter().find(|(name, _)| name == line);
-    found.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
-}
-
 /// Holdings of a domain's ports, each with the domain on its other side.
 fn holdings(world: &World, name: &str) -> Vec<(usize, Holdings)> {
-    let kernel = world.find(name).and_then(|id| world.kernel(id)).expect("a domain");
-    let cuts = kernel.surroundings::<Cuts>().expect("cuts");
+    let cuts = kernel(world, name).surroundings::<Cuts>().expect("cuts");
     let of = |(other, port): &(usize, std::rc::Rc<xk_domains::Port>)| {
         assert!(!port.is_lost(), "{name}: the way to domain {other} is there");
         (*other, port.holdings())
@@ -77,19 +64,12 @@ fn holdings(world: &World, name: &str) -> Vec<(usize, Holdings)> {
     cuts.0.iter().map(of).collect()
 }
 
-pub(crate) fn run_until(world: &mut World, after: Duration) {
-    let until = world.now().after(after);
-    world.run_until(until);
-}
-
 /// Result of a run: the numbers of crashes and of events, and the reports of the upper ends.
 type Outcome = (usize, u64, Vec<Vec<(String, String)>>);
 
 fn lives(graph: &CheckedGraph, seed: u64) -> Outcome {
     let what = format!("XK_SEED={seed}");
-    let config = SimulationConfig { seed, ..SimulationConfig::default() };
-    let mut world = simulate(graph, config).unwrap_or_else(|mistakes| panic!("{mistakes}"));
-    start_world(graph, &mut world).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let mut world = started(graph, seed);
     let before: Vec<_> = ["server", "client"].map(|host| enables(&world, host)).into();
     let (mut deaths, mut crashes) = (Faults::default(), 0);
     deaths.crash_every(graph, seed, APART);
@@ -102,18 +82,19 @@ fn lives(graph: &CheckedGraph, seed: u64) -> Outcome {
             break;
         }
         world.run_until(next);
-        let died = deaths.act(graph, &mut world, config);
+        let died = deaths.act(graph, &mut world, config(seed));
         if let Some(xk_compose::Event::Crashed(_)) = died.unwrap_or_else(|e| panic!("{what}: {e}"))
         {
             crashes += 1;
         }
     }
     // What is started again finds all that it needs.
-    run_until(&mut world, Duration::from_secs(2));
+    pass(&mut world, Duration::from_secs(2));
     let app = world.find("client/app").expect("a domain");
     world.crash(app);
-    restart(graph, &mut world, "client/app", config).unwrap_or_else(|e| panic!("{what}: {e}"));
-    run_until(&mut world, Duration::from_secs(8));
+    restart(graph, &mut world, "client/app", config(seed))
+        .unwrap_or_else(|e| panic!("{what}: {e}"));
+    pass(&mut world, Duration::from_secs(8));
     let mut told = Vec::new();
     for (name, answer) in [("datagrams", "received"), ("stream", "received"), ("calls", "replies")]
     {
@@ -171,8 +152,7 @@ fn fits(world: &World, host: &str, [lower, upper]: &[&str; 2], what: &str) {
 
 #[test]
 fn domains_die_and_come_back() {
-    let graph = check(GRAPH, "deaths", &xk_catalog::standard());
-    let graph = graph.unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let graph = checked(GRAPH);
     let sum = seeds::of(COST).behind(&TELLING).sum(|seed| [lives(&graph, seed).0 as u64]);
     println!("{sum:?} crashes");
     assert!(sum.is_none_or(|[crashes]| crashes > 3));
@@ -180,8 +160,7 @@ fn domains_die_and_come_back() {
 
 #[test]
 fn one_seed_is_one_life() {
-    let graph = check(GRAPH, "deaths", &xk_catalog::standard());
-    let graph = graph.unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let graph = checked(GRAPH);
     assert_eq!(lives(&graph, 7), lives(&graph, 7));
 }
 
@@ -192,11 +171,8 @@ fn peers_of_the_dead_hear_a_reset() {
     for top in ["echo", "discard"] {
         let old = "echo tcp name=stream port=7;";
         let text = GRAPH.replace(old, &format!("{top} tcp name=stream port=7;"));
-        let graph = check(&text, "deaths", &xk_catalog::standard());
-        let graph = graph.unwrap_or_else(|mistakes| panic!("{mistakes}"));
-        let config = SimulationConfig::default();
-        let mut world = simulate(&graph, config).unwrap_or_else(|mistakes| panic!("{mistakes}"));
-        start_world(&graph, &mut world).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        let graph = checked(&text);
+        let mut world = started(&graph, 1);
         let mut deaths = Faults::default();
         assert!(deaths.crash(
             &graph,
@@ -208,9 +184,9 @@ fn peers_of_the_dead_hear_a_reset() {
         world.run_until(deaths.next());
         let before = report(&world, "client/app", "stream");
         assert_eq!(figure(&before, "stream reset"), 0, "{top}: {:?}", before.lines);
-        deaths.act(&graph, &mut world, config).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        deaths.act(&graph, &mut world, config(1)).unwrap_or_else(|mistakes| panic!("{mistakes}"));
         assert!(!deaths.is_pending());
-        run_until(&mut world, Duration::from_millis(50));
+        pass(&mut world, Duration::from_millis(50));
         let told = report(&world, "client/app", "stream");
         assert_eq!(figure(&told, "stream reset"), 1, "{top}: {:?}", told.lines);
     }
@@ -246,15 +222,12 @@ fn no_connection_is_left_of_a_program_that_is_gone() {
     };
     let streams: String = (0..STREAMS).map(probe).collect();
     let text = PER_PROTOCOL.replace("STREAMS", &streams);
-    let graph = check(&text, "deaths", &xk_catalog::standard());
-    let graph = graph.unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let graph = checked(&text);
     seeds::of(COST).behind(&TELLING).run(|seed| {
         let chance = Random::new(seed);
         let gone = ["client/app", "server/app"][chance.below(2) as usize];
         let what = format!("XK_SEED={seed}: {gone}");
-        let config = SimulationConfig { seed, ..SimulationConfig::default() };
-        let mut world = simulate(&graph, config).unwrap_or_else(|mistakes| panic!("{mistakes}"));
-        start_world(&graph, &mut world).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        let mut world = started(&graph, seed);
         let mut deaths = Faults::default();
         for _ in 0..1 + chance.below(6) {
             let name = BELOW[chance.below(4) as usize];
@@ -264,19 +237,18 @@ fn no_connection_is_left_of_a_program_that_is_gone() {
         }
         while deaths.is_pending() {
             world.run_until(deaths.next());
-            let _ =
-                deaths.act(&graph, &mut world, config).unwrap_or_else(|e| panic!("{what}: {e}"));
+            let _ = deaths
+                .act(&graph, &mut world, config(seed))
+                .unwrap_or_else(|e| panic!("{what}: {e}"));
         }
         // What was lost meanwhile has come again: a reset behind lost octets is only asked about.
-        run_until(&mut world, Duration::from_millis(3000 + chance.below(2000)));
+        pass(&mut world, Duration::from_millis(3000 + chance.below(2000)));
         assert!(deaths.crash(&graph, gone, world.now(), None));
-        let _ = deaths.act(&graph, &mut world, config).unwrap_or_else(|e| panic!("{what}: {e}"));
-        run_until(&mut world, Duration::from_secs(300));
-        let kernel = world.find("server/tcp").and_then(|id| world.kernel(id)).expect("a domain");
-        let tcp = kernel.find_protocol("tcp").expect("a node");
-        let left = tcp.ask(kernel, ListSessions::first(1)).expect("it is known").total;
+        let _ =
+            deaths.act(&graph, &mut world, config(seed)).unwrap_or_else(|e| panic!("{what}: {e}"));
+        pass(&mut world, Duration::from_secs(300));
+        let left = ask(&world, "server/tcp", "tcp", ListSessions::first(1)).total;
         assert_eq!(left, 0, "{what}: connections that are left");
-        world.stop();
     });
 }
 
@@ -345,13 +317,10 @@ fn programs_behind_a_module_notice_no_death_above_it() {
         let domains = format!("domain device {{ {device} }}\n    domain net {{ eth netio;");
         text = text.replacen("domain net { sim link=lan; eth sim;", &domains, 1);
     }
-    let graph = check(&text, "deaths", &xk_catalog::standard());
-    let graph = graph.unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let graph = checked(&text);
     let sum = seeds::of(COST).behind(&TELLING).sum(|seed| {
         let (mut crashes, what) = (0, format!("XK_SEED={seed}"));
-        let config = SimulationConfig { seed, ..SimulationConfig::default() };
-        let mut world = simulate(&graph, config).unwrap_or_else(|mistakes| panic!("{mistakes}"));
-        start_world(&graph, &mut world).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        let mut world = started(&graph, seed);
         let one = Program::new(&world, "client", [1, 2]);
         let other = Program::new(&world, "server", [2, 1]);
         let chance = Random::new(seed);
@@ -368,21 +337,21 @@ fn programs_behind_a_module_notice_no_death_above_it() {
                 for name in names.iter().rev() {
                     world.crash(world.find(name).expect("a domain"));
                 }
-                run_until(&mut world, Duration::from_micros(chance.below(900)));
+                pass(&mut world, Duration::from_micros(chance.below(900)));
                 for name in &names {
-                    let started = restart(&graph, &mut world, name, config);
+                    let started = restart(&graph, &mut world, name, config(seed));
                     started.unwrap_or_else(|e| panic!("{what}: {name}: {e}"));
                 }
                 crashes += 1;
             }
-            run_until(&mut world, Duration::from_millis(1));
+            pass(&mut world, Duration::from_millis(1));
             there.extend(other.take(&world));
             back.extend(one.take(&world));
         }
         let all: Vec<u64> = (0..FRAMES).collect();
         assert!(there == all && back == all, "{what}: {} and {} came", there.len(), back.len());
         // And what stands there works.
-        run_until(&mut world, Duration::from_secs(8));
+        pass(&mut world, Duration::from_secs(8));
         let datagrams = report(&world, "client/app", "datagrams");
         assert!(figure(&datagrams, "received") > 0, "{what}: {:?}", datagrams.lines);
         world.stop();

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::deaths::{figure, report, run_until};
-use xk_compose::{SimulationConfig, check, simulate, start_world};
+use crate::sim::{built, checked, figure, pass, report, start};
+use xk_compose::SimulationConfig;
 use xk_core::object::Refused;
 use xk_core::{
     Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, SessionRef, Time,
@@ -64,18 +64,17 @@ fn streams_that_read_nothing_leave_others_served() {
 }
 
 fn leave_others_served(seed: u64) {
-    let graph = check(GRAPH, "exhaustion", &xk_catalog::standard());
-    let graph = graph.unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let graph = checked(GRAPH);
     let config = SimulationConfig { seed, pool_octets_max: POOL, ..SimulationConfig::default() };
-    let mut world = simulate(&graph, config).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let mut world = built(&graph, config);
     let greedy = world.find("greedy").expect("a host");
     let deaf = world.kernel(greedy).expect("a kernel").add_protocol("deaf", "deaf", Deaf);
-    start_world(&graph, &mut world).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    start(&graph, &mut world, "exhaustion");
     let streams = Rc::new(RefCell::new(Vec::new()));
     for _ in 0..STREAMS {
         let (deaf, streams) = (deaf.clone(), Rc::clone(&streams));
         world.spawn(greedy, move |cx| streams.borrow_mut().push(open(cx, &deaf)));
-        run_until(&mut world, Duration::from_millis(2));
+        pass(&mut world, Duration::from_millis(2));
     }
     let refused = |world: &xk_sim::World| world.kernel(greedy).expect("a kernel").pool().failures();
     for _ in 0..700 {
@@ -87,7 +86,7 @@ fn leave_others_served(seed: u64) {
                 }
             }
         });
-        run_until(&mut world, Duration::from_millis(10));
+        pass(&mut world, Duration::from_millis(10));
     }
     assert!(refused(&world) > 0, "the pool was exhausted");
     let lost = |world: &xk_sim::World| figure(&report(world, "modest", "datagrams"), "lost");
@@ -102,5 +101,4 @@ fn leave_others_served(seed: u64) {
         after - before
     );
     streams.borrow_mut().clear();
-    world.stop();
 }

@@ -43,7 +43,6 @@ pub(crate) fn told(graph: &CheckedGraph, exactly: bool) -> Result<Told, String> 
         }
     }
     told.sort();
-    world.stop();
     Ok(told)
 }
 

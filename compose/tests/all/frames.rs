@@ -5,8 +5,8 @@
 //!
 //! `XK_SEED=7` runs one seed, `XK_LONG=1` a hundred times as many as usually.
 
+use crate::sim::{checked, started};
 use std::time::Duration;
-use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::Time;
 use xk_core::control::Report;
 use xk_testkit::seeds;
@@ -171,10 +171,8 @@ struct Cost {
 
 fn run(stack: &Stack, work: Work, link: &str, seed: u64) -> Cost {
     let source = stack.graph(work, link);
-    let graph = check(&source, "g", &xk_catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
-    let config = SimulationConfig { seed, ..SimulationConfig::default() };
-    let mut world = simulate(&graph, config).unwrap_or_else(|e| panic!("{e}"));
-    start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{e}"));
+    let graph = checked(&source);
+    let mut world = started(&graph, seed);
     world.run_until_finished(Time::ZERO + Duration::from_secs(120));
     let network = world.network();
     let stats = network.stats(network.link("lan").unwrap()).unwrap();
@@ -197,7 +195,6 @@ fn run(stack: &Stack, work: Work, link: &str, seed: u64) -> Cost {
             }
         }
     }
-    world.stop();
     Cost {
         sent: stats.sent,
         lost: stats.lost,

@@ -1,22 +1,19 @@
 //! The graphs of the repository: the good ones check, draw and run; the broken ones say what they
 //! should.
 
+use crate::sim::{checked, config, example, folder, source, started};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 use xk_compose::{
-    CheckedGraph, SimulationConfig, check, check_environment, draw_svg, draw_text,
-    report_environment, simulate, start_world,
+    CheckedGraph, check, check_environment, draw_svg, draw_text, report_environment, simulate,
+    start_world,
 };
 use xk_core::Time;
 use xk_core::control::Report;
 use xk_core::graph::{BuildError, Realm};
 use xk_lang::{Diagnostics, Severity};
 use xk_sim::World;
-
-fn folder(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name)
-}
 
 /// The graph files of a folder, by name.
 fn files(name: &str) -> Vec<(String, String)> {
@@ -34,19 +31,15 @@ fn files(name: &str) -> Vec<(String, String)> {
     files
 }
 
-fn checked(name: &str, source: &str) -> CheckedGraph {
+/// A graph in a file of this name.
+fn named(name: &str, source: &str) -> CheckedGraph {
     check(source, name, &xk_catalog::standard()).unwrap_or_else(|mistakes| panic!("{mistakes}"))
-}
-
-fn example(name: &str) -> CheckedGraph {
-    let source = fs::read_to_string(folder("graphs").join(name)).unwrap();
-    checked(name, &source)
 }
 
 #[test]
 fn every_example_checks_and_draws() {
     for (name, source) in files("graphs") {
-        let graph = checked(&name, &source);
+        let graph = checked(&source);
         assert!(graph.warnings().is_empty(), "{}", graph.warnings());
         let text = draw_text(&graph, None, 100);
         let svg = draw_svg(&graph, None);
@@ -80,15 +73,13 @@ fn reports(graph: &CheckedGraph, world: &World) -> Vec<(String, String, Report)>
 
 /// Runs a graph until its probes have finished; every one of them must have heard its echo.
 fn run(graph: &CheckedGraph) -> Vec<(String, String, Report)> {
-    let mut world = simulate(graph, SimulationConfig::default()).unwrap_or_else(|e| panic!("{e}"));
-    start_world(graph, &mut world).unwrap_or_else(|e| panic!("{e}"));
+    let mut world = started(graph, 1);
     world.run_until_finished(Time::ZERO + Duration::from_secs(50));
     let reports = reports(graph, &world);
     assert!(!reports.is_empty());
     for (host, name, report) in &reports {
         assert!(!report.failed, "{host} {name}: {:?}", report.lines);
     }
-    world.stop();
     reports
 }
 
@@ -104,16 +95,15 @@ fn every_example_of_a_simulation_does_what_it_asks_for() {
         if OTHERWISE.contains(&name.as_str()) {
             continue;
         }
-        let graph = checked(&name, &source);
+        let graph = checked(&source);
         // What has a device is no simulation.
-        let Ok(mut world) = simulate(&graph, SimulationConfig::default()) else { continue };
+        let Ok(mut world) = simulate(&graph, config(1)) else { continue };
         start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{name}: {e}"));
         world.run_until_finished(Time::ZERO + Duration::from_secs(60));
         for (host, upper, report) in reports(&graph, &world) {
             let is_done = report.finished && !report.failed;
             assert!(is_done, "{name}, {host}, {upper}: {:?}", report.lines);
         }
-        world.stop();
         simulated += 1;
     }
     assert!(simulated > 30, "{simulated}");
@@ -204,9 +194,9 @@ fn a_thousand_hosts_talk() {
 #[test]
 fn faults_are_felt_and_captured() {
     let capture = std::env::temp_dir().join(format!("xk-faults-{}.pcapng", std::process::id()));
-    let source = fs::read_to_string(folder("graphs").join("faults.kdl")).unwrap();
+    let source = source("faults.kdl");
     let source = source.replace("\"faults.pcapng\"", &format!("{capture:?}"));
-    let reports = run(&checked("faults.kdl", &source));
+    let reports = run(&checked(&source));
     assert!(figure(&reports, "probe", "lost") > 0);
     assert!(fs::metadata(&capture).unwrap().len() > 10_000);
     fs::remove_file(capture).unwrap();
@@ -214,14 +204,14 @@ fn faults_are_felt_and_captured() {
 
 #[test]
 fn wires_to_the_outside_stay_out_of_simulations() {
-    let Err(mistakes) = simulate(&example("tap.kdl"), SimulationConfig::default()) else {
+    let Err(mistakes) = simulate(&example("tap.kdl"), config(1)) else {
         panic!("a device in a simulation");
     };
     assert!(mistakes.to_text().contains("`tap` reaches outside the simulation"), "{mistakes}");
-    let source = fs::read_to_string(folder("graphs").join("netio.kdl")).unwrap();
+    let source = source("netio.kdl");
     let source = source.replace("netio sim\n", "netio sim door=\"/no/such/folder/door\"\n");
-    let graph = checked("netio.kdl", &source);
-    let Err(mistakes) = simulate(&graph, SimulationConfig::default()) else {
+    let graph = named("netio.kdl", &source);
+    let Err(mistakes) = simulate(&graph, config(1)) else {
         panic!("a socket in a simulation");
     };
     let text = mistakes.to_text();
@@ -256,7 +246,7 @@ fn said(name: &str, source: &str) -> String {
             Err(mistakes) => mistakes.to_text(),
         };
     };
-    let graph = checked(name, source);
+    let graph = named(name, source);
     let mut mistakes = Diagnostics::new(name, source);
     let node = &graph.graph().hosts[0].nodes[0];
     report_environment(&mut mistakes, Severity::Error, node, &lacking);
@@ -295,7 +285,7 @@ host one {{
         )
     };
     let read = |source: &str| {
-        let graph = checked("domains.kdl", source);
+        let graph = checked(source);
         let host = graph.host("one").expect("the host");
         graph.domains(&host)
     };
@@ -315,7 +305,7 @@ host one {
     domain users open path="/run/xk/users.sock" { grant udp port="5000..5999" uid=1000; }
 }
 "#;
-    let graph = checked("domains.kdl", source);
+    let graph = checked(source);
     let text = draw_text(&graph, None, 200);
     let at = |words: &str| text.find(words).unwrap_or_else(|| panic!("no `{words}` in\n{text}"));
     let frames =
@@ -352,7 +342,6 @@ fn a_domain_shows_its_messages_to_its_only_neighbour() {
     assert!(!lends("org-library.kdl", "device", "server"));
     // So has a node that programs attach to.
     let graph = checked(
-        "open.kdl",
         "host one {\n    loopback\n    domain net { ip loopback { address \"10.0.0.1/24\"; }; udp ip; }\n    \
          domain app { echo udp port=7; }\n    domain open1 open path=\"/tmp/x\" { grant udp; }\n}\n",
     );
@@ -364,13 +353,13 @@ fn a_domain_shows_its_messages_to_its_only_neighbour() {
 fn a_domain_of_an_unknown_user_is_told() {
     let source =
         "host one {\n    loopback\n    domain net user=\"no such\" { discard loopback; }\n}\n";
-    let graph = checked("users.kdl", source);
+    let graph = named("users.kdl", source);
     let told = check_environment(&graph, None, Severity::Error).to_text();
     assert!(
         told.starts_with("users.kdl:3:21: error: this machine has no user `no such`"),
         "{told}"
     );
-    let graph = checked("users.kdl", &source.replace("no such", "70000"));
+    let graph = named("users.kdl", &source.replace("no such", "70000"));
     assert!(!check_environment(&graph, None, Severity::Error).has_errors(), "a number is a user");
 }
 
@@ -403,8 +392,8 @@ fn the_drawings_are_of_these_graphs() {
 /// The device cannot exist, whatever this process may do.
 #[test]
 fn the_environment_is_asked() {
-    let source = fs::read_to_string(folder("graphs/broken/no_device.kdl")).unwrap();
-    let graph = checked("no_device.kdl", &source);
+    let source = source("broken/no_device.kdl");
+    let graph = named("no_device.kdl", &source);
     let found = xk_compose::check_environment(&graph, None, Severity::Warning);
     let text = found.to_text();
     assert!(text.starts_with("no_device.kdl:3:19: warning: "), "{text}");

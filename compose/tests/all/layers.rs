@@ -5,8 +5,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::deaths::{figure, report, run_until};
-use xk_compose::{SimulationConfig, check, restart, simulate, start_world};
+use crate::sim::{checked, config, figure, pass, report, started};
+use xk_compose::restart;
 use xk_kit::control::MyEther;
 use xk_sim::World;
 
@@ -45,8 +45,7 @@ link lan delay="50us" rate="100Mbit"
 /// next one is told what the one before was told.
 #[test]
 fn a_layer_that_comes_back_knows_what_the_one_before_was_told() {
-    let graph = check(LAYERS, "layers", &xk_catalog::standard());
-    let graph = graph.unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let graph = checked(LAYERS);
     let domains: Vec<&str> = LAYERS
         .lines()
         .filter_map(|line| line.trim().strip_prefix("domain ")?.split(' ').next())
@@ -54,17 +53,15 @@ fn a_layer_that_comes_back_knows_what_the_one_before_was_told() {
     assert_eq!(domains.len(), 10);
     let mut broken = Vec::new();
     for domain in domains.iter().copied().chain(["none"]) {
-        let config = SimulationConfig::default();
-        let mut world = simulate(&graph, config).unwrap_or_else(|mistakes| panic!("{mistakes}"));
-        start_world(&graph, &mut world).unwrap_or_else(|mistakes| panic!("{mistakes}"));
-        run_until(&mut world, Duration::from_millis(500));
+        let mut world = started(&graph, 1);
+        pass(&mut world, Duration::from_millis(500));
         let name = format!("server/{domain}");
         if let Some(id) = world.find(&name) {
             world.crash(id);
-            run_until(&mut world, Duration::from_millis(50));
-            restart(&graph, &mut world, &name, config).unwrap_or_else(|e| panic!("{name}: {e}"));
+            pass(&mut world, Duration::from_millis(50));
+            restart(&graph, &mut world, &name, config(1)).unwrap_or_else(|e| panic!("{name}: {e}"));
         }
-        run_until(&mut world, Duration::from_secs(20));
+        pass(&mut world, Duration::from_secs(20));
         for (probe, line, least) in [
             // A layer finds by a message that its session below has ended: that is lost.
             ("datagrams", "received", 16),
@@ -78,7 +75,6 @@ fn a_layer_that_comes_back_knows_what_the_one_before_was_told() {
                 broken.push(format!("{domain} died: {probe}: {:?}", report.lines));
             }
         }
-        world.stop();
     }
     assert!(broken.is_empty(), "{broken:#?}");
 }
@@ -88,13 +84,10 @@ fn a_layer_that_comes_back_knows_what_the_one_before_was_told() {
 fn a_layer_that_comes_back_says_what_it_is() {
     let with = |address: &str| {
         let text = LAYERS.replacen("eth sim;", &format!("eth sim address={address:?};"), 1);
-        let graph = check(&text, "layers", &xk_catalog::standard());
-        graph.unwrap_or_else(|mistakes| panic!("{mistakes}"))
+        checked(&text)
     };
     let (first, next) = (with("02:00:00:00:00:02"), with("02:00:00:00:00:03"));
-    let config = SimulationConfig::default();
-    let mut world = simulate(&first, config).unwrap_or_else(|mistakes| panic!("{mistakes}"));
-    start_world(&first, &mut world).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let mut world = started(&first, 1);
     let (said, above) = (Rc::new(Cell::default()), world.find("server/resolution").unwrap());
     let asked = |world: &mut World| {
         let tell = Rc::clone(&said);
@@ -102,13 +95,12 @@ fn a_layer_that_comes_back_says_what_it_is() {
             let eth = cx.find_protocol("eth").expect("what stands for it");
             tell.set(eth.ask(cx, MyEther::default()).expect("it answers").address);
         });
-        run_until(world, Duration::from_millis(10));
+        pass(world, Duration::from_millis(10));
         said.get()
     };
     assert_eq!(asked(&mut world), [2, 0, 0, 0, 0, 2]);
     world.crash(world.find("server/link").expect("a domain"));
-    restart(&next, &mut world, "server/link", config).unwrap_or_else(|error| panic!("{error}"));
-    run_until(&mut world, Duration::from_millis(10));
+    restart(&next, &mut world, "server/link", config(1)).unwrap_or_else(|error| panic!("{error}"));
+    pass(&mut world, Duration::from_millis(10));
     assert_eq!(asked(&mut world), [2, 0, 0, 0, 0, 3]);
-    world.stop();
 }

@@ -24,6 +24,8 @@ mod parts;
 mod printers;
 mod refusals;
 mod rpc_sun;
+mod said;
+mod sim;
 mod starts;
 mod streams;
 mod subsystems;

@@ -1,7 +1,8 @@
 //! Frameworks, filters and cuts together: graphs that passed the check and did not start.
 
+use crate::sim::{built, checked, config};
 use std::time::Duration;
-use xk_compose::{SimulationConfig, check, simulate, start_world};
+use xk_compose::start_world;
 use xk_core::Time;
 use xk_core::control::Report;
 use xk_sim::HostId;
@@ -81,14 +82,12 @@ fn hosts() -> Vec<(String, &'static str)> {
 
 #[test]
 fn what_is_cut_below_frameworks_and_filters_starts_and_is_answered() {
-    let catalog = xk_catalog::standard();
     let mut wrong = String::new();
     for (host, peer) in hosts() {
         let text =
             format!("host a {{\n{host}\n}}\nhost b {{\n{peer}\n}}\nlink lan delay=\"1ms\"\n");
-        let graph = check(&text, "g", &catalog).unwrap_or_else(|e| panic!("{e}\n{text}"));
-        let world = simulate(&graph, SimulationConfig::default());
-        let mut world = world.unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let graph = checked(&text);
+        let mut world = built(&graph, config(1));
         if let Err(mistakes) = start_world(&graph, &mut world) {
             wrong += &format!("{host}\n{mistakes}\n\n");
             continue;

@@ -1,24 +1,19 @@
 //! The graphs of monolithic Sprite RPC, run to their end on a lossy network: every call is
 //! answered, and executed once.
 
-use std::fs;
-use std::path::Path;
+use crate::sim::{example, kernel, started};
 use std::time::Duration;
-use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::Time;
 use xk_core::control::Report;
 
 /// Runs a graph; answers the reports of its anchors by name.
 fn run(name: &str) -> Vec<(String, Report)> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../graphs").join(name);
-    let source = fs::read_to_string(path).unwrap();
-    let graph = check(&source, name, &xk_catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
-    let mut world = simulate(&graph, SimulationConfig::default()).unwrap_or_else(|e| panic!("{e}"));
-    start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{e}"));
+    let graph = example(name);
+    let mut world = started(&graph, 1);
     world.run_until_finished(Time::ZERO + Duration::from_secs(120));
     let mut reports = Vec::new();
     for host in graph.graph().expand() {
-        let kernel = world.find(&host.name).and_then(|id| world.kernel(id)).unwrap();
+        let kernel = kernel(&world, &host.name);
         for protocol in kernel.protocols() {
             let is_anchor = matches!(protocol.head().kind(), "caller" | "procedures");
             if is_anchor && let Some(report) = protocol.ask(kernel, Report::default()) {
@@ -26,7 +21,6 @@ fn run(name: &str) -> Vec<(String, Report)> {
             }
         }
     }
-    world.stop();
     reports
 }
 

@@ -3,10 +3,9 @@
 //! every call ends by its deadline, and once the load is over calls succeed. For every stack of
 //! calls.
 
+use crate::sim::{checked, report, started};
 use std::time::Duration;
-use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::Time;
-use xk_core::control::Report;
 use xk_testkit::seeds;
 
 /// Longest time for a call of the load.
@@ -147,26 +146,20 @@ impl Stack {
 /// Describes the fault of a run.
 fn judge(stack: &Stack, load: Load, link: &str, seed: u64) -> Option<String> {
     let source = stack.graph(load, link);
-    let graph = check(&source, "g", &xk_catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
-    let config = SimulationConfig { seed, ..SimulationConfig::default() };
-    let mut world = simulate(&graph, config).unwrap_or_else(|e| panic!("{e}"));
-    start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{e}"));
+    let mut world = started(&checked(&source), seed);
     let mut wrong = Vec::new();
     for (until, caller, name, wanted) in
         [(DEADLINE + TICK, "load", "waiting", "0"), (END, "later", "replies", "3")]
     {
         world.run_until(Time::ZERO + until);
         for host in ["a", "b"] {
-            let kernel = world.kernel(world.find(host).unwrap()).unwrap();
-            let protocol = kernel.find_protocol(caller).unwrap();
-            let lines = protocol.ask(kernel, Report::default()).unwrap().lines;
+            let lines = report(&world, host, caller).lines;
             let is_so = |(line, value): &(String, String)| (&**line, &**value) == (name, wanted);
             if !lines.iter().any(is_so) {
                 wrong.push(format!("{host}/{caller}: {lines:?}"));
             }
         }
     }
-    world.stop();
     let about = format!("{}, {load:?}, {link}, XK_SEED={seed}", stack.name);
     (!wrong.is_empty()).then(|| format!("{about}: {}", wrong.join("; ")))
 }
@@ -194,10 +187,7 @@ fn calls_on_layers_that_wait_for_the_peer_are_refused() {
     let load = Load { calls: 1, octets: 100 };
     for stack in REFUSED {
         let source = stack.graph(load, "");
-        let mistakes = match check(&source, "g", &xk_catalog::standard()) {
-            Ok(_) => panic!("{} is accepted", stack.name),
-            Err(mistakes) => mistakes.to_string(),
-        };
+        let mistakes = crate::said::said(&source, &xk_catalog::standard());
         let why = "waits for the peer, who may be waiting for us";
         assert!(mistakes.contains(why), "{}: {mistakes}", stack.name);
     }

@@ -1,11 +1,11 @@
 //! Stacks cut at every edge: messages of a session arrive in the order in which they were pushed.
 
+use crate::sim::{built, checked, config, start};
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::Time;
 use xk_sim::{HostId, Sighting, Tap};
 use xk_testkit::seeds;
@@ -118,17 +118,14 @@ impl Tap for Order {
 
 #[test]
 fn messages_keep_their_order_across_cuts() {
-    let graph = check(GRAPH, "order", &xk_catalog::standard());
-    let graph = graph.unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let graph = checked(GRAPH);
     seeds::of(75).run(|seed| {
-        let config = SimulationConfig { seed, ..SimulationConfig::default() };
-        let mut world = simulate(&graph, config).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        let mut world = built(&graph, config(seed));
         let order = Rc::new(Order::default());
         world.network().set_tap(Some(Rc::clone(&order) as Rc<_>));
-        start_world(&graph, &mut world).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        start(&graph, &mut world, "order");
         world.run_until_finished(Time::ZERO + Duration::from_secs(20));
         let (faults, seen) = (order.faults.take(), order.seen.take());
-        world.stop();
         assert_eq!(faults, [""; 0], "XK_SEED={seed}");
         assert!(seen[0] >= 4000 && seen[1] >= 3000, "XK_SEED={seed}: {seen:?} are seen");
     });

@@ -1,17 +1,15 @@
 //! The organisations of graphs/org-*.kdl on a simulated link: any of their domains dies under load,
 //! comes back alone, and pings, datagrams and new connections work again.
 
-use std::path::Path;
 use std::time::Duration;
 
-use xk_compose::{CheckedGraph, SimulationConfig, check, domain_name, restart};
-use xk_compose::{simulate, start_world};
+use xk_compose::{CheckedGraph, domain_name, restart};
 use xk_core::random::Random;
 use xk_lang::DomainKind;
 use xk_sim::{HostId, World};
 use xk_testkit::seeds;
 
-use crate::deaths::{figure, report, run_until};
+use crate::sim::{checked, config, figure, folder, pass, report, started};
 
 /// A host that talks to the one with domains all the time, and one that begins after each death.
 const PEERS: &str = r#"
@@ -76,12 +74,12 @@ fn drops(world: &World) -> String {
 }
 
 /// All that there is works, and did not need longer than [`LOOK`].
-fn works(graph: &CheckedGraph, world: &mut World, config: SimulationConfig, what: &str) {
+fn works(graph: &CheckedGraph, world: &mut World, seed: u64, what: &str) {
     let fresh = world.find("fresh").expect("a host");
     world.crash(fresh);
-    restart(graph, world, "fresh", config).unwrap_or_else(|e| panic!("{what}: {e}"));
+    restart(graph, world, "fresh", config(seed)).unwrap_or_else(|e| panic!("{what}: {e}"));
     let before: Vec<u64> = SEEN[0].1.iter().map(|name| received(world, "steady", name)).collect();
-    run_until(world, LOOK);
+    pass(world, LOOK);
     for (name, before) in SEEN[0].1.iter().zip(before) {
         let new = received(world, "steady", name) - before;
         assert!(new > 95, "{what}: {new} {name} came back: {}", drops(world));
@@ -99,11 +97,9 @@ fn dies(graph: &CheckedGraph, name: &str, seed: u64) {
     let own = setups.iter().filter(|s| s.kind.is_some_and(|kind| kind != DomainKind::Open));
     let domains: Vec<String> = own.map(|s| domain_name("neighbour", &s.name)).collect();
     let chance = Random::new(seed).fork(29);
-    let config = SimulationConfig { seed, ..SimulationConfig::default() };
-    let mut world = simulate(graph, config).unwrap_or_else(|mistakes| panic!("{mistakes}"));
-    start_world(graph, &mut world).unwrap_or_else(|mistakes| panic!("{mistakes}"));
-    run_until(&mut world, Duration::from_millis(300));
-    works(graph, &mut world, config, &format!("XK_SEED={seed} {name} at the beginning"));
+    let mut world = started(graph, seed);
+    pass(&mut world, Duration::from_millis(300));
+    works(graph, &mut world, seed, &format!("XK_SEED={seed} {name} at the beginning"));
     let mut last = domains.len();
     for _ in 0..2 * domains.len() {
         // None is the only one that ever dies, and some die again while the others find them.
@@ -111,21 +107,21 @@ fn dies(graph: &CheckedGraph, name: &str, seed: u64) {
         let domain = &domains[last];
         let what = format!("XK_SEED={seed} {name}: {domain}");
         for _ in 0..1 + chance.below(3) {
-            run_until(&mut world, Duration::from_micros(chance.below(20_000)));
+            pass(&mut world, Duration::from_micros(chance.below(20_000)));
             assert!(world.crash(world.find(domain).expect("a domain")), "{what}");
-            run_until(&mut world, Duration::from_micros(chance.below(300_000)));
-            restart(graph, &mut world, domain, config).unwrap_or_else(|e| panic!("{what}: {e}"));
+            pass(&mut world, Duration::from_micros(chance.below(300_000)));
+            restart(graph, &mut world, domain, config(seed))
+                .unwrap_or_else(|e| panic!("{what}: {e}"));
         }
-        run_until(&mut world, WITHIN);
-        works(graph, &mut world, config, &what);
+        pass(&mut world, WITHIN);
+        works(graph, &mut world, seed, &what);
     }
-    world.stop();
 }
 
 #[test]
 fn any_domain_of_any_organisation_dies_and_all_works_again() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../graphs");
-    let files = std::fs::read_dir(folder).expect("the graphs").flatten().map(|file| file.path());
+    let files =
+        std::fs::read_dir(folder("graphs")).expect("the graphs").flatten().map(|file| file.path());
     let mut files: Vec<_> = files.collect();
     files.sort();
     let mut cut = Vec::new();
@@ -135,8 +131,7 @@ fn any_domain_of_any_organisation_dies_and_all_works_again() {
             continue;
         }
         let text = simulated(&std::fs::read_to_string(&path).expect("a graph"));
-        let graph = check(&text, name, &xk_catalog::standard());
-        let graph = graph.unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        let graph = checked(&text);
         let host = graph.host("neighbour").expect("a host");
         if graph.domains(&host).len() > 1 {
             cut.push((graph, name.to_owned()));

@@ -1,9 +1,9 @@
 //! A host whose graph lies in several kernels: its nodes have one numbering in all of them.
 
+use crate::sim::{checked, config, folder};
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::rc::Rc;
-use xk_compose::{CheckedGraph, Lies, SimulationConfig, build_part, check, simulate};
+use xk_compose::{CheckedGraph, Lies, build_part, simulate};
 use xk_core::graph::Shape;
 use xk_core::object::{CallCause, CallError, ProtocolId};
 use xk_core::{Answer, Ask, Kernel, Protocol, ProtocolRef};
@@ -78,9 +78,8 @@ fn holds(
 
 #[test]
 fn all_kernels_of_a_host_number_its_nodes_alike() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../graphs");
     let mut kinds = BTreeSet::new();
-    for file in std::fs::read_dir(folder).unwrap() {
+    for file in std::fs::read_dir(folder("graphs")).unwrap() {
         let path = file.unwrap().path();
         if path.extension().is_none_or(|kind| kind != "kdl") {
             continue;
@@ -92,10 +91,9 @@ fn all_kernels_of_a_host_number_its_nodes_alike() {
             // in one kernel with their framework.
             continue;
         }
-        let graph = check(&text, &name, &xk_catalog::standard());
-        let graph = graph.unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        let graph = checked(&text);
         // Graphs that reach outside are not simulated, and the large ones are of hosts alike.
-        let Ok(world) = simulate(&graph, SimulationConfig::default()) else { continue };
+        let Ok(world) = simulate(&graph, config(1)) else { continue };
         for host in graph.graph().expand().iter().take(8) {
             let whole = world.find(&host.name).and_then(|id| world.kernel(id)).expect("a host");
             let at = graph.graph().hosts.iter().position(|h| std::ptr::eq(h, host.template));

@@ -1,33 +1,22 @@
 //! A printer of AppleTalk and those that print on it, over a cable that loses, repeats and
 //! reorders.
 
+use crate::sim::{example, report, started};
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
-use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::Time;
-use xk_core::control::Report;
 use xk_testkit::seeds;
 
 /// The report of a node of each host.
 fn run(seed: u64) -> BTreeMap<&'static str, BTreeMap<String, String>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../graphs/apple-printer.kdl");
-    let source = std::fs::read_to_string(path).unwrap();
-    let graph = check(&source, "apple-printer.kdl", &xk_catalog::standard())
-        .unwrap_or_else(|mistakes| panic!("{mistakes}"));
-    let config = SimulationConfig { seed, ..SimulationConfig::default() };
-    let mut world = simulate(&graph, config).unwrap_or_else(|error| panic!("{error}"));
-    start_world(&graph, &mut world).unwrap_or_else(|error| panic!("{error}"));
+    let mut world = started(&example("apple-printer.kdl"), seed);
     world.run_until_finished(Time::ZERO + Duration::from_secs(300));
     let reports = [("printer", "printer"), ("one", "print"), ("two", "print")];
     let reports = reports.map(|(host, node)| {
-        let kernel = world.find(host).and_then(|id| world.kernel(id)).unwrap();
-        let node = kernel.find_protocol(node).unwrap();
-        let report = node.ask(kernel, Report::default()).unwrap();
+        let report = report(&world, host, node);
         assert!(report.finished && !report.failed, "seed {seed}: {host} {:?}", report.lines);
         (host, report.lines.into_iter().collect())
     });
-    world.stop();
     reports.into()
 }
 

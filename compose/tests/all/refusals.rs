@@ -1,14 +1,10 @@
 //! Graphs whose realms, addresses and numbers fit, and that could not run all the same: refused
 //! with the place, the cause and the remedy.
-use xk_compose::check;
 
 /// Text of the check about a host with these lines; empty if it may run.
 fn said(lines: &[&str]) -> String {
     let source = format!("host one {{\n{}\n}}\n", lines.join("\n"));
-    match check(&source, "g", &xk_catalog::standard()) {
-        Ok(graph) => graph.warnings().to_text(),
-        Err(mistakes) => mistakes.to_text(),
-    }
+    crate::said::said(&source, &xk_catalog::standard())
 }
 
 /// Checks that one mistake is reported, at this line and column, in these words.

@@ -1,46 +1,32 @@
 //! ONC RPC in parts, as the graphs put it together: every call has its reply in spite of losses,
 //! over whatever stack.
 
-use std::path::Path;
+use crate::sim::{checked, report, source, started};
 use std::time::Duration;
-use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::Time;
-use xk_core::control::Report;
 use xk_sim::World;
 
-fn source(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../graphs/{name}.kdl"));
-    std::fs::read_to_string(path).unwrap()
-}
-
 /// Runs a graph with this seed until its callers are done.
-fn run(name: &str, source: &str, seed: u64) -> World {
-    let graph = check(source, name, &xk_catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
-    let config = SimulationConfig { seed, ..SimulationConfig::default() };
-    let mut world = simulate(&graph, config).unwrap_or_else(|e| panic!("{e}"));
-    start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{e}"));
+fn run(source: &str, seed: u64) -> World {
+    let mut world = started(&checked(source), seed);
     world.run_until_finished(Time::ZERO + Duration::from_secs(300));
     world
 }
 
 /// The figure of this name in a protocol's report.
 fn figure(world: &World, host: &str, protocol: &str, name: &str) -> u64 {
-    let kernel = world.find(host).and_then(|id| world.kernel(id)).unwrap();
-    let protocol = kernel.find_protocol(protocol).unwrap();
-    let report = protocol.ask(kernel, Report::default()).unwrap();
-    let found = report.lines.iter().find(|(line, _)| line == name);
-    found.map_or(0, |(_, value)| value.parse().unwrap())
+    crate::sim::figure(&report(world, host, protocol), name)
 }
 
 /// Every call of both callers has the reply that it must have; but of the long ones, of twelve
 /// frames each, a few find no way through in six tries.
 fn all_are_answered(name: &str) {
-    all_of(name, &source(name));
+    all_of(name, &source(&format!("{name}.kdl")));
 }
 
 fn all_of(name: &str, source: &str) {
     for seed in 1..4 {
-        let mut world = run(name, source, seed);
+        let world = run(source, seed);
         for caller in ["ping", "echo"] {
             let of = |line: &str| figure(&world, "alice", caller, line);
             assert_eq!(of("calls"), 50, "{name} {caller}, seed {seed}");
@@ -50,7 +36,6 @@ fn all_of(name: &str, source: &str) {
             assert!(of("replies") >= least, "{name} {caller}, seed {seed}");
             assert_eq!(of("wrong"), 0, "{name} {caller}, seed {seed}");
         }
-        world.stop();
     }
 }
 
@@ -82,7 +67,7 @@ fn with_credentials() {
 #[test]
 fn with_credentials_through_a_layer_that_looks_on() {
     let name = "rpc-sun-auth";
-    let source = source(name)
+    let source = source("rpc-sun-auth.kdl")
         .replace("authnone sunselect", "authnone watch")
         .replace("authsys sunselect", "tracer sunselect name=watch\n    authsys watch")
         .replace("authshort sunselect", "authshort watch");
@@ -117,11 +102,10 @@ fn octets_that_a_link_adds_are_no_part_of_a_message() {
             let source = host("a", 1, &calls)
                 + &host("b", 2, "procedures sunprog at=\"*@version1@program536870913\"")
                 + "link lan delay=\"1ms\"\n";
-            let mut world = run("padded", &source, 1);
+            let world = run(&source, 1);
             let figures =
                 ["replies", "wrong", "octets"].map(|name| figure(&world, "a", "caller", name));
             assert_eq!(figures, [10, 0, 10 * size], "{layers}, {size} octets");
-            world.stop();
         }
     }
 }
@@ -143,10 +127,9 @@ fn the_null_procedure_is_called_through_a_layer_with_headers() {
             let source = host("a", &calls)
                 + &host("b", &format!("procedures deadline at=\"*@{program}\""))
                 + "link lan kind=pointtopoint\n";
-            let mut world = run("null", &source, 1);
+            let world = run(&source, 1);
             let name = if above == TOP { "a" } else { "a/d" };
             assert_eq!(figure(&world, name, "caller", "replies"), 5, "{source}");
-            world.stop();
         }
     }
 }
@@ -163,9 +146,8 @@ fn an_address_that_is_given_is_made_up_by_no_other() {
         let source = host("a", 1, given[0], "caller reqrep to=\"10.0.0.2\" count=5")
             + &host("b", 2, given[1], "procedures reqrep procedure=1")
             + "link lan delay=\"1ms\"\n";
-        let mut world = run("given", &source, 1);
+        let world = run(&source, 1);
         assert_eq!(figure(&world, "a", "caller", "replies"), 5, "{source}");
-        world.stop();
     }
 }
 
@@ -188,7 +170,7 @@ fn credentials_are_asked_for_across_a_cut_below_a_filter() {
     ];
     for [a, b] in cut.iter().flat_map(|cut| [[cut, plain], [plain, cut]]) {
         let source = host("a", a, &client) + &host("b", b, &server);
-        let mut world = run("cut", &(source.clone() + "link lan kind=pointtopoint\n"), 1);
+        let world = run(&(source.clone() + "link lan kind=pointtopoint\n"), 1);
         let own = ["a", "a/d", "a/e", "a/f"].into_iter().filter(|name| {
             let kernel = world.find(name).and_then(|id| world.kernel(id));
             let caller = kernel.and_then(|kernel| kernel.find_protocol("caller"));
@@ -197,6 +179,5 @@ fn credentials_are_asked_for_across_a_cut_below_a_filter() {
         let name = own.last().unwrap();
         let figures = ["replies", "wrong"].map(|of| figure(&world, name, "caller", of));
         assert_eq!(figures, [5, 0], "{source}");
-        world.stop();
     }
 }

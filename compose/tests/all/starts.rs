@@ -1,10 +1,10 @@
 //! Graphs that pass the check start: the hosts are started in its rehearsal.
 
+use crate::sim::{checked, report, started};
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use xk_compose::{HostSetup, SimulationConfig, check, simulate, start_world};
-use xk_core::control::Report;
+use xk_compose::{HostSetup, check};
 use xk_core::graph::{BuildError, Look, Params};
 use xk_core::{Entry, Time};
 use xk_kit::wire::entry::environment;
@@ -74,10 +74,7 @@ fn what_cannot_work_is_refused() {
     let catalog = xk_catalog::standard();
     let mut wrong = String::new();
     for (above, why) in REFUSED {
-        let said = match check(&host(above), "g", &catalog) {
-            Ok(_) => "nothing".into(),
-            Err(mistakes) => mistakes.to_string(),
-        };
+        let said = crate::said::said(&host(above), &catalog);
         if !said.contains(why) {
             wrong += &format!("{above}\nsays {said}\nand not {why}\n\n");
         }
@@ -88,7 +85,6 @@ fn what_cannot_work_is_refused() {
 /// Stacks that were refused once and work.
 #[test]
 fn what_works_is_accepted() {
-    let catalog = xk_catalog::standard();
     for above in [
         "channel ip\nsunselect channel\nrdgram channel",
         "vip arp ip\nreqrep vip\nprocedures reqrep",
@@ -97,10 +93,7 @@ fn what_works_is_accepted() {
         "channel ip\nselect channel\nselect select name=s2\nprocedures s2",
         "tcp ip\nfault tcp\nrm fault\ntracer rm\nreqrep tracer\nsunselect reqrep\nsunprog sunselect",
     ] {
-        let graph = check(&host(above), "g", &catalog).unwrap_or_else(|e| panic!("{above}: {e}"));
-        let world = simulate(&graph, SimulationConfig::default());
-        let mut world = world.unwrap_or_else(|e| panic!("{above}: {e}"));
-        start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{above}: {e}"));
+        started(&checked(&host(above)), 1);
     }
 }
 
@@ -134,13 +127,9 @@ fn the_highest_tower_is_carried_and_a_higher_one_refused() {
     let text = mistakes.to_string();
     assert!(text.contains("is layer 25 of its host"), "{text}");
     assert!(text.contains("at most 24 layers"), "{text}");
-    let graph = check(&tower(24), "g", &catalog).unwrap_or_else(|e| panic!("{e}"));
-    let mut world = simulate(&graph, SimulationConfig::default()).unwrap_or_else(|e| panic!("{e}"));
-    start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{e}"));
+    let mut world = started(&checked(&tower(24)), 1);
     world.run_until_finished(Time::ZERO + Duration::from_secs(5));
-    let kernel = world.kernel(world.find("a").unwrap()).unwrap();
-    let probe = kernel.find_protocol("probe").unwrap();
-    let report = probe.ask(kernel, Report::default()).unwrap();
+    let report = report(&world, "a", "probe");
     assert!(report.finished && !report.failed, "{:?}", report.lines);
 }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::cuts::cut;
-use xk_compose::{SimulationConfig, check, simulate, start_world};
+use crate::sim::{built, checked, figure, report, start, started};
+use xk_compose::{SimulationConfig, simulate};
 use xk_core::Time;
 use xk_core::control::Report;
 use xk_domains::SLOTS_MIN;
@@ -42,10 +43,6 @@ fn long() -> String {
 
 #[test]
 fn a_long_stream_over_each_cut_finishes() {
-    let catalog = xk_catalog::standard();
-    let checked = |text: &str| {
-        check(text, "long", &catalog).unwrap_or_else(|mistakes| panic!("{mistakes}\n{text}"))
-    };
     let long = long();
     let uncut = checked(&long);
     let nodes = 6;
@@ -61,9 +58,7 @@ fn a_long_stream_over_each_cut_finishes() {
     seeds::of(150).run(|seed| {
         for (below, graph) in graphs.iter().enumerate() {
             let what = format!("cut below {below}, XK_SEED={seed}");
-            let config = SimulationConfig { seed, ..SimulationConfig::default() };
-            let mut world = simulate(graph, config).unwrap_or_else(|error| panic!("{error}"));
-            start_world(graph, &mut world).unwrap_or_else(|error| panic!("{what}: {error}"));
+            let mut world = started(graph, seed);
             world.run_until_finished(Time::ZERO + Duration::from_secs(50));
             let reports = (0..world.len()).filter_map(|at| {
                 let kernel = world.kernel(xk_sim::HostId(at as u32))?;
@@ -73,7 +68,6 @@ fn a_long_stream_over_each_cut_finishes() {
             let lines = reports.map(|report| report.lines).next().unwrap();
             let figure = |name| lines.iter().find(|(line, _)| line == name).map(|(_, n)| &**n);
             assert_eq!(figure("received"), Some("150"), "{what}: {lines:?}");
-            world.stop();
         }
     });
 }
@@ -104,7 +98,7 @@ fn streams_to_a_domain_with_little_room_lose_nothing() {
         let probes: String = (0..streams).map(probe).collect();
         let sink = "domain sink { discard tcp port=9; }\n";
         let text = host(1, &probes) + &host(2, sink) + "link lan\n";
-        let graph = check(&text, "room", &xk_catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
+        let graph = checked(&text);
         let all = streams * TIMES * SIZE;
         // In each crossing as many segments as there are slots for them. Half of that, for what
         // finds no room at first is not handed up the moment that there is some.
@@ -118,8 +112,8 @@ fn streams_to_a_domain_with_little_room_lose_nothing() {
                 crossing_slots: slots,
                 ..SimulationConfig::default()
             };
-            let mut world = simulate(&graph, config).unwrap_or_else(|error| panic!("{error}"));
-            start_world(&graph, &mut world).unwrap_or_else(|error| panic!("{what}: {error}"));
+            let mut world = built(&graph, config);
+            start(&graph, &mut world, &what);
             world.run_until(Time::ZERO + limit);
             let reports = (0..world.len()).filter_map(|at| {
                 let kernel = world.kernel(xk_sim::HostId(at as u32))?;
@@ -129,12 +123,11 @@ fn streams_to_a_domain_with_little_room_lose_nothing() {
             let lines = reports.flat_map(|report| report.lines);
             let octets = lines.filter(|(name, _)| name == "octets").map(|(_, n)| n);
             assert_eq!(octets.collect::<String>(), all.to_string(), "{what}: within {limit:?}");
-            world.stop();
         });
     }
     let config = SimulationConfig { crossing_slots: SLOTS_MIN - 1, ..SimulationConfig::default() };
     let text = host(1, "") + &host(2, "domain sink { discard tcp port=9; }\n") + "link lan\n";
-    let graph = check(&text, "room", &xk_catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
+    let graph = checked(&text);
     let refused = simulate(&graph, config).err().unwrap().to_string();
     assert!(refused.contains("no message crosses where 8 frames have room"), "{refused}");
 }
@@ -146,20 +139,15 @@ fn a_long_burst_waits_for_the_wire() {
     let probe = r#"count=60 interval="60ms" size=900000 timeout="10s""#;
     let link = r#"delay="5ms" rate="1Gbit" queue=400"#;
     let text = pair(probe, r#"send_buffer="16MiB""#, link);
-    let graph = check(&text, "burst", &xk_catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
+    let graph = checked(&text);
     seeds::of(150).run(|seed| {
-        let config = SimulationConfig { seed, ..SimulationConfig::default() };
-        let mut world = simulate(&graph, config).unwrap_or_else(|error| panic!("{error}"));
-        start_world(&graph, &mut world).unwrap_or_else(|error| panic!("XK_SEED={seed}: {error}"));
+        let mut world = started(&graph, seed);
         world.run_until_finished(Time::ZERO + Duration::from_secs(20));
-        let client = world.kernel(xk_sim::HostId(0)).unwrap();
-        let lines = client.find_protocol("probe").unwrap().ask(client, Report::default()).unwrap();
-        let received = lines.lines.iter().find(|(name, _)| name == "received");
-        assert_eq!(received.map(|(_, n)| &**n), Some("60"), "XK_SEED={seed}: {:?}", lines.lines);
+        let told = report(&world, "client", "probe");
+        assert_eq!(figure(&told, "received"), 60, "XK_SEED={seed}: {:?}", told.lines);
         for host in [0, 1] {
             let wire = world.kernel(xk_sim::HostId(host)).unwrap().find_protocol("sim").unwrap();
             assert_eq!(wire.head().drops().total(), 0, "host {host}, XK_SEED={seed}");
         }
-        world.stop();
     });
 }

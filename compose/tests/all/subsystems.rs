@@ -124,14 +124,6 @@ fn checked(nodes: &str) -> CheckedGraph {
     }
 }
 
-/// Text of the check about a host with these nodes.
-fn said(nodes: &str) -> String {
-    match check(&source(nodes), "g", &catalog()) {
-        Ok(graph) => graph.warnings().to_text(),
-        Err(mistakes) => mistakes.to_text(),
-    }
-}
-
 /// A part of the way up in BSD, the ends in the x-kernel.
 const MIXED: &str = "atp ddp
 caller atp
@@ -221,71 +213,8 @@ fn config() -> xk_core::kernel::Config {
 }
 
 #[test]
-fn subsystems_that_do_not_exist_are_told_once() {
-    let text = said("subsystem bds { ether wire; ddp ether; }\nwire");
-    assert!(text.contains("g:2:11: error: there is no subsystem `bds`"), "{text}");
-    assert!(text.contains("did you mean `bsd`?"), "{text}");
-    assert_eq!(text.matches("error:").count(), 1, "{text}");
-    let text = said("subsystem plan9 { ether wire; }\nwire");
-    assert!(text.contains("expected: bsd, streams"), "{text}");
-}
-
-#[test]
-fn kinds_are_those_of_the_subsystem() {
-    let text = said("subsystem bsd { ehter wire; }\nwire");
-    assert!(text.contains("`bsd` has no protocol `ehter`"), "{text}");
-    assert!(text.contains("did you mean `ether`?"), "{text}");
-    let text = said("subsystem bsd { caller atp; atp ddp; ddp ether; ether wire; }\nwire");
-    assert!(text.contains("`caller` is the x-kernel's: write it outside of the block"), "{text}");
-    let text = said("subsystem streams { stream wire; }\nwire");
-    assert!(text.contains("write it within `subsystem bsd { ... }`"), "{text}");
-    let text = said("stream wire\nwire");
-    assert!(text.contains("there is no protocol `stream`"), "{text}");
-    assert!(text.contains("write it within `subsystem bsd { ... }`"), "{text}");
-    let text = said("subsystem streams { plumb wire; }\nwire");
-    assert!(text.contains("expected: ddp, atp"), "{text}");
-    let text = said("subsystem bsd mbuf=7 { ether wire; }\nwire");
-    assert!(text.contains("`bsd` has no parameter `mbuf`"), "{text}");
-    assert!(text.contains("did you mean `mbufs`?"), "{text}");
-}
-
-#[test]
-fn what_stands_for_a_subsystem_and_adapters_are_no_lines() {
-    let text = said("bsd\nwire\nether wire");
-    assert!(text.contains("write `subsystem bsd { ... }` around its protocols"), "{text}");
-    let text = said("wire\nether wire\nddp ether\nsubsystem bsd { atp a; }\nbsd-on-xk ddp name=a");
-    assert!(text.contains("`bsd-on-xk` is put in by the check"), "{text}");
-    let text = said(&MIXED.replace("caller atp", "caller bsd"));
-    assert!(
-        text.contains("nothing can stand on `bsd`, which stands for a subsystem")
-            || text.contains("`caller` cannot stand on `bsd`"),
-        "{text}"
-    );
-}
-
-#[test]
-fn edges_that_no_adapter_joins_are_refused_with_the_reason() {
-    let text = said("wire\nether wire\nddp ether\nsubsystem streams { atp ddp; }");
-    let wanted =
-        "`atp` is of `streams`, `ddp` of the x-kernel, and there is no adapter `streams-on-xk`";
-    assert!(text.contains(wanted), "{text}");
-    assert!(text.contains("help: let it stand on a protocol of `streams`"), "{text}");
-    let text = said(&MIXED.replace("caller atp", "caller ddp"));
-    assert!(text.contains("`caller` cannot stand on `ddp`, which is of realm async"), "{text}");
-    let text = said(&MIXED.replace("caller atp", "asks ddp"));
-    assert!(text.contains("`asks` cannot stand on `ddp`, which is of `bsd`"), "{text}");
-    let text = said(&MIXED.replace("ether wire", "ether wire\nstream ddp"));
-    assert_eq!(text, "");
-    let text = said(
-        &MIXED
-            .replace("ether wire", "ether wire\nstream ddp")
-            .replace("caller atp", "sender stream"),
-    );
-    assert!(text.contains("`sender` cannot stand on `stream`: it carries a stream"), "{text}");
-    let text = said(&MIXED.replace("ddp ether", "ddp wire"));
-    assert!(text.contains("`ddp` cannot stand on `wire`"), "{text}");
-    let text = said(&MIXED.replace("caller atp", "caller atp\nsender ddp\nsender ddp name=s2"));
-    assert!(text.contains("`s2` has the same type number on `ddp` as `sender`: 4"), "{text}");
+fn what_does_not_fit_is_said_as_written() {
+    crate::said::as_written("subsystems", &catalog());
 }
 
 #[test]
@@ -297,14 +226,6 @@ fn domains_go_together_with_subsystems() {
     let host = &graph.graph().hosts[0];
     let lies = |name: &str| host.node(name).unwrap().domain;
     assert_eq!((lies("ether/wire"), lies("atp/ddp")), (Some(0), Some(0)), "beside bsd's");
-    let apart = "wire
-        domain low thread { subsystem streams { ddp ether; } }
-        ether wire
-        domain high thread { subsystem bsd { atp ddp; } }";
-    let text = said(apart);
-    assert!(text.contains("`atp` and `ddp` lie in two domains"), "{text}");
-    let granted = format!("{domains}\ndomain apps open path=p {{ grant ddp; }}");
-    assert!(said(&granted).contains("programs attach to the x-kernel's protocols"));
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! `vip` between hosts on a link and behind a router.
 
-use crate::virtual_world::{ETHER_TYPE, Net, graph, links};
+use crate::sim::{figure, report, source};
+use crate::virtual_world::{ETHER_TYPE, Net, add_route, graph, links, message};
 use xk_core::Answer;
 use xk_core::object::{OpenError, PushError};
-use xk_ip::{AddRoute, RouteInfo};
 use xk_kit::control::{MaxPacket, OptPacket};
 
 const IP: u16 = 0x0800;
@@ -15,11 +15,6 @@ fn plain() -> String {
 fn advertised(parameters: &str) -> String {
     let link = format!("vipadv arp {parameters}");
     graph("vip vipadv ip name=low", &link) + &links("")
-}
-
-/// A message whose octets tell it from others.
-fn message(n: usize, len: usize) -> Vec<u8> {
-    (0..len).map(|at| (n * 31 + at) as u8).collect()
 }
 
 #[test]
@@ -227,22 +222,8 @@ fn a_peer_that_moves_off_the_link() {
     net.pass_ms(50);
     assert_eq!((net.got(1).len(), net.got(3).len()), (1, 0));
     net.pass_ms(10_000);
-    let route = |host: &str, via: Option<&str>, on: &str, net: &mut Net| {
-        let route = RouteInfo {
-            network: "10.0.0.2/32".parse().unwrap(),
-            via: via.map(|via| via.parse().unwrap()),
-            on: on.into(),
-            metric: 0,
-        };
-        let id = net.world.find(host).unwrap();
-        let added = net.world.enter(id, |cx| {
-            let ip = cx.find_protocol("ip").unwrap();
-            ip.ask(cx, AddRoute { route, added: false }).unwrap().added
-        });
-        assert_eq!(added, Some(true));
-    };
-    route("a", Some("10.0.0.254"), "", &mut net);
-    route("router", None, "a2", &mut net);
+    add_route(&mut net, "a", Some("10.0.0.254"), "");
+    add_route(&mut net, "router", None, "a2");
     // Within the time after which routes are looked at again.
     net.pass_ms(21_000);
     net.frames.0.take();
@@ -388,19 +369,10 @@ fn what_it_does_not_know_goes_on_down() {
 
 #[test]
 fn the_example_reaches_the_near_host_in_frames_and_the_far_one_by_ip() {
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../graphs/vip.kdl");
-    let source = std::fs::read_to_string(file).unwrap();
-    let mut net = Net::new(&source, 1, None);
+    let mut net = Net::new(&source("vip.kdl"), 1, None);
     net.pass_ms(6_000);
-    let id = net.world.find("alice").unwrap();
-    let reports = net.world.enter(id, |cx| {
-        ["near", "far"].map(|name| {
-            let probe = cx.find_protocol(name).unwrap();
-            let report = probe.ask(cx, xk_core::control::Report::default()).unwrap();
-            (report.finished, report.failed)
-        })
-    });
-    assert_eq!(reports, Some([(true, false); 2]));
+    let reports = ["near", "far"].map(|name| report(&net.world, "alice", name));
+    assert!(reports.iter().all(|report| report.finished && !report.failed));
     let kinds = net.sent("alice");
     // The type on Ethernet follows from FRAGMENT's number on IP.
     let near = kinds.iter().filter(|kind| **kind == 0x3900 + 101).count();
@@ -417,28 +389,16 @@ fn udp(probes: &str, link: &str) -> Net {
     net
 }
 
-/// A figure of the report of a probe of `a`.
-fn figure(net: &mut Net, probe: &str, name: &str) -> u64 {
-    let id = net.states[0].0;
-    let report = net.world.enter(id, |cx| {
-        let probe = cx.find_protocol(probe).unwrap();
-        probe.ask(cx, xk_core::control::Report::default()).unwrap()
-    });
-    let lines = report.unwrap().lines;
-    let found = lines.iter().find(|(line, _)| line == name);
-    found.unwrap_or_else(|| panic!("{lines:?}")).1.parse().unwrap()
-}
-
 /// Paper 001, section 3.1: IP is taken out from below UDP where the host is on the link.
 #[test]
 fn udp_goes_in_frames_to_the_link_and_by_ip_beyond_it() {
     let probes = "probe udp name=near to=\"port7@10.0.0.2\" count=20 interval=\"50ms\" start=\"1s\" size=10 size_max=1400\n \
                   probe udp name=large to=\"port7@10.0.0.2\" count=20 interval=\"50ms\" start=\"3s\" size=3000\n \
                   probe udp name=far to=\"port7@10.0.1.2\" count=20 interval=\"50ms\" start=\"5s\" size=10 size_max=3000";
-    let mut net = udp(probes, "");
+    let net = udp(probes, "");
     for probe in ["near", "large", "far"] {
-        assert_eq!(figure(&mut net, probe, "received"), 20, "{probe}");
-        assert_eq!(figure(&mut net, probe, "corrupt"), 0, "{probe}");
+        assert_eq!(figure(&report(&net.world, "a", probe), "received"), 20, "{probe}");
+        assert_eq!(figure(&report(&net.world, "a", probe), "corrupt"), 0, "{probe}");
     }
     let frames = net.frames.0.take();
     let straight = |who: &str| {
@@ -462,8 +422,8 @@ fn udp_goes_in_frames_to_the_link_and_by_ip_beyond_it() {
 fn udp_on_frames_sees_damage() {
     let probe = "probe udp name=near to=\"port7@10.0.0.2\" count=300 interval=\"20ms\" size=100";
     let mut net = udp(probe, "corrupt=\"20%\"");
-    assert_eq!(figure(&mut net, "near", "corrupt"), 0);
-    assert!(figure(&mut net, "near", "received") > 100);
+    assert_eq!(figure(&report(&net.world, "a", "near"), "corrupt"), 0);
+    assert!(figure(&report(&net.world, "a", "near"), "received") > 100);
     let refused = net.world.enter(net.states[0].0, |cx| {
         let udp = cx.find_protocol("udp").unwrap();
         udp.head().drops().of(&xk_core::reason::BAD_CHECKSUM)

@@ -1,7 +1,7 @@
 //! `vipaddr`, and `vipsize` on it and on `fragment`, between hosts on a link and behind a router
 //! ("RPC in the x-Kernel", figure 4b).
 
-use crate::virtual_world::{ETHER_TYPE, Net, graph, links};
+use crate::virtual_world::{ETHER_TYPE, Net, graph, links, message};
 use std::cell::RefCell;
 use std::rc::Rc;
 use xk_core::control::ListSessions;
@@ -16,10 +16,6 @@ const FRAGMENTS: u16 = 0x3900 + 101;
 /// A tracer lets a host have shepherds that can wait.
 fn waiting(source: &str) -> String {
     source.replace("\n eth sim address", "\n tracer sim name=t\n eth t address")
-}
-
-fn message(n: usize, len: usize) -> Vec<u8> {
-    (0..len).map(|at| (n * 31 + at) as u8).collect()
 }
 
 /// Opens on a shepherd that can wait; the result once time has passed.

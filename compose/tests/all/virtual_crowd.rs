@@ -1,9 +1,9 @@
 //! `vipadv` where many hosts share a link: all learn of all, forget those that are gone, and keep
 //! no more than they may.
 
+use crate::sim::{checked, pass, started};
 use std::net::Ipv4Addr;
 use std::time::Duration;
-use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_sim::{HostId, World};
 use xk_vip::vipadv::VipTable;
 
@@ -23,18 +23,15 @@ impl Crowd {
             "host \"h{{n}}\" count={HOSTS} {{\n sim link=lan\n eth sim\n arp eth\n vipadv arp interval=\"5s\" lifetime=\"15s\" {vipadv}\n \
              ip arp {{ address \"10.0.0.{{n+1}}/24\"; }}\n vip vipadv ip\n}}\nlink lan {link}\n"
         );
-        let graph = check(&source, "g", &xk_catalog::standard()).unwrap_or_else(|m| panic!("{m}"));
-        let config = SimulationConfig { seed, ..SimulationConfig::default() };
-        let mut world = simulate(&graph, config).unwrap_or_else(|m| panic!("{m}"));
-        start_world(&graph, &mut world).unwrap_or_else(|m| panic!("{m}"));
+        let graph = checked(&source);
+        let world = started(&graph, seed);
         let names = graph.graph().expand().into_iter();
         let hosts = names.map(|h| world.find(&h.name).unwrap()).collect();
         Self { world, hosts }
     }
 
     fn pass_ms(&mut self, ms: u64) {
-        let end = self.world.now().after(Duration::from_millis(ms));
-        self.world.run_until(end);
+        pass(&mut self.world, Duration::from_millis(ms));
     }
 
     /// The hosts that each knows, by number.

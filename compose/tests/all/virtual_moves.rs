@@ -1,7 +1,7 @@
 //! Virtual protocols where hosts change what they are: addresses that move to other stations,
 //! stations on several links, routers that answer for others, and lies about all of it.
 
-use crate::virtual_world::{ETHER_TYPE, Net, add_route, graph, links};
+use crate::virtual_world::{ETHER_TYPE, Net, add_route, graph, links, message};
 use std::net::Ipv4Addr;
 use xk_core::HostAddr;
 use xk_core::SessionRef;
@@ -10,10 +10,6 @@ use xk_kit::net::neighbour::{ArpReply, is_far};
 use xk_vip::vipadv::VipTable;
 
 const IP: u16 = 0x0800;
-
-fn message(n: usize, len: usize) -> Vec<u8> {
-    (0..len).map(|at| (n * 31 + at) as u8).collect()
-}
 
 /// A host on the first link, beside those that are there.
 fn beside(name: &str, mac: u8, address: &str, lower: &str) -> String {

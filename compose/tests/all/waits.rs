@@ -1,9 +1,9 @@
 //! Operations that wait on a real host wait in the simulator as well.
 
+use crate::sim::{checked, figure, started};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::Time;
 use xk_core::control::Report;
 use xk_core::graph::{Catalog, Shape};
@@ -21,18 +21,9 @@ fn pair(above: &str, client: &str, server: &str) -> String {
 
 /// Report of the client of a graph.
 fn report(source: &str) -> Report {
-    let graph = check(source, "g", &xk_catalog::standard()).unwrap_or_else(|e| panic!("{e}"));
-    let mut world = simulate(&graph, SimulationConfig::default()).unwrap_or_else(|e| panic!("{e}"));
-    start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{e}"));
+    let mut world = started(&checked(source), 1);
     world.run_until_finished(Time::ZERO + Duration::from_secs(60));
-    let kernel = world.kernel(world.find("a").unwrap()).unwrap();
-    let probe = kernel.find_protocol("probe").unwrap();
-    probe.ask(kernel, Report::default()).unwrap()
-}
-
-fn line<'r>(report: &'r Report, name: &str) -> Option<&'r str> {
-    let found = report.lines.iter().find(|(line, _)| line == name);
-    found.map(|(_, value)| &**value)
+    crate::sim::report(&world, "a", "probe")
 }
 
 /// `fragment` keeps so many messages: a sender of more waits until one of them may go.
@@ -44,7 +35,7 @@ fn messages_wait_for_a_place_without_a_layer_of_calls() {
         "echo fragment",
     );
     let report = report(&source);
-    assert_eq!(line(&report, "received"), Some("200"), "{:?}", report.lines);
+    assert_eq!(figure(&report, "received"), 200, "{:?}", report.lines);
 }
 
 /// The sources of a kind: a crate of its own, or a module of a family.

@@ -101,7 +101,6 @@ fn unguarded(graph: &CheckedGraph, seed: u64) -> Result<Run, String> {
     world.set_events_max(EVENTS_MAX);
     let ended = world.run_until_finished(Time::ZERO + TIME_MAX);
     let told = told(&world);
-    world.stop();
     match ended {
         Ended::Events => Err("it has no end".into()),
         _ => Ok(told),

@@ -99,7 +99,6 @@ fn run(graph: &CheckedGraph, seed: u64) -> Result<Outcome, String> {
     world.run_until_finished(Time::ZERO + TIME_MAX);
     let client = world.find("h1").and_then(|id| world.kernel(id)).expect("a client");
     let outcome = outcome(client);
-    world.stop();
     match outcome.wrong.is_empty() {
         true => Ok(outcome),
         false => Err(outcome.wrong.join(", ")),

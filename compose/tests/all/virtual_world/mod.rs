@@ -2,15 +2,16 @@
 //! each, and whatever passes the links.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+use crate::sim::{built, checked, config, pass, start};
 use std::cell::{Cell, RefCell};
 use std::net::Ipv4Addr;
 use std::rc::Rc;
-use xk_compose::{SimulationConfig, check, simulate, start_world};
+use std::time::Duration;
 use xk_core::numbers::Number;
 use xk_core::object::{Enable, OpenError, PushError, Refused};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Reason, SessionRef,
-    Time, Upper,
+    Upper,
 };
 use xk_ip::{AddRoute, RouteInfo};
 use xk_kit::rpc::call::{LargestPush, NeedsPseudoHeader};
@@ -100,9 +101,8 @@ impl Net {
     /// Builds and starts a graph; upper protocols stand on the node `low` of each host, and may
     /// push `largest` octets.
     pub(crate) fn new(source: &str, seed: u64, largest: Option<u32>) -> Self {
-        let graph = check(source, "g", &xk_catalog::standard()).unwrap_or_else(|m| panic!("{m}"));
-        let config = SimulationConfig { seed, ..SimulationConfig::default() };
-        let mut world = simulate(&graph, config).unwrap_or_else(|m| panic!("{m}"));
+        let graph = checked(source);
+        let mut world = built(&graph, config(seed));
         let frames = Rc::new(Frames::default());
         world.network().set_tap(Some(frames.clone()));
         let mut states = Vec::new();
@@ -123,7 +123,7 @@ impl Net {
             let small = cx.add_protocol("small", "small", Small(state.clone()));
             states.push((id, small, low, state));
         }
-        start_world(&graph, &mut world).unwrap_or_else(|m| panic!("{m}"));
+        start(&graph, &mut world, source);
         let mut net = Self { world, frames, states };
         for at in 0..net.states.len() {
             let _ = net.enable(at).unwrap();
@@ -162,8 +162,7 @@ impl Net {
 
     /// Lets time pass.
     pub(crate) fn pass_ms(&mut self, ms: u64) {
-        let end = Time::from_ns(self.world.now().as_ns() + ms * 1_000_000);
-        self.world.run_until(end);
+        pass(&mut self.world, Duration::from_millis(ms));
     }
 
     /// Messages that one host's upper protocol got since the last look.
@@ -178,6 +177,11 @@ impl Net {
         let own = frames.into_iter().filter(|(who, ..)| who == host);
         own.map(|(_, kind, _)| kind).filter(|kind| *kind != 0x0806).collect()
     }
+}
+
+/// A message whose octets tell it from others.
+pub(crate) fn message(n: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (n * 31 + at) as u8).collect()
 }
 
 /// Two hosts on one link, one behind a router; `low` is what `lower` makes of `link` and `ip`.
