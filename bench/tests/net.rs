@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 use xk_bench::{Options, Record, Request};
-use xk_testkit::{needs_program, needs_root, peer};
+use xk_testkit::{needs_root, peer};
 
 /// The environment variable under which this program is started as a user without rights.
 const UNPRIVILEGED: &str = "XK_BENCH_TEST_UNPRIVILEGED";
@@ -91,8 +91,7 @@ fn run_some(name: &str, only: &[&str], check: impl Fn(&Record)) {
 }
 
 fn round_trips_have_percentiles() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     run_whole("udp-rtt", |record| {
         let (p50, p99) = (record.p50.expect("a p50"), record.p99.expect("a p99"));
         assert!(p50 <= p99, "{record:?}");
@@ -100,20 +99,17 @@ fn round_trips_have_percentiles() {
 }
 
 fn streams_count_what_arrives() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     run_whole("udp-stream", counted);
 }
 
 fn frames_count_what_arrives() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     run_whole("frames", counted);
 }
 
 fn tcp_is_measured_between_processes() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     run_some("tcp-stream", &[], |_| {});
     run_some("tcp-rtt", &["1 octet, spinning"], |record| {
         assert!(record.p50.is_some() && record.p50 <= record.p99, "{record:?}");
@@ -154,8 +150,7 @@ fn without_rights_the_rest_runs() {
 
 /// Whatever the end, the ends go with the parent and the system takes the namespaces back.
 fn a_killed_run_leaves_nothing() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let before = surroundings();
     let mut child = Command::new("/proc/self/exe")
         .arg("round_trips")

@@ -113,27 +113,29 @@ fn test_name() -> String {
         .unwrap_or_else(|| "(unnamed test)".to_owned())
 }
 
-/// Returns from the test, counted as skipped, unless the process is root.
+/// Returns from the test, counted as skipped, unless the process is root, and finds every named
+/// program.
 #[macro_export]
 macro_rules! needs_root {
-    () => {
+    ($($name:expr),* $(,)?) => {
         if let Some(reason) = $crate::needs::root_missing() {
             $crate::needs::skip(&reason);
             return;
         }
+        $crate::needs_program!($($name),*);
     };
 }
 
 /// Returns from the test, counted as skipped, unless every named program is found.
 #[macro_export]
 macro_rules! needs_program {
-    ($($name:expr),+ $(,)?) => {
+    ($($name:expr),* $(,)?) => {
         $(
             if let Some(reason) = $crate::needs::program_missing($name) {
                 $crate::needs::skip(&reason);
                 return;
             }
-        )+
+        )*
     };
 }
 

@@ -31,8 +31,7 @@ fn names() -> String {
 }
 
 fn spaces_reach_each_other() {
-    needs_root!();
-    needs_program!("ip", "ping");
+    needs_root!("ip", "ping");
     let net = Net::new("reach").unwrap();
     let [left, middle, right] = [(); 3].map(|()| net.space().unwrap());
     net.veth(&left, "v0", &middle, "m0").unwrap();
@@ -57,8 +56,7 @@ fn spaces_reach_each_other() {
 }
 
 fn a_net_leaves_nothing_behind() {
-    needs_root!();
-    needs_program!("ip", "sleep");
+    needs_root!("ip", "sleep");
     let net = Net::new("leaves").unwrap();
     let space = net.space().unwrap();
     let running = space.spawn(&["sleep", "600"]).unwrap();
@@ -89,8 +87,7 @@ fn runs(id: &str) -> bool {
 }
 
 fn stale_names_are_removed() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     // No process has this number: it is above the largest that Linux gives.
     let pids =
         std::os::unix::fs::MetadataExt::ino(&std::fs::metadata("/proc/self/ns/pid").unwrap());
@@ -110,8 +107,7 @@ fn stale_names_are_removed() {
 }
 
 fn programs_run_and_stop() {
-    needs_root!();
-    needs_program!("ip", "cat", "sh");
+    needs_root!("ip", "cat", "sh");
     let net = Net::new("programs").unwrap();
     let space = net.space().unwrap();
     let cat = space.spawn(&["cat"]).unwrap();
@@ -126,8 +122,7 @@ fn programs_run_and_stop() {
 }
 
 fn a_failing_program_tells_what_it_said() {
-    needs_root!();
-    needs_program!("ip", "sh");
+    needs_root!("ip", "sh");
     let net = Net::new("fails").unwrap();
     let space = net.space().unwrap();
     let error = space.exec(&["sh", "-c", "echo out; echo err >&2; exit 3"]).unwrap_err();
@@ -137,8 +132,7 @@ fn a_failing_program_tells_what_it_said() {
 }
 
 fn offloads_can_be_switched_off() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let net = Net::new("offload").unwrap();
     let (left, right) = (net.space().unwrap(), net.space().unwrap());
     net.veth(&left, "v0", &right, "v1").unwrap();
@@ -160,8 +154,7 @@ fn scratch(name: &str) -> std::path::PathBuf {
 }
 
 fn a_guest_comes_and_goes() {
-    needs_root!();
-    needs_program!("ip", "ping");
+    needs_root!("ip", "ping");
     needs_uml!();
     const PATIENCE: Duration = Duration::from_secs(30);
     let net = Net::new("guest").unwrap();
@@ -204,8 +197,7 @@ fn a_guest_comes_and_goes() {
 }
 
 fn a_guest_that_hangs_ends() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     needs_uml!();
     let net = Net::new("hangs").unwrap();
     let space = net.space().unwrap();

@@ -1,6 +1,6 @@
-//! Small graphs with all that the check says of them, as files: `said/NAME.txt` has cases, each with
-//! its title behind `===`, a graph, and the text behind `---`. After a change that is meant, look at
-//! what `XK_BLESS=1 cargo test -p xk-compose` writes.
+//! Small graphs with all that the check says of them, as files: `said/NAME.txt` has cases, each
+//! with its title behind `===`, a graph, and the text behind `---`. After a change that is meant,
+//! look at what `XK_BLESS=1 cargo test -p xk-compose` writes.
 
 use xk_compose::check;
 use xk_core::graph::Catalog;

@@ -51,15 +51,14 @@ fn main() -> io::Result<()> {
 mod tests {
     use super::*;
     use std::time::Duration;
+    use xk_testkit::needs_root;
     use xk_testkit::netns::Net;
-    use xk_testkit::{needs_program, needs_root};
 
     const PATIENCE: Duration = Duration::from_secs(30);
 
     #[test]
     fn linux_is_answered() {
-        needs_root!();
-        needs_program!("ip");
+        needs_root!("ip");
         let net = Net::new("embed").expect("a namespace");
         let work = || {
             let stack = Stack::from_text(GRAPH, PROTOCOLS).expect("a stack");

@@ -5,8 +5,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::time::Duration;
 use xk_net::{Driver, Setup, Stack, TcpListener, TcpStream, UdpSocket};
+use xk_testkit::needs_root;
 use xk_testkit::netns::Net;
-use xk_testkit::{needs_program, needs_root};
 
 const GRAPH: &str = r#"
 host neighbour {
@@ -37,8 +37,7 @@ fn beside<T: Send + 'static>(
 }
 
 fn with_both(work: fn(Setup)) {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let net = Net::new("sockets-linux").unwrap();
     let space = net.space().unwrap();
     space.enter(|| work(Setup::from_text(GRAPH, xk_catalog::PROTOCOLS))).unwrap();
@@ -156,8 +155,7 @@ fn driven_by_a_thread() {
 /// own on the same device: nothing is lost, nothing comes twice.
 #[test]
 fn a_stream_outlives_its_stack() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let net = Net::new("sockets-moving").unwrap();
     let space = net.space().unwrap();
     space.enter(outlive).unwrap();

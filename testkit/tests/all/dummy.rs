@@ -89,7 +89,6 @@ fn one_host_has_two_network_layers_below_its_transports() {
             assert_eq!(lines["received"], "5", "{host}, {name}");
         }
     }
-    world.stop();
 }
 
 #[test]

@@ -305,7 +305,6 @@ link lan kind=hub delay="50us" rate="1Gbit" queue=1000
             "{what}: of {asked} of the {name} client's, {answered} were answered"
         );
     }
-    world.stop();
 }
 
 /// The connections of TCP that a host has.

@@ -13,7 +13,7 @@ use xk_packet::{
     FrameInfo, InterfaceError, Options, PacketDevice, PacketError, TransmitError, Transmitted,
 };
 use xk_testkit::netns::{Net, Space};
-use xk_testkit::{needs_program, needs_root, peer};
+use xk_testkit::{needs_root, peer};
 
 fn main() -> ExitCode {
     peer::main(&[
@@ -86,8 +86,7 @@ fn frames(device: &mut PacketDevice, count: usize) -> Vec<(Vec<u8>, FrameInfo)> 
 }
 
 fn frames_cross_both_ways() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let pair = pair("packet cross");
     let mut left = open(&pair.left, "v0", &Options::default());
     let mut right = open(&pair.right, "v1", &Options::default());
@@ -112,8 +111,7 @@ fn frames_cross_both_ways() {
 }
 
 fn own_frames_are_not_received() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let pair = pair("packet own");
     let mut left = open(&pair.left, "v0", &Options { bypass_queues: false, ..Options::default() });
     let mut right = open(&pair.right, "v1", &Options::default());
@@ -123,8 +121,7 @@ fn own_frames_are_not_received() {
 }
 
 fn a_vlan_tag_survives() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let pair = pair("packet vlan");
     let mut left = open(&pair.left, "v0", &Options::default());
     let mut right = open(&pair.right, "v1", &Options::default());
@@ -145,8 +142,7 @@ fn a_vlan_tag_survives() {
 }
 
 fn uncomputed_checksums_are_told() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let pair = pair("packet checksum");
     pair.left.address("v0", "10.93.0.1/24").unwrap();
     let mut right = open(&pair.right, "v1", &Options::default());
@@ -173,8 +169,7 @@ fn uncomputed_checksums_are_told() {
 }
 
 fn the_ring_fills_and_empties() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let pair = pair("packet full");
     let mut left = open(&pair.left, "v0", &Options { tx_slots: 1, ..Options::default() });
     let mut right = open(&pair.right, "v1", &Options::default());
@@ -199,8 +194,7 @@ fn the_ring_fills_and_empties() {
 }
 
 fn a_reused_slot_spoils_no_frame() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let pair = pair("packet reuse");
     pair.right.address("v1", "10.93.0.2/24").unwrap();
     let mut left = open(&pair.left, "v0", &Options { tx_slots: 1, ..Options::default() });
@@ -236,8 +230,7 @@ fn a_reused_slot_spoils_no_frame() {
 }
 
 fn lost_frames_are_counted() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let pair = pair("packet lost");
     let mut left = open(&pair.left, "v0", &Options::default());
     let mut right = open(&pair.right, "v1", &Options { rx_slots: 1, ..Options::default() });
@@ -259,8 +252,7 @@ fn lost_frames_are_counted() {
 }
 
 fn long_frames_come_whole_while_there_is_room() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let pair = pair("packet long");
     let little = Options { long_octets: 1, ..Options::default() };
     let mut right = open(&pair.right, "v1", &little);
@@ -291,8 +283,7 @@ fn long_frames_come_whole_while_there_is_room() {
 }
 
 fn impossible_frames_are_refused() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let pair = pair("packet refuse");
     let mut left = open(&pair.left, "v0", &Options::default());
     let (short, long) = (left.transmit(&[&[0; 13]]), left.transmit(&[&[0; 14], &[0; 1501]]));
@@ -304,8 +295,7 @@ fn impossible_frames_are_refused() {
 }
 
 fn a_panic_spoils_nothing() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let pair = pair("packet panic");
     let mut left = open(&pair.left, "v0", &Options::default());
     let mut right = open(&pair.right, "v1", &Options::default());
@@ -322,8 +312,7 @@ fn a_panic_spoils_nothing() {
 }
 
 fn promiscuity_ends_with_the_device() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let pair = pair("packet promiscuous");
     let shown = || pair.left.exec(&["ip", "-d", "link", "show", "v0"]).unwrap();
     let device = open(&pair.left, "v0", &Options { promiscuous: true, ..Options::default() });
@@ -333,8 +322,7 @@ fn promiscuity_ends_with_the_device() {
 }
 
 fn an_interface_going_down_is_told() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let pair = pair("packet down");
     let mut left = open(&pair.left, "v0", &Options::default());
     assert!(left.take_error().unwrap().is_none());
@@ -354,8 +342,7 @@ fn an_interface_going_down_is_told() {
 }
 
 fn errors_tell_the_case() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let Pair { net, left, .. } = pair("packet errors");
     let refused = |name: &str, options: &Options| {
         left.enter(|| PacketDevice::open(name, options)).unwrap().unwrap_err()

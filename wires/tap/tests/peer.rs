@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use xk_tap::{Options, TapDevice, TapError, Transmitted};
 use xk_testkit::netns::{Net, Space};
-use xk_testkit::{needs_program, needs_root, peer};
+use xk_testkit::{needs_root, peer};
 
 fn main() -> ExitCode {
     peer::main(&[
@@ -49,8 +49,7 @@ fn next(tap: &mut TapDevice, ethertype: u16) -> Vec<u8> {
 }
 
 fn routes_are_set_and_go_with_the_device() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let net = Net::new("tap routes").unwrap();
     let space = net.space().unwrap();
     let via = [10, 92, 0, 2].into();
@@ -72,8 +71,7 @@ fn routes_are_set_and_go_with_the_device() {
 }
 
 fn a_device_is_made_and_set_up() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let net = Net::new("tap set up").unwrap();
     let space = net.space().unwrap();
     let options = Options { mtu: Some(1400), ..with_address() };
@@ -92,8 +90,7 @@ fn a_device_is_made_and_set_up() {
 }
 
 fn frames_cross_both_ways() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let net = Net::new("tap frames").unwrap();
     let space = net.space().unwrap();
     let mut tap = open(&space, "xk0", &with_address()).unwrap();
@@ -122,8 +119,7 @@ fn frames_cross_both_ways() {
 }
 
 fn long_frames_are_counted() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let net = Net::new("tap long").unwrap();
     let space = net.space().unwrap();
     let mut tap = open(&space, "xk0", &with_address()).unwrap();
@@ -139,8 +135,7 @@ fn long_frames_are_counted() {
 }
 
 fn bad_frames_are_refused() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let net = Net::new("tap bad").unwrap();
     let space = net.space().unwrap();
     let mut tap = open(&space, "xk0", &Options { up: false, ..with_address() }).unwrap();
@@ -157,8 +152,7 @@ fn bad_frames_are_refused() {
 }
 
 fn a_device_goes_or_stays() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let net = Net::new("tap persist").unwrap();
     let space = net.space().unwrap();
     let persistent = Options { persist: true, ..Options::create() };
@@ -170,8 +164,7 @@ fn a_device_goes_or_stays() {
 }
 
 fn errors_tell_the_case() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let net = Net::new("tap errors").unwrap();
     let space = net.space().unwrap();
     let _held = open(&space, "xk0", &Options::create()).unwrap();
@@ -188,8 +181,7 @@ fn errors_tell_the_case() {
 }
 
 fn without_privilege_the_remedy_is_named() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let net = Net::new("tap privilege").unwrap();
     let space = net.space().unwrap();
     space.ip(&["tuntap", "add", "dev", "xk0", "mode", "tap", "user", "0"]).unwrap();

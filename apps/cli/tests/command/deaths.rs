@@ -13,8 +13,8 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use xk_core::random::Random;
+use xk_testkit::needs_root;
 use xk_testkit::netns::{Net, Running, Space};
-use xk_testkit::{needs_program, needs_root};
 
 pub(crate) const XK: &str = env!("CARGO_BIN_EXE_xk");
 /// More than any step needs, even on a busy machine.
@@ -252,15 +252,13 @@ fn dies(name: &str, seed: u64, deaths: usize) {
 
 #[test]
 fn a_server_and_its_applications_may_die_at_any_time() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     dies("org-server.kdl", 4711, deaths(5));
 }
 
 #[test]
 fn each_protocol_may_die_at_any_time() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     dies("org-per-protocol.kdl", 4712, deaths(8));
 }
 

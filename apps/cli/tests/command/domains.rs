@@ -9,8 +9,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
+use xk_testkit::needs_root;
 use xk_testkit::netns::{Net, Running, Space};
-use xk_testkit::{needs_program, needs_root};
 
 const XK: &str = env!("CARGO_BIN_EXE_xk");
 /// More than any step needs, even on a busy machine.
@@ -109,8 +109,7 @@ fn names<'a>(list: &'a Value, field: &str) -> Vec<&'a str> {
 
 #[test]
 fn one_graph_runs_cut_in_every_way() {
-    needs_root!();
-    needs_program!("ip", "ping");
+    needs_root!("ip", "ping");
     let all = ["tap", "eth", "arp", "ip", "icmp", "udp", "tcp", "echo", "discard"];
     let mut with_module = Vec::from(all);
     with_module.insert(1, "netio");
@@ -212,8 +211,7 @@ fn is_named(process: u32) {
 
 #[test]
 fn a_killed_process_is_started_again_and_none_is_left() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     // From the top down: an application, a transport, the network, and the device.
     dies_and_comes_back("org-per-protocol.kdl", &["echod", "udp", "ip", "eth"]);
     dies_and_comes_back("org-netio.kdl", &["echod", "server", "device"]);
@@ -280,8 +278,7 @@ fn dies_and_comes_back(graph: &str, domains: &[&str]) {
 /// wait for it.
 #[test]
 fn a_stopped_domain_hides_no_other() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let name = "org-per-protocol.kdl";
     let net = Net::new(name).unwrap();
     let space = net.space().unwrap();
@@ -327,8 +324,7 @@ fn a_stopped_domain_hides_no_other() {
 /// A process that ends again and again is given up, and it is said when and why.
 #[test]
 fn the_end_of_a_host_whose_processes_end_too_often_is_explained() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let net = Net::new("too often").unwrap();
     let space = net.space().unwrap();
     let graph = graph(&space, "org-server.kdl");

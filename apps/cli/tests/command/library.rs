@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use xk_core::random::Random;
 use xk_net::{Setup, TcpListener};
+use xk_testkit::needs_root;
 use xk_testkit::netns::{Net, Running, Space};
-use xk_testkit::{needs_program, needs_root};
 
 use crate::deaths::{GROWTH_KIB, Host, PATIENCE, PAUSE_MS, XK, deaths, kill, memory_kib, settled};
 
@@ -331,8 +331,7 @@ fn dies(library: &Library, seed: u64, deaths: usize) {
 
 #[test]
 fn programs_with_a_library_their_registry_and_their_module_may_die_at_any_time() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     dies(&Library::start("library deaths"), 4714, deaths(5));
 }
 
@@ -340,8 +339,7 @@ fn programs_with_a_library_their_registry_and_their_module_may_die_at_any_time()
 /// left, their peers are told, and programs that attach have connections by the next one.
 #[test]
 fn a_module_comes_back_below_a_registry_that_lives() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let library = Library::start("library module");
     let (before, space) = (library.host.processes(), &library.host.space);
     let connects = |port| space.enter(move || connect(port).unwrap()).unwrap();
@@ -370,8 +368,7 @@ fn a_module_comes_back_below_a_registry_that_lives() {
 /// it keeps that of the programs: what it asks and answers takes none of their peers elsewhere.
 #[test]
 fn a_stream_outlives_a_registry_that_comes_back_behind_another_device() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let library = Library::start("library station");
     let (before, space) = (library.host.processes(), &library.host.space);
     kill(before["device"]);
@@ -390,8 +387,7 @@ fn a_stream_outlives_a_registry_that_comes_back_behind_another_device() {
 
 #[test]
 fn a_stream_that_its_program_ends_waits_at_the_registry() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let library = Library::start("library");
     let _program = library.program(PORTS[0]);
     let acts = || {
@@ -407,8 +403,7 @@ fn a_stream_that_its_program_ends_waits_at_the_registry() {
 
 #[test]
 fn a_second_run_says_what_listens_at_its_paths() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let library = Library::start("library twice");
     let net = Net::new("library second").unwrap();
     let path = |name: &str| library.folder.path().join(name).display().to_string();
@@ -433,8 +428,7 @@ fn a_second_run_says_what_listens_at_its_paths() {
 /// A graph's layers of RPC stand on the library of `xk run`, and are called from outside.
 #[test]
 fn rpc_stands_on_a_library() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let library = Library::start("library rpc");
     let of = |file: &str| format!("{}/../../graphs/{file}", env!("CARGO_MANIFEST_DIR"));
     let path = library.folder.path().join("xk-library.sock").display().to_string();

@@ -45,8 +45,7 @@ fn units_are_understood() {
 
 #[test]
 fn a_host_needs_the_rights_of_its_unit_alone() {
-    needs_root!();
-    needs_program!("ip", "ping", "setpriv");
+    needs_root!("ip", "ping", "setpriv");
     let unit = fs::read_to_string(from_root("dist/systemd/xk@.service")).unwrap();
     let rights = value(&unit, "AmbientCapabilities");
     assert_eq!(rights, value(&unit, "CapabilityBoundingSet"));

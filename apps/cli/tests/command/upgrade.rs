@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use xk_core::random::Random;
+use xk_testkit::needs_root;
 use xk_testkit::netns::{Net, Running, Space};
-use xk_testkit::{needs_program, needs_root};
 
 const XK: &str = env!("CARGO_BIN_EXE_xk");
 /// More than any step needs, even on a busy machine.
@@ -157,8 +157,7 @@ fn echoes() {
 
 #[test]
 fn connections_outlive_the_process_that_has_them() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let seed = 20_260;
     let is_long = std::env::var_os("XK_LONG").is_some();
     let mut host = Host::start("upgrades", &graph("discard tcp port=9"));
@@ -216,8 +215,7 @@ fn connections_outlive_the_process_that_has_them() {
 /// On an interface of the system each process has a socket of its own.
 #[test]
 fn a_graph_on_an_interface_goes_on() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let text =
         graph("").replace("tap  device=xk0 host_address=\"10.9.0.1/24\"", "packet device=xk0");
     let text = text.replace("eth  tap", "eth packet");
@@ -241,8 +239,7 @@ fn a_graph_on_an_interface_goes_on() {
 
 #[test]
 fn a_process_that_cannot_be_followed_or_is_not_goes_on() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     // A probe counts what it is answered.
     let probe = r#"probe udp name=counts to="port7@10.9.0.1" count=2 interval="1h""#;
     let host = Host::start("upgrade refused", &graph(probe));

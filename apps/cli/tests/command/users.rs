@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use xk_testkit::{ALONE, needs_program, needs_root};
+use xk_testkit::{ALONE, needs_root};
 
 /// More than any step needs, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -293,8 +293,7 @@ print('asked')
 
 #[test]
 fn another_users_process_is_not_asked() {
-    needs_root!();
-    needs_program!("python3");
+    needs_root!("python3");
     let folder = Folder::new("stranger");
     fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o777)).unwrap();
     let path = folder.path("server.sock");
@@ -313,8 +312,7 @@ fn another_users_process_is_not_asked() {
 
 #[test]
 fn a_user_without_a_folder_hears_how_to_name_one() {
-    needs_root!();
-    needs_program!("setpriv");
+    needs_root!("setpriv");
     let user = ["--reuid=61004", "--regid=61004", "--clear-groups", env!("CARGO_BIN_EXE_xk")];
     let mut command = Command::new("setpriv");
     command.args(user).args(["run", "--for", "10ms", &graph("shm-a.kdl")]);
@@ -382,8 +380,7 @@ const OWN: [&str; 6] = ["maps", "mem", "environ", "auxv", "syscall", "fd/0"];
 #[test]
 fn another_user_takes_hold_of_nothing_of_a_host_in_domains() {
     const STRANGER: u32 = 61_003;
-    needs_root!();
-    needs_program!("python3", "setpriv");
+    needs_root!("python3", "setpriv");
     let in_shm = || {
         let files = fs::read_dir("/dev/shm").into_iter().flatten().flatten();
         let names = files.map(|file| file.file_name().to_string_lossy().into_owned());

@@ -12,7 +12,7 @@ use xk_netio::xdp::{Steering, hand_over};
 use xk_netio::{FORGED, GrantChannel, GrantRight, Rate, RevokeRight};
 use xk_testkit::kernel::{Bottom, Lower, TestKernel};
 use xk_testkit::netns::Net;
-use xk_testkit::{needs_program, needs_root, peer};
+use xk_testkit::{needs_root, peer};
 use xk_xdp::{Fate, Mode, Options, XdpSocket};
 
 const OURS: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -57,8 +57,7 @@ fn received(cx: &Kernel, carrier: &dyn Carrier) -> Vec<Vec<u8>> {
 }
 
 fn frames_go_past_the_module() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let net = Net::new("system channel").unwrap();
     let (left, right) = (net.space().unwrap(), net.space().unwrap());
     net.veth(&left, "v0", &right, "v1").unwrap();

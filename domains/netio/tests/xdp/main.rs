@@ -8,7 +8,7 @@ use xk_kit::net::template::{Check, HeaderField, Headers, OCTETS_MAX};
 use xk_netio::xdp::{Counts, Steering};
 use xk_netio::{ENDED_MAX, Rate, VIOLATIONS_MAX};
 use xk_testkit::netns::{Net, Space};
-use xk_testkit::{needs_program, needs_root, peer};
+use xk_testkit::{needs_root, peer};
 use xk_xdp::{Fate, Mode, Options, XdpSocket};
 
 const FREELY: Rate = Rate { octets_per_second: 1 << 40, burst_octets: 1 << 40 };
@@ -110,8 +110,7 @@ fn send(socket: &mut XdpSocket, frame: &[u8]) {
 }
 
 fn programs_agree_with_the_module() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let (_net, left, _right) = pair("xdp programs");
     let steering = steering(&left, Mode::Generic);
     let chance = Random::new(7);
@@ -159,8 +158,7 @@ fn programs_agree_with_the_module() {
 }
 
 fn what_is_granted_passes_and_nothing_else() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     for mode in [Mode::Generic, Mode::Native] {
         let (_net, left, right) = pair("xdp grants");
         let options = Options { mode, ..Options::default() };
@@ -225,8 +223,7 @@ fn what_is_granted_passes_and_nothing_else() {
 }
 
 fn a_channel_sends_within_its_rate() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let (_net, left, right) = pair("xdp rate");
     let far = right.enter(|| XdpSocket::open("v1", &Options::default())).unwrap();
     let mut far = far.unwrap_or_else(|error| panic!("{error}"));
@@ -260,8 +257,7 @@ fn a_channel_sends_within_its_rate() {
 }
 
 fn a_channel_that_goes_on_is_shut() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let (_net, left, right) = pair("xdp violations");
     let far = right.enter(|| XdpSocket::open("v1", &Options::default())).unwrap();
     let mut far = far.unwrap_or_else(|error| panic!("{error}"));
@@ -291,8 +287,7 @@ fn a_channel_that_goes_on_is_shut() {
 
 /// A program may have much under way when its right ends: it is neither sent nor held against it.
 fn what_comes_late_for_a_right_is_forgiven() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let (_net, left, right) = pair("xdp late");
     let far = right.enter(|| XdpSocket::open("v1", &Options::default())).unwrap();
     let mut far = far.unwrap_or_else(|error| panic!("{error}"));
@@ -328,8 +323,7 @@ fn what_comes_late_for_a_right_is_forgiven() {
 }
 
 fn nothing_remains() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let (_net, left, right) = pair("xdp remains");
     let far = right.enter(|| XdpSocket::open("v1", &Options::default())).unwrap();
     let mut far = far.unwrap_or_else(|error| panic!("{error}"));

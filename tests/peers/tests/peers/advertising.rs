@@ -9,7 +9,7 @@ use xk_icmp::IcmpFigures;
 use xk_kit::control::MyEther;
 use xk_peers::stack::Stack;
 use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PATIENCE, Wire};
-use xk_testkit::{needs_program, needs_root};
+use xk_testkit::needs_root;
 use xk_vip::vipadv::VipTable;
 
 use crate::host::{assert_no_loss, pattern};
@@ -20,8 +20,7 @@ const SAID_AGAIN: Duration = Duration::from_millis(1300);
 const EXCHANGES: usize = 3;
 
 pub(crate) fn does_not_disturb_linux(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "ping", "tshark");
+    needs_root!("ip", "ping", "tshark");
     let lan = Lan::new("advertising", wire);
     // The hardest case: Linux believes whatever is told unasked, if only it is of its own type.
     lan.linux.sysctl("net/ipv4/conf/all/arp_accept", "1").unwrap();

@@ -3,14 +3,13 @@
 use xk_ip::IpFigures;
 use xk_kit::control::MyEther;
 use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PATIENCE, Wire};
+use xk_testkit::needs_root;
 use xk_testkit::netns::Space;
-use xk_testkit::{needs_program, needs_root};
 
 use crate::host::assert_no_loss;
 
 pub(crate) fn answers_arping(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "arping", "tshark");
+    needs_root!("ip", "arping", "tshark");
     let lan = Lan::new("answers_arping", wire);
     let stack = lan.start("", "");
     let own = stack.ask("wire", MyEther::default()).address;
@@ -27,8 +26,7 @@ pub(crate) fn answers_arping(wire: Wire) {
 }
 
 pub(crate) fn is_found_by_duplicate_detection(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "arping", "tshark");
+    needs_root!("ip", "arping", "tshark");
     let lan = Lan::new("duplicate_detection", wire);
     let stack = lan.start("", "");
     let detect = |address| {
@@ -54,8 +52,7 @@ fn announce(linux: &Space, address: &str) {
 }
 
 pub(crate) fn counts_conflicts(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "arping", "tshark");
+    needs_root!("ip", "arping", "tshark");
     let lan = Lan::new("counts_conflicts", wire);
     let stack = lan.start("", "");
     lan.linux.address(DEVICE, &format!("{OURS}/32")).unwrap();
@@ -71,8 +68,7 @@ pub(crate) fn counts_conflicts(wire: Wire) {
 }
 
 pub(crate) fn finds_a_host_that_moved(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "ping", "arping", "tshark");
+    needs_root!("ip", "ping", "arping", "tshark");
     let lan = Lan::new("host_moved", wire);
     let stack = lan.start("", "");
     assert_no_loss(&ping(&lan));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use xk_ip::IpFigures;
 use xk_peers::stack::Stack;
 use xk_peers::testbed::{LINUX, Lan, PATIENCE, Wire};
-use xk_testkit::{needs_program, needs_root};
+use xk_testkit::needs_root;
 
 /// Waits for all probes and asserts that each message came back as it went.
 pub(crate) fn assert_all_back(stack: &Stack, each: u64) {
@@ -16,8 +16,7 @@ pub(crate) fn assert_all_back(stack: &Stack, each: u64) {
 }
 
 pub(crate) fn pings_in_all_sizes(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "tcpdump", "tshark");
+    needs_root!("ip", "tcpdump", "tshark");
     let lan = Lan::new("pings", wire);
     let mut probes = String::new();
     // Linux's station is known when the long ones begin: no more than 16 fragments wait for it.
@@ -34,8 +33,7 @@ pub(crate) fn pings_in_all_sizes(wire: Wire) {
 }
 
 pub(crate) fn sends_datagrams_of_all_sizes(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "socat", "tshark");
+    needs_root!("ip", "socat", "tshark");
     let lan = Lan::new("sends_datagrams", wire);
     let mut servers = Vec::new();
     let mut probes = String::new();
@@ -61,8 +59,7 @@ pub(crate) fn sends_datagrams_of_all_sizes(wire: Wire) {
 }
 
 pub(crate) fn learns_of_closed_ports(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "tshark");
+    needs_root!("ip", "tshark");
     let lan = Lan::new("learns_of_ports", wire);
     let probe = format!("probe udp to=\"port4@{LINUX}\" count=4 interval=\"1s\" timeout=\"2s\"\n");
     let stack = lan.start("", &probe);
@@ -79,8 +76,7 @@ pub(crate) fn learns_of_closed_ports(wire: Wire) {
 }
 
 pub(crate) fn learns_of_unreachable_hosts(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "tshark");
+    needs_root!("ip", "tshark");
     let lan = Lan::new("learns_of_hosts", wire);
     lan.linux.sysctl("net/ipv4/ip_forward", "1").unwrap();
     // Linux as router: one network it has no route to, one it is told to refuse.
@@ -104,8 +100,7 @@ pub(crate) fn learns_of_unreachable_hosts(wire: Wire) {
 }
 
 pub(crate) fn finds_the_maximum_of_a_path(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "tshark");
+    needs_root!("ip", "tshark");
     let lan = Lan::new("finds_maximum", wire);
     // Linux as router, and behind it a link of 1300 octets.
     lan.linux.sysctl("net/ipv4/ip_forward", "1").unwrap();

@@ -7,7 +7,7 @@ use std::net::Shutdown;
 use xk_kit::net::stream::StreamInfo;
 use xk_net::{Stack, TcpListener, TcpStream, Thread};
 use xk_peers::testbed::{LINUX, Lan, OURS, PATIENCE, Wire};
-use xk_testkit::{needs_program, needs_root};
+use xk_testkit::needs_root;
 
 use crate::ends::{capture, graph, part_from, start};
 
@@ -86,8 +86,7 @@ fn ask(stack: &Stack<Thread>) -> Vec<StreamInfo> {
 /// Linux as the client: the first connection asks for a cookie, the others bring their question
 /// with the SYN; of a listener that wants none each does without.
 pub(crate) fn linux_opens(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "python3", "tshark");
+    needs_root!("ip", "python3", "tshark");
     let lan = Lan::new("linux_opens_fast", wire);
     lan.linux.sysctl("net/ipv4/tcp_fastopen", "1").unwrap();
     let captured = capture(&lan, "wire");
@@ -113,8 +112,7 @@ pub(crate) fn linux_opens(wire: Wire) {
 
 /// Linux as the server, likewise.
 pub(crate) fn linux_answers(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "python3", "tshark");
+    needs_root!("ip", "python3", "tshark");
     for (at, (most, expected)) in
         [("0", [false; COUNT]), ("16", [false, true, true, true])].into_iter().enumerate()
     {

@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 
 use xk_peers::stack::Stack;
 use xk_peers::testbed::{LINUX, Lan, OURS, PATIENCE, Wire};
-use xk_testkit::{needs_program, needs_root};
+use xk_testkit::needs_root;
 
 use crate::client::assert_all_back;
 use crate::host::pattern;
@@ -33,8 +33,7 @@ fn hosts() -> [(&'static str, String); 6] {
 const SIZES: [usize; 5] = [1, 100, 1000, 1472, 4000];
 
 pub(crate) fn datagrams_go_both_ways(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "socat", "tshark");
+    needs_root!("ip", "socat", "tshark");
     for (at, (name, lines)) in hosts().into_iter().enumerate() {
         let lan = Lan::new(&format!("frameworks-{at}"), wire);
         let mut probes = String::new();
@@ -78,8 +77,7 @@ pub(crate) fn datagrams_go_both_ways(wire: Wire) {
 
 /// Linux is told of a port that has no user, whichever framework has UDP.
 pub(crate) fn closed_ports_are_refused(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "tshark");
+    needs_root!("ip", "tshark");
     for (at, (name, lines)) in hosts().into_iter().enumerate() {
         let lan = Lan::new(&format!("frameworks-refuse-{at}"), wire);
         // ICMP of BSD's IP is a part of it.

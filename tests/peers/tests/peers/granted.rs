@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PATIENCE, Wire, end};
 use xk_testkit::netns::{Running, Space};
-use xk_testkit::{needs, needs_program, needs_root};
+use xk_testkit::{needs, needs_root};
 
 use crate::program::command;
 
@@ -240,8 +240,7 @@ pub(crate) fn memory(of: &Running) -> BTreeMap<u32, u64> {
 
 /// At the place where they attach.
 pub(crate) fn programs_that_attach_send_what_they_may(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "tcpdump", "tshark", "setpriv");
+    needs_root!("ip", "tcpdump", "tshark", "setpriv");
     let Some(place) = Place::new("granted-attach", wire) else {
         return;
     };
@@ -273,8 +272,7 @@ pub(crate) fn programs_that_attach_send_what_they_may(wire: Wire) {
 
 /// At the door of a network I/O module that has the device.
 pub(crate) fn programs_with_channels_send_what_they_may(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "tcpdump", "tshark", "setpriv");
+    needs_root!("ip", "tcpdump", "tshark", "setpriv");
     let Some(place) = Place::new("granted-channels", wire) else {
         return;
     };

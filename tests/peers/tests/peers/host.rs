@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use xk_icmp::IcmpFigures;
 use xk_ip::IpFigures;
 use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PATIENCE, Wire};
-use xk_testkit::{needs_program, needs_root};
+use xk_testkit::needs_root;
 
 /// Octets of payload: the usual ones, the most that fit a frame, a few fragments, nearly the most
 /// there is.
@@ -22,8 +22,7 @@ pub(crate) fn assert_no_loss(said: &str) {
 }
 
 pub(crate) fn answers_pings_of_all_sizes(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "ping", "tcpdump", "tshark");
+    needs_root!("ip", "ping", "tcpdump", "tshark");
     let lan = Lan::new("answers_pings", wire);
     let stack = lan.start("", "");
     lan.capture();
@@ -46,8 +45,7 @@ pub(crate) fn answers_pings_of_all_sizes(wire: Wire) {
 }
 
 pub(crate) fn answers_a_flood_of_pings(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "ping", "tshark");
+    needs_root!("ip", "ping", "tshark");
     let lan = Lan::new("answers_a_flood", wire);
     let stack = lan.start("", "");
     let said = lan.linux.exec(&["ping", "-f", "-q", "-c", "3000", "-W", "5", OURS]).unwrap();
@@ -60,8 +58,7 @@ pub(crate) fn answers_a_flood_of_pings(wire: Wire) {
 }
 
 pub(crate) fn answers_pings_with_options(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "ping", "tshark");
+    needs_root!("ip", "ping", "tshark");
     let lan = Lan::new("answers_options", wire);
     let stack = lan.start("", "");
     for options in [
@@ -99,8 +96,7 @@ fn await_octets(file: &Path, octets: usize) -> Vec<u8> {
 }
 
 pub(crate) fn echoes_datagrams_of_all_sizes(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "socat", "tcpdump", "tshark");
+    needs_root!("ip", "socat", "tcpdump", "tshark");
     let lan = Lan::new("echoes_datagrams", wire);
     let stack = lan.start("", "echo udp port=7");
     lan.capture();
@@ -135,8 +131,7 @@ pub(crate) fn echoes_datagrams_of_all_sizes(wire: Wire) {
 }
 
 pub(crate) fn refuses_closed_ports(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "socat", "tshark");
+    needs_root!("ip", "socat", "tshark");
     let lan = Lan::new("refuses_ports", wire);
     let stack = lan.start("", "echo udp port=7");
     // A short one, and one in fragments, of which the error quotes the first.
@@ -164,8 +159,7 @@ pub(crate) fn refuses_closed_ports(wire: Wire) {
 }
 
 pub(crate) fn refuses_unknown_protocols(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "tshark");
+    needs_root!("ip", "tshark");
     let lan = Lan::new("refuses_protocols", wire);
     let stack = lan.start("", "");
     let address = format!("{OURS}:80").parse().unwrap();
@@ -179,8 +173,7 @@ pub(crate) fn refuses_unknown_protocols(wire: Wire) {
 }
 
 pub(crate) fn keeps_silent_towards_broadcasts(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "ping", "tshark");
+    needs_root!("ip", "ping", "tshark");
     let lan = Lan::new("keeps_silent", wire);
     let stack = lan.start("", "");
     // RFC 1122, section 3.2.2.6: a host may keep silent; ours does unless told otherwise. And

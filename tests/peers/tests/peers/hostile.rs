@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PATIENCE, Wire, end};
 use xk_testkit::everything;
 use xk_testkit::netns::Running;
-use xk_testkit::{needs, needs_program, needs_root};
+use xk_testkit::{needs, needs_root};
 
 use crate::granted::memory;
 use crate::host::assert_no_loss;
@@ -164,8 +164,7 @@ fn pings(said: &str) -> (u64, u64) {
 }
 
 pub(crate) fn survives_noise(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "ping");
+    needs_root!("ip", "ping");
     let frames = number_of("XK_NOISE_FRAMES", 100_000);
     let rate = number_of("XK_NOISE_RATE", 20_000);
     let Some(victim) = Victim::start("survives_noise", wire) else {
@@ -209,8 +208,7 @@ fn provoke(victim: &Victim, command: &[&str], limit: Duration) {
 }
 
 pub(crate) fn survives_scanners(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "ping", "nmap", "nping", "hping3");
+    needs_root!("ip", "ping", "nmap", "nping", "hping3");
     let Some(victim) = Victim::start("survives_scanners", wire) else {
         return;
     };
@@ -310,8 +308,7 @@ fn ask_until(done: &AtomicBool) -> Served {
 }
 
 pub(crate) fn survives_a_flood_of_syns(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "ping");
+    needs_root!("ip", "ping");
     let Some(victim) = Victim::start("flood_of_syns", wire) else {
         return;
     };
@@ -345,8 +342,7 @@ pub(crate) fn survives_a_flood_of_syns(wire: Wire) {
 /// A server for each protocol, as in `graphs/org-per-protocol.kdl`: none of the processes grows,
 /// and an honest host is served, whatever arrives.
 pub(crate) fn each_server_endures_strangers(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "ping");
+    needs_root!("ip", "ping");
     let layers = "domain udp { udp ip sessions_max=4096; }\n\
                   domain tcp { tcp ip sessions_max=4096; }\n\
                   domain echod { echo udp port=7; }\n\
@@ -497,8 +493,7 @@ const GROWTH_KIB: u64 = 16 << 10;
 /// Forged hosts begin more conversations of each kind than any table has idle sessions, and
 /// complete handshakes that they make no use of. Everybody else is served, before, while and after.
 pub(crate) fn serves_in_spite_of_strangers(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "ping");
+    needs_root!("ip", "ping");
     let test = "serves_in_spite_of_strangers";
     let layers = [everything::LAYERS, everything::SERVERS].concat();
     let Some(mut victim) = Victim::start_with(test, wire, &layers) else {

@@ -7,7 +7,7 @@ use xk_peers::organisation::Organisation;
 use xk_peers::program::Program;
 use xk_peers::stack::Stack;
 use xk_peers::testbed::{LINUX, Lan, OURS, PATIENCE, Wire};
-use xk_testkit::{needs_program, needs_root};
+use xk_testkit::needs_root;
 
 use crate::exec::passed;
 use crate::host::pattern;
@@ -24,8 +24,7 @@ fn relays(lan: &Lan, port: u16) -> Stack {
 }
 
 pub(crate) fn iperf3_measures(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "iperf3", "tshark");
+    needs_root!("ip", "iperf3", "tshark");
     let lan = Lan::new("library-iperf3", wire);
     let stack = relays(&lan, 5201);
     for kind in [&["-n", "8M"][..], &["-n", "8M", "-R", "-P", "2"]] {
@@ -41,8 +40,7 @@ pub(crate) fn iperf3_measures(wire: Wire) {
 }
 
 pub(crate) fn curl_fetches(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "curl", "python3", "tshark");
+    needs_root!("ip", "curl", "python3", "tshark");
     let lan = Lan::new("library-curl", wire);
     let stack = relays(&lan, 8000);
     let folder = lan.testbed.folder();
@@ -89,8 +87,7 @@ print("wrong", wrong)
 /// However soon a peer ends, what it said before is heard first. Urgent octets are octets (RFC
 /// 6093, section 5).
 pub(crate) fn brief_words_are_answered(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "python3", "tshark");
+    needs_root!("ip", "python3", "tshark");
     let lan = Lan::new("library-brief", wire);
     let stack = Organisation::Library.within(|| {
         let mut stack = lan.start("", "tcp ip");
@@ -118,8 +115,7 @@ while True:
 /// A program that ends once its conversations have leaves them to the registry: nothing breaks
 /// them off on the wire.
 pub(crate) fn a_program_ends_in_order(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "python3", "tshark");
+    needs_root!("ip", "python3", "tshark");
     let lan = Lan::new("library-ends", wire);
     let mut stack = Organisation::Library.within(|| lan.start("", "tcp ip"));
     let server = lan.linux.spawn(&["python3", "-u", "-c", ANSWERS, LINUX]).unwrap();

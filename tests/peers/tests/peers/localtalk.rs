@@ -10,7 +10,7 @@ use xk_kit::net::appletalk::DdpCable;
 use xk_peers::stack::Stack;
 use xk_peers::testbed::{DEVICE, PATIENCE, Testbed, Wire, end};
 use xk_testkit::netns::{Running, Space};
-use xk_testkit::{needs_program, needs_root, tshark};
+use xk_testkit::{needs_root, tshark};
 
 /// Where LToUDP is spoken.
 const GROUP: &str = "239.192.76.84";
@@ -41,8 +41,7 @@ fn program() -> &'static Result<PathBuf, String> {
 /// Skips the test unless the program can be made.
 macro_rules! needs_localtalk {
     () => {
-        needs_root!();
-        needs_program!("ip", "tcpdump", "tshark", "editcap", "cargo");
+        needs_root!("ip", "tcpdump", "tshark", "editcap", "cargo");
         if let Err(why) = program() {
             let line = why.lines().find(|line| line.starts_with("error")).unwrap_or("no cargo");
             xk_testkit::needs::skip(&format!("needs tailtalk-core of the registry: {line}"));

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use xk_net::{Stack, TcpListener, TcpStream, Thread};
 use xk_peers::testbed::{LINUX, Lan, OURS, Wire};
-use xk_testkit::{needs_program, needs_root};
+use xk_testkit::needs_root;
 
 use crate::ends::{either, graph, part_from, start};
 
@@ -86,8 +86,7 @@ fn ours_ask(lan: &Lan, stack: &Stack<Thread>, rounds: usize) {
 }
 
 pub(crate) fn stand_at_the_same_time(wire: Wire) {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let lan = Lan::new("at_once", wire);
     let stack = start(&lan, &graph(&lan, ("", "wire"), "", "echo tcp port=7"));
     lan.linux.sysctl("net/core/somaxconn", "4096").unwrap();
@@ -131,8 +130,7 @@ fn answer_each(listener: &std::net::TcpListener, count: usize) -> io::Result<()>
 }
 
 pub(crate) fn follow_each_other(wire: Wire) {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let lan = Lan::new("sequential", wire);
     let stack = start(&lan, &graph(&lan, ("", "wire"), "", "echo tcp port=7"));
     let count = either(2000, 100_000);

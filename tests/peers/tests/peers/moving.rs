@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use xk_net::{Setup, TcpStream};
 use xk_peers::testbed::{DEVICE, LINUX, OURS, PATIENCE, Testbed, Wire, end};
 use xk_testkit::netns::{Running, Space};
-use xk_testkit::{needs, needs_program, needs_root};
+use xk_testkit::{needs, needs_root};
 
 use crate::ends::either;
 use crate::exec::passed;
@@ -259,8 +259,7 @@ fn iperf3_is_content(linux: &Space, carries: &Running) {
 
 /// On the graph of the repository, with a TAP device, each domain a process.
 pub(crate) fn streams_go_on_in_other_processes(_: Wire) {
-    needs_root!();
-    needs_program!("ip", "socat", "iperf3", "tcpdump", "tshark");
+    needs_root!("ip", "socat", "iperf3", "tcpdump", "tshark");
     let xk = command();
     if !xk.is_file() {
         needs::skip("needs the command xk (cargo build -p xk)");

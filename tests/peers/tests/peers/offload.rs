@@ -4,8 +4,8 @@ use std::net::UdpSocket;
 
 use xk_peers::stack::Stack;
 use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PATIENCE, Testbed, Wire};
+use xk_testkit::needs_root;
 use xk_testkit::netns::Space;
-use xk_testkit::{needs_program, needs_root};
 
 use crate::host::pattern;
 
@@ -52,8 +52,7 @@ fn third_link(testbed: &Testbed, linux: &Space) -> Space {
 /// Linux routes between our wire and a link that sums: what crosses the second one is whole, both
 /// ways.
 pub(crate) fn open_checksums_are_whole_on_a_third_link(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "tcpdump", "tshark");
+    needs_root!("ip", "tcpdump", "tshark");
     let lan = Lan::new("third_link", wire);
     let stack = lan.start("", "echo udp port=7");
     let behind = third_link(&lan.testbed, &lan.linux);
@@ -115,8 +114,7 @@ fn between(test: &str) -> Between {
 }
 
 pub(crate) fn a_router_completes_what_another_wire_does_not(_: Wire) {
-    needs_root!();
-    needs_program!("ip", "tcpdump", "tshark");
+    needs_root!("ip", "tcpdump", "tshark");
     let Between { testbed, left, right, stack } = between("router_completes");
     let echo = right.spawn(&["socat", "-b", "65536", "UDP4-LISTEN:7,fork", "EXEC:cat"]).unwrap();
     let listening = || {
@@ -152,8 +150,7 @@ const LOST: [(&str, &str); 6] = [
 ];
 
 pub(crate) fn a_router_cuts_what_another_wire_does_not(_: Wire) {
-    needs_root!();
-    needs_program!("ip", "socat", "tcpdump", "tshark");
+    needs_root!("ip", "socat", "tcpdump", "tshark");
     let Between { testbed, left, right, stack } = between("router_cuts");
     let [sent, come] = ["sent", "come"].map(|name| testbed.folder().join(name));
     std::fs::write(&sent, pattern(STREAM_OCTETS)).unwrap();

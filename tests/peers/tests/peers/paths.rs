@@ -7,7 +7,7 @@ use xk_kit::net::stream::StreamEcn;
 use xk_net::{Stack, TcpListener, TcpStream, Thread};
 use xk_peers::testbed::{LINUX, Lan, OURS, Wire};
 use xk_testkit::netns::Space;
-use xk_testkit::{needs, needs_program, needs_root};
+use xk_testkit::{needs, needs_root};
 
 use crate::ends::{Ends, Gate, Opener, capture, either, graph, part_from, start};
 use crate::tcp::DAMAGE;
@@ -76,8 +76,7 @@ impl<'a> Way<'a> {
 }
 
 pub(crate) fn become_narrower(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "tshark");
+    needs_root!("ip", "tshark");
     for (at, opener) in [Opener::Linux, Opener::Ours].into_iter().enumerate() {
         let lan = Lan::new(&format!("narrower-{at}"), wire);
         let captured = capture(&lan, "wire");
@@ -122,8 +121,7 @@ pub(crate) fn become_narrower(wire: Wire) {
 }
 
 pub(crate) fn are_black_holes(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "tshark");
+    needs_root!("ip", "tshark");
     let lan = Lan::new("black_hole", wire);
     let captured = capture(&lan, "wire");
     // A host without `icmp` hears of nothing.
@@ -156,8 +154,7 @@ pub(crate) fn are_black_holes(wire: Wire) {
 }
 
 pub(crate) fn are_marked(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "tshark");
+    needs_root!("ip", "tshark");
     let lan = Lan::new("marked", wire);
     let captured = capture(&lan, "bad");
     let below = format!("fault wire name=bad mark=\"5%\"\n{captured}");
@@ -198,8 +195,7 @@ pub(crate) fn are_marked(wire: Wire) {
 
 /// Marks are counted each way, where the kernel counts them too.
 pub(crate) fn are_counted(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "tshark");
+    needs_root!("ip", "tshark");
     let lan = Lan::new("counted", wire);
     if let Err(why) = lan.linux.sysctl("net/ipv4/tcp_ecn", "3") {
         needs::skip(&format!("this kernel knows no accurate feedback of marks (AccECN): {why}"));

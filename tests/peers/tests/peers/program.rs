@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use xk_peers::testbed::{DEVICE, PATIENCE, Testbed, Wire, end};
-use xk_testkit::{needs, needs_program, needs_root};
+use xk_testkit::{needs, needs_root};
 
 use crate::host::assert_no_loss;
 
@@ -16,8 +16,7 @@ pub(crate) fn command() -> PathBuf {
 
 /// Only over the TAP device that the graph names.
 pub(crate) fn runs_a_graph_file(_: Wire) {
-    needs_root!();
-    needs_program!("ip", "ping", "tcpdump", "tshark");
+    needs_root!("ip", "ping", "tcpdump", "tshark");
     let command = command();
     if !command.is_file() {
         needs::skip("needs the command xk (cargo build -p xk)");

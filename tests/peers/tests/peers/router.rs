@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 
 use xk_ip::IpFigures;
 use xk_peers::testbed::{DEVICE, PATIENCE, Routed, Wire};
-use xk_testkit::{needs_program, needs_root};
+use xk_testkit::needs_root;
 
 use crate::host::{assert_no_loss, pattern};
 
@@ -13,8 +13,7 @@ const RIGHT: &str = "10.9.2.1";
 const HOP: &str = "10.9.1.254";
 
 pub(crate) fn forwards_pings_of_all_sizes(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "ping", "tcpdump", "tshark");
+    needs_root!("ip", "ping", "tcpdump", "tshark");
     let net = Routed::new("forwards_pings", wire);
     let stack = net.start(1500, "");
     net.testbed.capture(&net.right, DEVICE, "right");
@@ -33,8 +32,7 @@ pub(crate) fn forwards_pings_of_all_sizes(wire: Wire) {
 }
 
 pub(crate) fn shows_in_traceroute(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "traceroute", "tshark");
+    needs_root!("ip", "traceroute", "tshark");
     let net = Routed::new("traceroute", wire);
     let stack = net.start(1500, "");
     // Echo requests, datagrams to ports counted up, and to one port that the host has closed.
@@ -61,8 +59,7 @@ const INTENDED: &[(&str, &str)] = &[
 ];
 
 pub(crate) fn tells_tracepath_a_smaller_maximum(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "tracepath", "ping", "tshark");
+    needs_root!("ip", "tracepath", "ping", "tshark");
     let net = Routed::new("tracepath", wire);
     let stack = net.start(1400, "");
     let said = net.left.exec(&["tracepath", "-n", RIGHT]).unwrap();
@@ -81,8 +78,7 @@ pub(crate) fn tells_tracepath_a_smaller_maximum(wire: Wire) {
 }
 
 pub(crate) fn fragments_for_a_smaller_link(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "ping", "tshark");
+    needs_root!("ip", "ping", "tshark");
     let net = Routed::new("fragments", wire);
     let stack = net.start(576, "");
     for size in ["1472", "8000"] {
@@ -96,8 +92,7 @@ pub(crate) fn fragments_for_a_smaller_link(wire: Wire) {
 }
 
 pub(crate) fn carries_a_stream_of_datagrams(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "iperf3", "tshark");
+    needs_root!("ip", "iperf3", "tshark");
     let net = Routed::new("iperf3", wire);
     let stack = net.start(1500, "");
     let server = net.right.spawn(&["iperf3", "-s", "-1", "--forceflush"]).unwrap();
@@ -125,8 +120,7 @@ pub(crate) fn carries_a_stream_of_datagrams(wire: Wire) {
 }
 
 pub(crate) fn tells_what_it_cannot_deliver(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "ping", "tshark");
+    needs_root!("ip", "ping", "tshark");
     let net = Routed::new("tells", wire);
     let stack = net.start(1500, "");
     // No route; a host that does not answer; a closed port behind us; and our own closed
@@ -156,8 +150,7 @@ pub(crate) fn tells_what_it_cannot_deliver(wire: Wire) {
 }
 
 pub(crate) fn records_routes(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "ping", "tshark");
+    needs_root!("ip", "ping", "tshark");
     let net = Routed::new("records", wire);
     let stack = net.start(1500, "");
     let command = ["ping", "-c", "1", "-W", "5", "-R", RIGHT];

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::net::{AddressFamily, SocketType, sockopt};
 use xk_net::{Stack, TcpListener, Thread};
 use xk_peers::testbed::{Lan, OURS, Wire};
-use xk_testkit::{needs_program, needs_root};
+use xk_testkit::needs_root;
 
 use crate::ends::{Ends, Opener, capture, either, graph, is_long, part_from, start};
 use crate::tcp::DAMAGE;
@@ -35,8 +35,7 @@ fn both_ways(lan: &Lan, stack: &Stack<Thread>, sizes: &[u64], limit: Duration) {
 }
 
 pub(crate) fn carries_all_sizes(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "tshark");
+    needs_root!("ip", "tshark");
     let lan = Lan::new("sizes", wire);
     let captured = capture(&lan, "wire");
     let stack = start(&lan, &graph(&lan, (&captured, "pcap"), "", ""));
@@ -66,8 +65,7 @@ const FAULTS: &[(&str, u64, u64)] = &[
 ];
 
 pub(crate) fn outlast_faults(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "tshark");
+    needs_root!("ip", "tshark");
     // They mostly wait, so they do so together.
     let run = |at: usize| {
         let (faults, short, long) = FAULTS[at];
@@ -117,8 +115,7 @@ fn open_with_buffer(lan: &Lan, stack: &Stack<Thread>, octets: usize) -> Ends {
 }
 
 pub(crate) fn fit_tiny_windows(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "tshark");
+    needs_root!("ip", "tshark");
     let lan = Lan::new("tiny", wire);
     let captured = capture(&lan, "wire");
     let tiny = "receive_buffer=2048 send_buffer=2048";
@@ -133,8 +130,7 @@ pub(crate) fn fit_tiny_windows(wire: Wire) {
 }
 
 pub(crate) fn wait_for_closed_windows(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "tshark");
+    needs_root!("ip", "tshark");
     let lan = Lan::new("closed", wire);
     let captured = capture(&lan, "wire");
     let small = "receive_buffer=65536 send_buffer=65536";

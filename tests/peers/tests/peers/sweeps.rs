@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use xk_peers::testbed::Wire;
 use xk_testkit::netns::{Net, Running, Space};
-use xk_testkit::{needs, needs_program, needs_root};
+use xk_testkit::{needs, needs_root};
 
 use crate::program::command;
 
@@ -51,8 +51,7 @@ const NODE: &str = "--node-ip-address=127.0.0.1 --object-store-memory=80000000 -
 
 /// A head and two workers on one machine, one of which is killed while it works.
 pub(crate) fn a_killed_node_of_ray_changes_no_octet(_: Wire) {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let (command, ray) = (command(), python("ray"));
     if !command.is_file() {
         needs::skip("needs the command xk (cargo build -p xk)");

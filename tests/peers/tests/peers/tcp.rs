@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PATIENCE, Wire};
-use xk_testkit::{needs_program, needs_root};
+use xk_testkit::needs_root;
 
 use crate::client::assert_all_back;
 use crate::host::pattern;
@@ -63,8 +63,7 @@ fn there_and_back(lan: &Lan, folder: &Path, octets: usize, limit: Duration) {
 }
 
 pub(crate) fn echoes_streams_of_all_sizes(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "socat", "tcpdump", "tshark");
+    needs_root!("ip", "socat", "tcpdump", "tshark");
     let lan = Lan::new("echoes_streams", wire);
     let stack = lan.start("", "tcp ip\necho tcp port=7");
     for octets in SIZES {
@@ -90,8 +89,7 @@ pub(crate) fn echoes_streams_of_all_sizes(wire: Wire) {
 }
 
 pub(crate) fn asks_a_server(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "socat", "tshark");
+    needs_root!("ip", "socat", "tshark");
     let lan = Lan::new("asks_a_server", wire);
     let server = lan
         .linux
@@ -122,8 +120,7 @@ pub(crate) fn asks_a_server(wire: Wire) {
 }
 
 pub(crate) fn is_refused(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "socat", "tshark");
+    needs_root!("ip", "socat", "tshark");
     let lan = Lan::new("is_refused", wire);
     let stack = lan.start("", "tcp ip\nprobe tcp to=\"port4@10.9.0.1\" count=1 timeout=\"5s\"");
     // There is no listener here: Linux is told at once.
@@ -143,8 +140,7 @@ pub(crate) fn is_refused(wire: Wire) {
 
 /// Where the interface cuts nothing, Linux cuts on its behalf what we leave to it.
 pub(crate) fn an_interface_cuts_nothing(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "socat", "tshark");
+    needs_root!("ip", "socat", "tshark");
     let lan = Lan::new("cuts_nothing", wire);
     lan.ours.offload_off("x0").unwrap();
     lan.linux.offload_off(DEVICE).unwrap();
@@ -156,8 +152,7 @@ pub(crate) fn an_interface_cuts_nothing(wire: Wire) {
 
 /// Linux hands over runs of segments, and the fault takes them apart before it harms any.
 pub(crate) fn runs_suffer_by_segments(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "socat", "tshark");
+    needs_root!("ip", "socat", "tshark");
     let lan = Lan::new("runs_suffer", wire);
     for damage in ["loss=\"1%\"", "loss=\"5%\" reorder=\"10%\" duplicate=\"2%\""] {
         let below = format!("fault wire name=bad {damage}\n");

@@ -1,11 +1,10 @@
 //! Other programs that probe hosts and ways.
 
 use xk_peers::testbed::{Lan, OURS, Routed, Wire};
-use xk_testkit::{needs_program, needs_root};
+use xk_testkit::needs_root;
 
 pub(crate) fn fping_finds_us(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "fping", "tshark");
+    needs_root!("ip", "fping", "tshark");
     let lan = Lan::new("fping", wire);
     let stack = lan.start("", "");
     // It fails unless all answer.
@@ -16,8 +15,7 @@ pub(crate) fn fping_finds_us(wire: Wire) {
 }
 
 pub(crate) fn nmap_tells_open_from_closed_ports(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "nmap", "tshark");
+    needs_root!("ip", "nmap", "tshark");
     let lan = Lan::new("nmap", wire);
     let stack = lan.start("", "echo udp port=7");
     let said = lan.linux.exec(&["nmap", "-n", "-sU", "-p", "7,9", OURS]).unwrap();
@@ -30,8 +28,7 @@ pub(crate) fn nmap_tells_open_from_closed_ports(wire: Wire) {
 }
 
 pub(crate) fn nping_is_answered(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "nping", "tshark");
+    needs_root!("ip", "nping", "tshark");
     let lan = Lan::new("nping", wire);
     let stack = lan.start("", "echo udp port=7");
     for probe in [&["--icmp"][..], &["--udp", "-p", "7", "-g", "40125", "--data-length", "100"]] {
@@ -45,8 +42,7 @@ pub(crate) fn nping_is_answered(wire: Wire) {
 }
 
 pub(crate) fn mtr_sees_the_hop(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "mtr", "tshark");
+    needs_root!("ip", "mtr", "tshark");
     let net = Routed::new("mtr", wire);
     let stack = net.start(1500, "");
     let command = ["mtr", "-n", "-r", "-c", "2", "10.9.2.1"];

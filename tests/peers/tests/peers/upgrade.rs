@@ -4,7 +4,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use xk_peers::testbed::{DEVICE, PATIENCE, Testbed, Wire, end};
-use xk_testkit::{needs, needs_program, needs_root};
+use xk_testkit::{needs, needs_root};
 
 use crate::program::command;
 
@@ -14,8 +14,7 @@ const SECONDS: u32 = 10;
 
 /// Only over TAP devices, which one process can take from another.
 pub(crate) fn streams_go_on_under_iperf3(_: Wire) {
-    needs_root!();
-    needs_program!("ip", "iperf3", "tcpdump", "tshark");
+    needs_root!("ip", "iperf3", "tcpdump", "tshark");
     let xk = command();
     if !xk.is_file() {
         needs::skip("needs the command xk (cargo build -p xk)");

@@ -9,7 +9,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use xk_peers::stack::Stack;
 use xk_peers::testbed::{DEVICE, LINUX, OURS, PATIENCE, Testbed, Wire};
 use xk_testkit::netns::Space;
-use xk_testkit::{needs, needs_program, needs_root};
+use xk_testkit::{needs, needs_root};
 use xk_xdp::{Object, objects};
 
 use crate::host::assert_no_loss;
@@ -83,8 +83,7 @@ fn await_drop(stack: &Stack, what: &str) {
 }
 
 pub(crate) fn shares_an_interface(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "ping", "arping", "tcpdump", "tshark");
+    needs_root!("ip", "ping", "arping", "tcpdump", "tshark");
     for parameters in ["share=address", "address=own share=\"10.9.0.2\""] {
         let link = link("shares", wire, 1);
         link.ours.address("x0", &format!("{HOST}/24")).unwrap();
@@ -127,8 +126,7 @@ pub(crate) fn shares_an_interface(wire: Wire) {
 }
 
 pub(crate) fn uses_several_queues(wire: Wire) {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let link = link("queues", wire, 2);
     // Linux chooses among the sending queues, each of which leads to a receiving queue, by the
     // processor that sends if it is told to and by the flow otherwise
@@ -182,8 +180,7 @@ fn processors() -> Vec<u32> {
 }
 
 pub(crate) fn outlasts_its_interface(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "ping");
+    needs_root!("ip", "ping");
     let link = link("outlasts", wire, 1);
     let stack = start(&link, wire, "");
     ping(&link.linux, OURS);
@@ -204,8 +201,7 @@ pub(crate) fn outlasts_its_interface(wire: Wire) {
 }
 
 pub(crate) fn starts_again_at_once(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "ping");
+    needs_root!("ip", "ping");
     let link = link("again", wire, 1);
     for _ in 0..5 {
         let _stack = start(&link, wire, "");
@@ -241,8 +237,7 @@ fn belongings(process: u32, known: &[u32]) -> Vec<String> {
 /// The graph of the repository, in a process that is killed again and again; a stack of ours asks
 /// it all the while. So often by default; `XK_KILLS=100` for the full length.
 pub(crate) fn leaves_nothing_behind(wire: Wire) {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let command = command();
     if !command.is_file() {
         needs::skip("needs the command xk (cargo build -p xk)");

@@ -1,15 +1,14 @@
 //! Frames that stand for runs of segments.
 
 use xk_packet::{Note, Options, TransmitError, Transmitted};
-use xk_testkit::{needs_program, needs_root};
+use xk_testkit::needs_root;
 
 use crate::{EXPERIMENT, frames, open, pair, send};
 
 /// A run of TCP segments from one socket to another: the interface of memory between carries it as
 /// it is.
 pub(crate) fn cross_whole() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let pair = pair("packet run");
     let offload = Options { offload: true, ..Options::default() };
     let mut left = open(&pair.left, "v0", &offload);

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use xk_testkit::{needs_program, needs_root};
+use xk_testkit::needs_root;
 use xk_xdp::{Fate, InterfaceError, Mode, Options, Share, XdpError, XdpSocket};
 
 use crate::scene::{MODES, open, pair, try_open};
@@ -29,8 +29,7 @@ fn frames(socket: &mut XdpSocket, count: usize) -> Vec<Vec<u8>> {
 }
 
 pub(crate) fn frames_cross_both_ways() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     for mode in MODES {
         let pair = pair("xdp cross");
         let mut left = open(&pair.left, "v0", mode);
@@ -55,8 +54,7 @@ pub(crate) fn frames_cross_both_ways() {
 }
 
 pub(crate) fn a_burst_comes_whole() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     for mode in MODES {
         let pair = pair("xdp burst");
         let mut left = open(&pair.left, "v0", mode);
@@ -76,8 +74,7 @@ pub(crate) fn a_burst_comes_whole() {
 }
 
 pub(crate) fn frames_return_from_their_place() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     for mode in MODES {
         let pair = pair("xdp return");
         let mut left = open(&pair.left, "v0", mode);
@@ -111,8 +108,7 @@ fn frame(to: [u8; 6], ether_type: u16, host_at: usize, host: Ipv4Addr) -> Vec<u8
 }
 
 pub(crate) fn the_program_takes_what_is_ours() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let pair = pair("xdp program");
     let (ours, other) = ([2, 0, 0, 0, 0xfe, 9], [2, 0, 0, 0, 0xfe, 8]);
     let near = [3, 0, 0, 0, 0xfe, 9];
@@ -197,8 +193,7 @@ pub(crate) fn the_program_takes_what_is_ours() {
 }
 
 pub(crate) fn frames_of_others_reach_linux() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     for mode in MODES {
         let pair = pair("xdp others");
         pair.left.address("v0", "10.94.0.1/24").unwrap();
@@ -221,8 +216,7 @@ pub(crate) fn frames_of_others_reach_linux() {
 }
 
 pub(crate) fn binds_again_at_once() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let pair = pair("xdp again");
     for at in 0..20 {
         for mode in MODES {
@@ -236,8 +230,7 @@ pub(crate) fn binds_again_at_once() {
 }
 
 pub(crate) fn impossible_frames_are_refused() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let pair = pair("xdp refuse");
     let mut left = open(&pair.left, "v0", Mode::Generic);
     assert!(!left.transmit(&[0; 13]) && !left.transmit(&[0; 1793]));
@@ -249,8 +242,7 @@ pub(crate) fn impossible_frames_are_refused() {
 }
 
 pub(crate) fn errors_tell_the_case() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let pair = pair("xdp errors");
     let told = |name: &str, options: &Options| match try_open(&pair.left, name, options) {
         Ok(_) => panic!("{name} {options:?}: opened"),

@@ -9,7 +9,7 @@ use xk_core::message::PoolConfig;
 use xk_core::{Kernel, Participants, Pool, ProtocolRef, SessionRef};
 use xk_testkit::conformance::wire::{self, WireFixture};
 use xk_testkit::kernel::{HEADROOM, TestKernel, Top};
-use xk_testkit::{needs_program, needs_root};
+use xk_testkit::needs_root;
 use xk_xdp::{ENTRY, Fate, Mode, XdpSocket};
 
 use crate::scene::{MODES, open, pair};
@@ -103,8 +103,7 @@ fn beside(label: &str, work: impl Fn(Mode, &RefCell<XdpSocket>) + Send + Sync) {
 }
 
 pub(crate) fn keeps_the_laws() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     beside("xdp laws", |mode, far| {
         wire::all(|| Fixture::new(TestKernel::new(1), &params(mode, &[]), far));
     });
@@ -120,8 +119,7 @@ fn described(session: &SessionRef, cx: &Kernel) -> String {
 }
 
 pub(crate) fn frames_are_messages_where_they_lie() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     beside("xdp in place", |mode, far| {
         let fixture = Fixture::new(TestKernel::new(1), &params(mode, &[]), far);
         let cx = &fixture.cx;
@@ -170,8 +168,7 @@ pub(crate) fn frames_are_messages_where_they_lie() {
 }
 
 pub(crate) fn arrivals_leave_the_pool_room() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     beside("xdp pool", |mode, far| {
         let octets = 4 << 20;
         let pool = Pool::new(&PoolConfig::with_octets_max(octets)).unwrap();
@@ -212,8 +209,7 @@ pub(crate) fn arrivals_leave_the_pool_room() {
 }
 
 pub(crate) fn impossible_settings_are_told() {
-    needs_root!();
-    needs_program!("ip");
+    needs_root!("ip");
     let pair = pair("xdp settings");
     let inside = || {
         let told = |cx: &Kernel, more: &[(&'static str, Value)]| {

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use xk_peers::testbed::{LINUX, OURS, PATIENCE, Wire, end};
+use xk_testkit::needs_root;
 use xk_testkit::netns::{Running, Space};
-use xk_testkit::{needs_program, needs_root};
 
 use super::{
     ANSWERED_PERCENT_MIN, GROWTH_KIB_MAX, HONEST, HONEST_PORT, HOSTILE, HOSTILE_NUMBER,
@@ -231,8 +231,7 @@ fn grown(host: &Running, before: &BTreeMap<u32, u64>) {
 }
 
 pub(crate) fn others_are_served_as_before(wire: Wire) {
-    needs_root!();
-    needs_program!("ip", "tcpdump", "setpriv");
+    needs_root!("ip", "tcpdump", "setpriv");
     let Some(place) = Place::new("granted-shares", wire) else {
         return;
     };
