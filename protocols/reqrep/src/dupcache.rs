@@ -4,11 +4,11 @@
 //! Not at most once: what was pushed out by newer requests, or came to another boot, is executed
 //! again.
 
-use alloc::vec::Vec;
+use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
 use xk_core::Secret;
-use xk_core::map::Map;
 use xk_core::{HostAddr, Kernel, Message};
+use xk_kit::Cache;
 use xk_kit::rpc::retransmit::SavedMessage;
 
 /// Octets of a request that count, besides its length. They hold program, version, procedure and
@@ -24,31 +24,30 @@ pub(crate) type Source = (HostAddr, u64);
 pub(crate) enum Known {
     /// Nothing: execute it, and tell by this place what came of it. `None` if there is no place for
     /// it.
-    New(Option<u32>),
+    New(Option<Place>),
     /// The request is being executed.
     InProgress,
     /// The request was executed, with this reply; `None` if there is no buffer to send it.
     Done(Option<Message>),
 }
 
+/// A request that is being executed, or whose reply is kept.
+#[derive(Default)]
 struct Remembered {
-    key: Key,
-    executing: bool,
-    reply: SavedMessage,
+    executing: Cell<bool>,
+    reply: RefCell<SavedMessage>,
 }
+
+/// Place of a request that is being executed.
+pub(crate) struct Place(Key, Rc<Remembered>);
 
 /// The latest requests, as many as were asked for.
 pub(crate) struct DupCache {
     digests: Secret,
-    map: Map<Key, u32>,
-    places: RefCell<Vec<Remembered>>,
-    hand: Cell<usize>,
-    max: usize,
+    requests: Cache<Key, Rc<Remembered>>,
     /// Octets of the replies kept, and how many there may be.
     octets: Cell<usize>,
     octets_max: usize,
-    /// Where to look next for the oldest reply.
-    oldest: Cell<usize>,
 }
 
 /// Digest of a request.
@@ -65,108 +64,59 @@ fn digest(secret: &Secret, request: &Message) -> u64 {
 impl DupCache {
     /// A cache for `max` requests, with replies of `octets_max` octets in all.
     pub(crate) fn new(cx: &Kernel, max: usize, octets_max: usize) -> Self {
-        Self {
-            digests: cx.secret(),
-            map: Map::new(cx.secret(), max.max(1)),
-            places: RefCell::new(Vec::with_capacity(max)),
-            hand: Cell::new(0),
-            max,
-            octets: Cell::new(0),
-            octets_max,
-            oldest: Cell::new(0),
-        }
+        let requests = Cache::new(cx.secret(), max);
+        Self { digests: cx.secret(), requests, octets: Cell::new(0), octets_max }
     }
 
     /// A request from `source` has come.
     pub(crate) fn begin(&self, cx: &Kernel, source: Source, xid: u32, request: &Message) -> Known {
         let key = (source, xid, digest(&self.digests, request));
-        if let Some(at) = self.map.get(&key)
-            && let Some(place) = self.places.borrow().get(at as usize)
-        {
-            if place.executing {
-                return Known::InProgress;
-            }
-            return Known::Done(place.reply.again(cx.pool()).unwrap_or_default());
+        match self.requests.get(&key) {
+            Some(known) if known.executing.get() => Known::InProgress,
+            Some(known) => Known::Done(known.reply.borrow().again(cx.pool()).unwrap_or_default()),
+            None => Known::New(self.enter(key)),
         }
-        Known::New(self.enter(key))
     }
 
     /// A place for a new request: a fresh one, else that of the oldest that is not being executed.
-    fn enter(&self, key: Key) -> Option<u32> {
-        let mut places = self.places.borrow_mut();
-        let place = Remembered { key, executing: true, reply: SavedMessage::new() };
-        if places.len() < self.max {
-            self.map.bind(key, places.len() as u32).ok()?;
-            places.push(place);
-            return Some(places.len() as u32 - 1);
-        }
-        let start = self.hand.get();
-        let at = (0..self.max)
-            .map(|n| (start + n) % self.max)
-            .find(|at| places.get(*at).is_some_and(|place| !place.executing))?;
-        self.hand.set((at + 1) % self.max);
-        let slot = places.get_mut(at)?;
-        // A request of which nothing was kept is bound no more, or to another place by now.
-        if self.map.get(&slot.key) == Some(at as u32) {
-            self.map.unbind(&slot.key);
-        }
-        self.map.bind(key, at as u32).ok()?;
-        let before = core::mem::replace(slot, place);
-        drop(places);
-        self.release(&before.reply);
-        Some(at as u32)
+    fn enter(&self, key: Key) -> Option<Place> {
+        let place = match self.requests.is_full() {
+            true => self.forget_oldest()?,
+            false => Rc::default(),
+        };
+        place.executing.set(true);
+        self.requests.put(key, Rc::clone(&place));
+        Some(Place(key, place))
     }
 
-    /// A reply is kept no more.
-    fn release(&self, reply: &SavedMessage) {
-        let octets = reply.len().unwrap_or_default();
+    /// Forgets the oldest request that is not being executed.
+    fn forget_oldest(&self) -> Option<Rc<Remembered>> {
+        let is_idle = |_: &Key, place: &Rc<Remembered>| !place.executing.get();
+        let (_, place) = self.requests.evict(self.requests.len(), is_idle)?;
+        let octets = place.reply.borrow().len().unwrap_or_default();
         self.octets.set(self.octets.get().saturating_sub(octets));
-    }
-
-    /// Forgets replies, the oldest first, until there is room for one of `octets` more.
-    fn make_room(&self, octets: usize) {
-        let count = self.places.borrow().len();
-        for _ in 0..count {
-            if self.octets.get() + octets <= self.octets_max {
-                return;
-            }
-            let at = self.oldest.get() % count;
-            self.oldest.set(at + 1);
-            let mut places = self.places.borrow_mut();
-            if let Some(place) = places.get_mut(at)
-                && !place.reply.is_empty()
-            {
-                self.release(&place.reply);
-                self.map.unbind(&place.key);
-                place.reply.clear();
-            }
-        }
+        place.reply.borrow_mut().clear();
+        Some(place)
     }
 
     /// The request in this place was executed; `reply` is what was sent, `None` if nothing was. One
     /// larger than all replies may be is not kept.
-    pub(crate) fn end(&self, at: u32, reply: Option<&Message>) {
+    pub(crate) fn end(&self, Place(key, place): &Place, reply: Option<&Message>) {
         let reply = reply.filter(|reply| reply.len() <= self.octets_max);
-        self.make_room(reply.map_or(0, Message::len));
-        let mut places = self.places.borrow_mut();
-        let Some(place) = places.get_mut(at as usize) else {
-            return;
-        };
-        place.executing = false;
-        if reply.is_some_and(|reply| place.reply.save(reply).is_ok()) {
-            let octets = place.reply.len().unwrap_or_default();
+        let octets = reply.map_or(0, Message::len);
+        while self.octets.get() + octets > self.octets_max && self.forget_oldest().is_some() {}
+        place.executing.set(false);
+        if reply.is_some_and(|reply| place.reply.borrow_mut().save(reply).is_ok()) {
             self.octets.set(self.octets.get() + octets);
         } else {
             // Nothing to send again: it may be executed again.
-            self.map.unbind(&place.key);
+            self.requests.remove(key);
         }
     }
 
     /// Forgets all.
     pub(crate) fn clear(&self) {
-        self.map.clear();
+        self.requests.clear();
         self.octets.set(0);
-        let places = self.places.take();
-        drop(places);
     }
 }

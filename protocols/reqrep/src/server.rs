@@ -1,6 +1,6 @@
 //! The server's side: has requests executed above, and sends the replies that the peer may have.
 
-use crate::dupcache::Known;
+use crate::dupcache::{Known, Place};
 use crate::protocol::Own;
 use crate::wire::{HEADER_OCTETS, Kind};
 use alloc::string::String;
@@ -70,7 +70,7 @@ fn execute(
     this: &SessionRef,
     xid: u32,
     request: Message,
-    place: Option<u32>,
+    place: Option<Place>,
 ) -> Result<(), Refused> {
     let asked = request.len() + HEADER_OCTETS;
     let executing = &own.all.layer.executing;
@@ -97,7 +97,7 @@ fn execute(
         }
     };
     if let (Some(place), Some(cache)) = (place, &own.all.layer.dupcache) {
-        cache.end(place, reply.as_ref());
+        cache.end(&place, reply.as_ref());
     }
     if let Some(reply) = reply {
         send(own, cx, this, asked, reply);
