@@ -5,7 +5,7 @@ use crate::channels::{
     ACKED, CANCELLED, CHALLENGED, CLOSED, Channel, FAILED, FRAGMENT, GAP, PARTIAL, REBOOTED,
     REFUSED, REPLIED, REPLIES, REQUESTS, reply_key,
 };
-use crate::fragments::{Taken, empty, mark, push};
+use crate::fragments::{Taken, mark, push_bare};
 use crate::reasons::{
     FORGED_FRAGMENT, LATE, NO_CALL, REPLAYED, UNKNOWN_CHANNEL, WRONG_BOOT, reason_of,
 };
@@ -223,8 +223,7 @@ impl MrpcSession {
             mask: channel.partial.held(),
             ..template
         };
-        // What does not go is as good as lost; the timer asks again.
-        let _ = empty(cx).and_then(|body| push(cx, &self.lower, &header, body));
+        push_bare(cx, &self.lower, &header);
     }
 }
 
@@ -401,16 +400,7 @@ impl Shared {
 
     /// The server asks whether a channel is idle, and it is.
     fn answer_probe(&self, cx: &Kernel, lower: &SessionRef, probe: &Header) {
-        let header = Header {
-            flags: ACK | CLOSE | SERVER,
-            boot: self.boot,
-            fragments: 0,
-            mask: 0,
-            sizes: [0, 0],
-            offsets: [0, 0],
-            ..*probe
-        };
-        // If it does not go, the server asks again.
-        let _ = empty(cx).and_then(|body| push(cx, lower, &header, body));
+        let header = Header { flags: ACK | CLOSE | SERVER, boot: self.boot, ..probe.bare() };
+        push_bare(cx, lower, &header);
     }
 }

@@ -154,8 +154,13 @@ fn copy(
 const HEADROOM: usize = 128;
 
 /// A message without octets.
-pub(crate) fn empty(cx: &Kernel) -> Result<Message, PushError> {
+fn empty(cx: &Kernel) -> Result<Message, PushError> {
     cx.pool().copy_from(HEADROOM, &[]).map_err(|_| PushError::NoBuffers)
+}
+
+/// Sends a packet without a body. What does not go is as good as lost: it is asked for again.
+pub(crate) fn push_bare(cx: &Kernel, lower: &SessionRef, header: &Header) {
+    let _ = empty(cx).and_then(|body| push(cx, lower, header, body));
 }
 
 /// Puts a header in front of a message and sends it.

@@ -251,7 +251,6 @@ pub(crate) enum Age {
 /// All processes of a server.
 pub(crate) struct Processes {
     map: Map<Key, Rc<Process>>,
-    all: RefCell<Vec<Rc<Process>>>,
     max: usize,
     client_max: usize,
     /// A timer is pending for them.
@@ -263,7 +262,6 @@ impl Processes {
         let max = config.processes_max.max(1);
         Self {
             map: Map::new(secret, max),
-            all: RefCell::default(),
             max,
             client_max: config.client_processes_max.clamp(1, max),
             is_watched: Cell::new(false),
@@ -283,35 +281,27 @@ impl Processes {
         path: Path,
         forget: impl FnOnce(PeerName),
     ) -> Option<Rc<Process>> {
-        let host = key.0;
-        let all = self.all.borrow();
+        let (host, all) = (key.0, self.list());
         let share = all.iter().filter(|p| p.peer() == host).count();
-        let (own, full) = (share >= self.client_max, all.len() >= self.max);
-        let mut victim = None;
-        if own || full {
+        let own = share >= self.client_max;
+        if own || all.len() >= self.max {
             let free = all.iter().filter(|p| p.state.get() == State::Free);
             let fitting = free.filter(|p| !own || p.peer() == host);
-            victim = Some(Rc::clone(fitting.min_by_key(|p| p.heard.get())?));
-        }
-        drop(all);
-        if let Some(victim) = victim {
-            self.remove(&victim);
+            let victim = fitting.min_by_key(|p| p.heard.get())?;
+            self.remove(victim);
             forget(victim.peer());
         }
         let process = Rc::new(Process::new(key, path));
         self.map.bind(key, Rc::clone(&process)).ok()?;
-        self.all.borrow_mut().push(Rc::clone(&process));
         Some(process)
     }
 
     /// Takes a process off its channel.
     pub(crate) fn remove(&self, process: &Rc<Process>) {
-        if !process.bound.replace(false) {
-            return;
+        if process.bound.replace(false) {
+            self.map.unbind(&process.key);
+            process.clear();
         }
-        self.map.unbind(&process.key);
-        self.all.borrow_mut().retain(|p| !Rc::ptr_eq(p, process));
-        process.clear();
     }
 
     /// Takes all processes off their channels that serve another boot of this host.
@@ -325,23 +315,25 @@ impl Processes {
 
     /// Whether nothing of a client is executed or kept.
     pub(crate) fn is_idle(&self, host: PeerName) -> bool {
-        let all = self.all.borrow();
-        all.iter().all(|p| p.peer() != host || p.state.get() == State::Free)
+        self.number(|p| p.peer() == host && p.state.get() != State::Free) == 0
     }
 
     /// All of them.
     pub(crate) fn list(&self) -> Vec<Rc<Process>> {
-        self.all.borrow().clone()
+        let mut all = Vec::new();
+        self.map.for_each(|_, process| all.push(Rc::clone(process)));
+        all
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.all.borrow().len()
+        self.map.len()
     }
 
-    /// Number of processes in this state.
-    pub(crate) fn count(&self, state: State) -> usize {
-        let all = self.all.borrow();
-        all.iter().filter(|p| p.state.get() == state).count()
+    /// Number of processes that `is` says true of.
+    pub(crate) fn number(&self, is: impl Fn(&Process) -> bool) -> usize {
+        let mut number = 0;
+        self.map.for_each(|_, process| number += usize::from(is(process)));
+        number
     }
 
     pub(crate) fn stats(&self) -> MapStats {
@@ -349,10 +341,8 @@ impl Processes {
     }
 
     pub(crate) fn stop(&self) {
-        self.map.clear();
-        for process in self.all.take() {
-            process.bound.set(false);
-            process.clear();
+        for process in self.list() {
+            self.remove(&process);
             drop(process.lower.take());
         }
     }

@@ -18,7 +18,7 @@
 //!
 //! Each round of a client is answered once, however often the network has doubled its packets.
 
-use crate::fragments::{Cut, Parameters, Taken, empty, mark, push};
+use crate::fragments::{Cut, Parameters, Taken, mark, push, push_bare};
 use crate::processes::{Age, Process, State, client_of};
 use crate::reasons::{
     FORGED_FRAGMENT, INCOMPLETE, NACK_CODE, NO_CALL, NO_PROCESS, REPLAYED, STUCK, SUPPRESSED,
@@ -456,8 +456,7 @@ impl Shared {
         };
         let header =
             Header { mask, ..process.header(ACK | flags | request.round().flags(), self.boot) };
-        // If it does not go, the client asks again.
-        let _ = empty(cx).and_then(|body| push(cx, &lower, &header, body));
+        push_bare(cx, &lower, &header);
     }
 
     /// Tells a client that its request was not executed: once, however many packets it has.
@@ -477,13 +476,9 @@ impl Shared {
             process: ticket,
             command: NACK_CODE,
             boot: self.boot,
-            fragments: 0,
-            mask: 0,
-            sizes: [0, 0],
-            offsets: [0, 0],
-            ..*request
+            ..request.bare()
         };
-        let _ = empty(cx).and_then(|body| push(cx, lower, &header, body));
+        push_bare(cx, lower, &header);
     }
 
     /// Sends an echo back.

@@ -112,7 +112,11 @@ impl Shared {
             self.processes.len()
         );
         for state in [State::Busy, State::Waiting, State::Fragment, State::Free] {
-            let _ = write!(text, ", {} {state}", self.processes.count(state));
+            let _ = write!(
+                text,
+                ", {} {state}",
+                self.processes.number(|process| process.state.get() == state)
+            );
         }
         text
     }

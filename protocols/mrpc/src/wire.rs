@@ -183,6 +183,11 @@ impl Header {
         usize::from(self.sizes[0]) + usize::from(self.sizes[1])
     }
 
+    /// The header of a packet without a body.
+    pub(crate) fn bare(self) -> Self {
+        Self { fragments: 0, mask: 0, sizes: [0, 0], offsets: [0, 0], ..self }
+    }
+
     /// The number of the packet's round.
     #[inline]
     pub(crate) fn round(&self) -> Round {
