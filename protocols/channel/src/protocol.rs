@@ -1,13 +1,11 @@
 //! The protocol object: opens, enables, demultiplexes.
 
 use crate::codes::code_of;
-use crate::session::LATE;
 use crate::session::client::ClientSession;
-use crate::session::server::{ServerSession, answer_without_session, busy};
-use crate::session::state::{State, forget_others, sweep};
-use crate::table::{
-    ChannelFigures, Key, Path, SERVER_SIDE, SWEEP, Table, count, name_peer, peer_of, send_header,
-};
+use crate::session::server::ServerSession;
+use crate::session::state::{State, admit, sweep};
+use crate::session::{End, LATE};
+use crate::table::{ChannelFigures, Key, Path, SERVER_SIDE, SWEEP, Table, name_peer, peer_of};
 use crate::wire::{HEADER_OCTETS, Header, Kind, SERVER, flags_of, names_of};
 use alloc::rc::Rc;
 use core::cell::Cell;
@@ -23,7 +21,6 @@ use xk_core::{
 use xk_kit::answers::is_for_one;
 use xk_kit::rpc::call::CHANNEL;
 use xk_kit::rpc::call_layer::less;
-use xk_kit::rpc::incarnation::{Admission, CHALLENGED};
 
 /// Largest number of upper protocols that enable it.
 const ENABLES_MAX: usize = 256;
@@ -190,17 +187,12 @@ impl Channel {
             return Err(this.refuse(message, &LATE));
         }
         let answer = |kind, error| {
-            answer_without_session(cx, &self.table, (lower, this), &header, (kind, error));
+            let (end, marks) = (End::new(&self.table, key, Kind::Reply), Path::of(cx, lower).marks);
+            end.send(cx, (lower, this.id()), marks, (kind, header.sequence, error));
         };
-        let (boot, ticket) = (header.boot, header.error);
-        match self.table.clients.admit(key.0, boot, ticket, |_| true) {
-            Admission::Known => {}
-            Admission::Replaced => forget_others(cx, &self.table, key.0, boot),
-            Admission::Full => return Err(this.refuse(message, &reason::TABLE_FULL)),
-            Admission::Challenge(ticket) => {
-                answer(Kind::Nack, ticket);
-                return Err(this.refuse(message, &CHALLENGED));
-            }
+        let admitted = admit(cx, &self.table, key.0, &header, |ticket| answer(Kind::Nack, ticket));
+        if let Err(why) = admitted {
+            return Err(this.refuse(message, why));
         }
         let Some(upper) = self.enables.get(&key.1) else {
             answer(Kind::Refusal, code_of(&reason::NO_PROTOCOL));
@@ -217,10 +209,7 @@ impl Channel {
         match made {
             Ok(session) => session.pop(cx, message),
             Err(why) => {
-                answer(
-                    Kind::Refusal,
-                    if *why == reason::TABLE_FULL { busy() } else { code_of(why) },
-                );
+                answer(Kind::Refusal, code_of(why));
                 this.discard(message, why);
                 Ok(())
             }
@@ -263,18 +252,10 @@ impl Channel {
             && let Some(server) = self.table.servers.known(key.0)
             && server.boot() == header.boot
         {
-            let ack = Header {
-                kind: Kind::Ack,
-                for_server: true,
-                please_ack: false,
-                payload: Path::of(cx, lower).marks.then_some(0),
-                sequence: header.sequence.wrapping_add(1),
-                error: server.ticket(),
-                boot: self.table.boot,
-                ..*header
-            };
-            count(&self.table.tally.acks);
-            send_header(cx, lower, this.id(), &ack.emit());
+            let (end, marks) =
+                (End::new(&self.table, key, Kind::Request), Path::of(cx, lower).marks);
+            let ack = (Kind::Ack, header.sequence.wrapping_add(1), server.ticket());
+            end.send(cx, (lower, this.id()), marks, ack);
         }
         Err(this.refuse(message, &LATE))
     }

@@ -93,6 +93,7 @@ impl End {
             Kind::Probe => count(&self.table.tally.probes),
             Kind::Ack => count(&self.table.tally.acks),
             Kind::Nack if header.for_server => count(&self.table.tally.acks),
+            Kind::Nack if error != 0 => count(&self.table.tally.challenges),
             _ => {}
         }
         send_header(cx, lower, from, &header.emit());

@@ -1,10 +1,10 @@
 //! The server's side: one channel of one client, the call that is executed on it, the reply that it
 //! may ask for again.
 
-use super::state::{Phase, State, forget_others};
+use super::state::{Phase, State, admit};
 use super::{End, LATE, take_header};
 use crate::codes::code_of;
-use crate::table::{Key, Path, SWEEP, Table, count, send_header};
+use crate::table::{Key, Path, SWEEP, Table, count};
 use crate::wire::{
     HEADER_OCTETS, Header, Kind, REPLY, REQUEST, SERVER, end_of, flags_of, is_newer, names_of,
     payload_of,
@@ -17,9 +17,8 @@ use xk_core::object::{Closing, PushError, Refused, SessionSlot};
 use xk_core::reason::{self, Class, Reason};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
 use xk_kit::control::PeerProved;
-use xk_kit::rpc::call::BUSY;
 use xk_kit::rpc::call_layer::less;
-use xk_kit::rpc::incarnation::{Admission, CHALLENGED, TICKET};
+use xk_kit::rpc::incarnation::TICKET;
 
 /// After which time without a sign of the client its acknowledgement is asked for; doubled with
 /// each question.
@@ -277,25 +276,18 @@ impl ServerSession {
         this: &SessionRef,
         header: &Header,
     ) -> Result<(), &'static Reason> {
-        let (boot, ticket) = (header.boot, header.error);
-        let host = self.end.key.0;
-        match self.end.table.clients.admit(host, boot, ticket, |_| true) {
-            Admission::Known => {}
-            Admission::Replaced => forget_others(cx, &self.end.table, host, boot),
-            Admission::Full => return Err(&reason::TABLE_FULL),
-            Admission::Challenge(ticket) => {
-                if matches!(header.kind, Kind::Request | Kind::Probe) {
-                    count(&self.end.table.tally.challenges);
-                    self.send(cx, Kind::Nack, header.sequence, ticket);
-                }
-                return Err(&CHALLENGED);
+        let is_asked = matches!(header.kind, Kind::Request | Kind::Probe);
+        let challenge = |ticket| {
+            if is_asked {
+                self.send(cx, Kind::Nack, header.sequence, ticket);
             }
-        }
-        if self.state.forget_unless(boot) {
+        };
+        admit(cx, &self.end.table, self.end.key.0, header, challenge)?;
+        if self.state.forget_unless(header.boot) {
             this.close(cx);
         }
-        self.state.boot.set(boot);
-        self.state.ticket.set(ticket & TICKET);
+        self.state.boot.set(header.boot);
+        self.state.ticket.set(header.error & TICKET);
         Ok(())
     }
 
@@ -410,34 +402,6 @@ impl ServerSession {
             lower.ease(cx);
         }
     }
-}
-
-/// Sends a host an answer that belongs to no session.
-pub(crate) fn answer_without_session(
-    cx: &Kernel,
-    table: &Table,
-    (lower, protocol): (&SessionRef, &ProtocolRef),
-    to: &Header,
-    (kind, error): (Kind, u16),
-) {
-    let header = Header {
-        kind,
-        for_server: false,
-        please_ack: false,
-        payload: Path::of(cx, lower).marks.then_some(0),
-        error,
-        boot: table.boot,
-        ..*to
-    };
-    if kind == Kind::Nack && error != 0 {
-        count(&table.tally.challenges);
-    }
-    send_header(cx, lower, protocol.id(), &header.emit());
-}
-
-/// The code of a server that executes as much as it may.
-pub(crate) fn busy() -> u16 {
-    code_of(&BUSY)
 }
 
 impl Session for ServerSession {

@@ -2,10 +2,10 @@
 
 use super::server::ServerSession;
 use crate::table::Table;
-use crate::wire::is_newer;
+use crate::wire::{Header, is_newer};
 use core::cell::{Cell, RefCell};
-use xk_core::{Kernel, PeerName, Time};
-use xk_kit::rpc::incarnation::TICKET;
+use xk_core::{Kernel, PeerName, Reason, Time, reason};
+use xk_kit::rpc::incarnation::{Admission, CHALLENGED, TICKET};
 use xk_kit::rpc::retransmit::SavedMessage;
 
 /// Phase of a channel.
@@ -78,9 +78,28 @@ impl State {
     }
 }
 
-/// Forgets the channels of a host's other incarnations.
+/// Judges a packet by the boot id and ticket in its header; one of a new incarnation ends the
+/// channels of the host's others. `challenge` sends a ticket.
+///
+/// # Errors
+/// Why it is refused.
 #[cold]
-pub(crate) fn forget_others(cx: &Kernel, table: &Table, host: PeerName, boot: u32) {
+pub(crate) fn admit(
+    cx: &Kernel,
+    table: &Table,
+    host: PeerName,
+    &Header { boot, error: ticket, .. }: &Header,
+    challenge: impl FnOnce(u16),
+) -> Result<(), &'static Reason> {
+    match table.clients.admit(host, boot, ticket, |_| true) {
+        Admission::Known => return Ok(()),
+        Admission::Replaced => {}
+        Admission::Full => return Err(&reason::TABLE_FULL),
+        Admission::Challenge(ticket) => {
+            challenge(ticket);
+            return Err(&CHALLENGED);
+        }
+    }
     for session in table.sessions.sessions(usize::MAX) {
         if let Some(server) = session.body::<ServerSession>()
             && server.end.key.0 == host
@@ -89,6 +108,7 @@ pub(crate) fn forget_others(cx: &Kernel, table: &Table, host: PeerName, boot: u3
             session.close(cx);
         }
     }
+    Ok(())
 }
 
 /// The sweep: looks after all channels whose reply is kept. True if there are any left.
