@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 use xk_compose::SimulationConfig;
-use xk_core::object::{OpenError, Refused};
+use xk_core::object::{OpenError, Popped};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
     SessionRef, Time, Upper,
@@ -30,13 +30,7 @@ const WARM: Duration = Duration::from_secs(1);
 struct Sender;
 
 impl Protocol for Sender {
-    fn demux(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        _: &SessionRef,
-        _: Message,
-    ) -> Result<(), Refused> {
+    fn demux(&self, _: &Kernel, _: &ProtocolRef, _: &SessionRef, _: Message) -> Popped {
         Ok(())
     }
 

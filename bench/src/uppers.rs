@@ -5,7 +5,7 @@ use crate::cable::HEADROOM;
 use std::cell::{Cell, RefCell};
 use std::hint::black_box;
 use std::rc::Rc;
-use xk_core::object::{Burst, Refused};
+use xk_core::object::{Burst, Popped, Refused};
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, SessionRef, reason,
 };
@@ -15,13 +15,7 @@ use xk_kit::net::stream::{StreamEvent, StreamNotice};
 pub(crate) struct Each<F>(pub(crate) F);
 
 impl<F: Fn(Message) + 'static> Protocol for Each<F> {
-    fn demux(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        _: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
+    fn demux(&self, _: &Kernel, _: &ProtocolRef, _: &SessionRef, message: Message) -> Popped {
         (self.0)(message);
         Ok(())
     }
@@ -50,13 +44,7 @@ pub(crate) fn send_octet(cx: &Kernel, session: &SessionRef) {
 }
 
 impl Protocol for OneOctet {
-    fn demux(
-        &self,
-        cx: &Kernel,
-        _: &ProtocolRef,
-        _: &SessionRef,
-        _: Message,
-    ) -> Result<(), Refused> {
+    fn demux(&self, cx: &Kernel, _: &ProtocolRef, _: &SessionRef, _: Message) -> Popped {
         self.answers.set(self.answers.get() + 1);
         let ended = self.ended.take();
         if let Some(ended) = ended {
@@ -97,13 +85,7 @@ impl Protocol for Sink {
         Ok(())
     }
 
-    fn demux(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        _: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
+    fn demux(&self, _: &Kernel, _: &ProtocolRef, _: &SessionRef, message: Message) -> Popped {
         self.take(&message);
         Ok(())
     }
@@ -148,13 +130,7 @@ impl Protocol for Echo {
     }
 
     #[inline]
-    fn demux(
-        &self,
-        cx: &Kernel,
-        _: &ProtocolRef,
-        lower: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
+    fn demux(&self, cx: &Kernel, _: &ProtocolRef, lower: &SessionRef, message: Message) -> Popped {
         // A reply that does not go is missed by its asker.
         let _ = lower.push(cx, message);
         Ok(())

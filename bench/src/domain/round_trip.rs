@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use xk_catalog::PROTOCOLS;
 use xk_compose::{CheckedGraph, Lies, build_part, check_text};
 use xk_core::graph::Catalog;
-use xk_core::object::{OpenError, ProtocolId, Refused};
+use xk_core::object::{OpenError, Popped, ProtocolId};
 use xk_core::{
     HostAddr, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, SessionRef,
     Upper,
@@ -261,13 +261,7 @@ impl Protocol for Application {
         Ok(())
     }
 
-    fn demux(
-        &self,
-        cx: &Kernel,
-        _: &ProtocolRef,
-        lower: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
+    fn demux(&self, cx: &Kernel, _: &ProtocolRef, lower: &SessionRef, message: Message) -> Popped {
         self.0.trips.set(self.0.trips.get() + 1);
         let _ = lower.push(cx, message);
         Ok(())

@@ -10,7 +10,7 @@ use crate::case::Trouble;
 use serde_json::Value;
 use std::cell::RefCell;
 use std::rc::Rc;
-use xk_core::object::{OpenError, Refused};
+use xk_core::object::{OpenError, Popped};
 use xk_core::{Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Upper};
 
 /// Hands frames over; clones are the same one.
@@ -47,13 +47,7 @@ impl Protocol for Between {
         Ok(())
     }
 
-    fn demux(
-        &self,
-        cx: &Kernel,
-        _: &ProtocolRef,
-        lower: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
+    fn demux(&self, cx: &Kernel, _: &ProtocolRef, lower: &SessionRef, message: Message) -> Popped {
         let from = lower.head().protocol();
         let sessions = self.0.1.borrow();
         let other = sessions.iter().find(|s| s.head().protocol() != from);

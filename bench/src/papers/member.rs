@@ -18,7 +18,7 @@ use xk_catalog::PROTOCOLS;
 use xk_compose::{HostSetup, OpenHost};
 use xk_core::control::Describe;
 use xk_core::graph::{Catalog, Value};
-use xk_core::object::{Closing, OpenError, Refused};
+use xk_core::object::{Closing, OpenError, Popped};
 use xk_core::{
     Answer, Ask, HostAddr, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
     Session, SessionRef, Upper,
@@ -271,13 +271,7 @@ impl Protocol for Asks {
         }
     }
 
-    fn demux(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        _: &SessionRef,
-        _: Message,
-    ) -> Result<(), Refused> {
+    fn demux(&self, cx: &Kernel, this: &ProtocolRef, _: &SessionRef, _: Message) -> Popped {
         self.0.answers.set(self.0.answers.get() + 1);
         if let Some(last) = self.0.last.get() {
             let now = Instant::now();

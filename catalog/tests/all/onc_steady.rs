@@ -3,7 +3,7 @@
 use core::cell::RefCell;
 use std::rc::Rc;
 use xk_core::graph::Params;
-use xk_core::object::{Enable, OpenError, PushError, Refused};
+use xk_core::object::{Enable, OpenError, PushError, Refused, Served};
 use xk_core::{Kernel, Message, Participants, Protocol, ProtocolRef, Session, SessionRef, Upper};
 use xk_kit::rpc::onc::{AUTH_NONE, AUTH_SYS};
 use xk_testkit::conformance::{CountingAllocator, allocations, counts_allocations};
@@ -78,13 +78,7 @@ impl Protocol for Echo {
         self.0.open_enable(cx, Upper::new(this), local).map(drop)
     }
 
-    fn call_demux(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        _: &SessionRef,
-        request: Message,
-    ) -> Result<Message, Refused> {
+    fn call_demux(&self, _: &Kernel, _: &ProtocolRef, _: &SessionRef, request: Message) -> Served {
         Ok(request)
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::sim::{built, checked, figure, pass, report, start};
 use xk_compose::SimulationConfig;
-use xk_core::object::Refused;
+use xk_core::object::Popped;
 use xk_core::{
     Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, SessionRef, Time,
     Upper,
@@ -37,13 +37,7 @@ const POOL: usize = 48 << 20;
 struct Deaf;
 
 impl Protocol for Deaf {
-    fn demux(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        _: &SessionRef,
-        _: Message,
-    ) -> Result<(), Refused> {
+    fn demux(&self, _: &Kernel, _: &ProtocolRef, _: &SessionRef, _: Message) -> Popped {
         Ok(())
     }
 }

@@ -21,6 +21,11 @@ pub struct Refused {
     pub reason: &'static Reason,
 }
 
+/// Outcome of a message that is handed up.
+pub type Popped = Result<(), Refused>;
+/// Outcome of a request that is handed up.
+pub type Served = Result<Message, Refused>;
+
 impl Refused {
     /// A refusal that is already counted, or that the caller counts.
     #[cold]

@@ -31,7 +31,7 @@ mod tests;
 pub use burst::{Arrivals, BURST_MAX, Burst, Outgoing};
 pub use burst_slots_unsafe::Glance;
 pub(crate) use burst_slots_unsafe::Slots;
-pub use errors::{CallCause, CallError, OpenError, PushError, Refused, Rejection};
+pub use errors::{CallCause, CallError, OpenError, Popped, PushError, Refused, Rejection, Served};
 pub(crate) use opening::Opening;
 pub use opening::WAITING_MAX;
 pub use payer::{Payer, USER_SHARE};

@@ -10,7 +10,7 @@ use core::cell::RefCell;
 use std::vec;
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
-use xk_core::object::ProtocolId;
+use xk_core::object::{ProtocolId, Served};
 use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{Part, Pool};
@@ -168,13 +168,7 @@ impl Protocol for UpperRef {
         Ok(())
     }
 
-    fn call_demux(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        _: &SessionRef,
-        message: Message,
-    ) -> Result<Message, Refused> {
+    fn call_demux(&self, _: &Kernel, _: &ProtocolRef, _: &SessionRef, message: Message) -> Served {
         Ok(message)
     }
 

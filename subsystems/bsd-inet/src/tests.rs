@@ -16,7 +16,7 @@ use xk_bsd::{
 use xk_core::control::Report;
 use xk_core::graph::{Params, Value};
 use xk_core::message::PoolConfig;
-use xk_core::object::Refused;
+use xk_core::object::Popped;
 use xk_core::shepherd::{Limits, Shepherds};
 use xk_core::{
     Entry, Kernel, Message, Participant, Participants, Pool, Protocol, ProtocolRef, SessionRef,
@@ -132,13 +132,7 @@ impl Protocol for Top {
         self.lower.open_enable(cx, Upper::new(this), Participants::local(port(7))).map(drop)
     }
 
-    fn demux(
-        &self,
-        cx: &Kernel,
-        _: &ProtocolRef,
-        lower: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
+    fn demux(&self, cx: &Kernel, _: &ProtocolRef, lower: &SessionRef, message: Message) -> Popped {
         let octets: Vec<u8> = message.octets().collect();
         self.kept.received.borrow_mut().push(octets.clone());
         if self.kept.session.borrow().is_none() {

@@ -4,7 +4,7 @@ use super::spec::Told;
 use core::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use xk_core::object::{Refused, SessionId};
+use xk_core::object::{Popped, SessionId};
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, SessionRef,
 };
@@ -89,13 +89,7 @@ impl Protocol for Body {
         Ok(())
     }
 
-    fn demux(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        lower: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
+    fn demux(&self, _: &Kernel, _: &ProtocolRef, lower: &SessionRef, message: Message) -> Popped {
         let octets = message.octets().collect();
         self.0.octets.borrow_mut().push((lower.id(), octets));
         Ok(())

@@ -7,7 +7,7 @@ use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use xk_core::object::{Refused, SessionId};
+use xk_core::object::{Popped, SessionId};
 use xk_core::random::Random;
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
@@ -593,13 +593,7 @@ impl Protocol for App {
         Ok(())
     }
 
-    fn demux(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        lower: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
+    fn demux(&self, _: &Kernel, _: &ProtocolRef, lower: &SessionRef, message: Message) -> Popped {
         self.news.borrow_mut().push(News::Octets(lower.id(), message));
         Ok(())
     }

@@ -4,7 +4,7 @@
 use core::cell::{Cell, RefCell};
 use std::rc::Rc;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
-use xk_core::object::Refused;
+use xk_core::object::Popped;
 use xk_core::{
     Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, SessionRef, Time,
     Upper,
@@ -64,13 +64,7 @@ impl State {
 struct Asker(Rc<State>);
 
 impl Protocol for Asker {
-    fn demux(
-        &self,
-        cx: &Kernel,
-        _: &ProtocolRef,
-        _: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
+    fn demux(&self, cx: &Kernel, _: &ProtocolRef, _: &SessionRef, message: Message) -> Popped {
         let state = &self.0;
         assert!(message.eq_octets(&state.octets), "it comes back unchanged");
         drop(message);

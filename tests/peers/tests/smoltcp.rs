@@ -13,7 +13,7 @@ use smoltcp::wire::{EthernetAddress, IpAddress, IpCidr};
 use xk_compose::{SimulationConfig, check, simulate, start_world};
 use xk_core::control::Report;
 use xk_core::kernel::Timer;
-use xk_core::object::{OpenError, Refused};
+use xk_core::object::{OpenError, Popped};
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Time, Upper,
 };
@@ -238,13 +238,7 @@ impl Protocol for Peer {
         Ok(())
     }
 
-    fn demux(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        _: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
+    fn demux(&self, cx: &Kernel, this: &ProtocolRef, _: &SessionRef, message: Message) -> Popped {
         let frame = message.octets().collect();
         self.stack.borrow_mut().frames.arrived.push_back(frame);
         self.turn(cx, this);

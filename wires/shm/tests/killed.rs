@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use xk_core::graph::{Params, Value};
-use xk_core::object::{OpenError, Refused};
+use xk_core::object::{OpenError, Popped};
 use xk_core::{Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Upper};
 use xk_kit::net::notice::Notices;
 use xk_run::{Idle, Runner, real_kernel};
@@ -53,13 +53,7 @@ impl Protocol for Party {
         let _ = cx.schedule_protocol(this, EVERY, 0);
     }
 
-    fn demux(
-        &self,
-        cx: &Kernel,
-        _: &ProtocolRef,
-        lower: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
+    fn demux(&self, cx: &Kernel, _: &ProtocolRef, lower: &SessionRef, message: Message) -> Popped {
         if message.octets().next() == Some(b'?') {
             if let Ok(answer) = cx.pool().copy_from(128, b"!") {
                 let _ = lower.push(cx, answer);

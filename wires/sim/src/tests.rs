@@ -10,7 +10,7 @@ use std::rc::Rc;
 use xk_core::control::Report;
 use xk_core::graph::{BuildError, Params, Value};
 use xk_core::message::PoolConfig;
-use xk_core::object::{OpenError, PushError, Refused};
+use xk_core::object::{OpenError, Popped, PushError};
 use xk_core::shepherd::{Limits, NoSwitch, Semaphore, Shepherds};
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Pool, Protocol, ProtocolRef, SessionRef, Time,
@@ -67,13 +67,7 @@ impl Protocol for Station {
         Ok(())
     }
 
-    fn demux(
-        &self,
-        cx: &Kernel,
-        _: &ProtocolRef,
-        _: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
+    fn demux(&self, cx: &Kernel, _: &ProtocolRef, _: &SessionRef, message: Message) -> Popped {
         let octets: Vec<u8> = message.octets().take(16).collect();
         self.log.borrow_mut().push((cx.now().as_ns(), octets.clone()));
         if let Some(semaphore) = &self.blocks {

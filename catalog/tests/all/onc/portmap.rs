@@ -5,10 +5,8 @@ use crate::onc::net::{Faults, Net, PORT, PROGRAM, classic, host, words};
 use core::cell::RefCell;
 use core::time::Duration;
 use std::rc::Rc;
-use xk_core::object::{CallCause, Enable, OpenError};
-use xk_core::{
-    Kernel, Message, Part, Participants, Protocol, ProtocolRef, SessionRef, Upper, object::Refused,
-};
+use xk_core::object::{CallCause, Enable, OpenError, Served};
+use xk_core::{Kernel, Message, Part, Participants, Protocol, ProtocolRef, SessionRef, Upper};
 use xk_kit::rpc::call::{CallOptions, CancelCall};
 use xk_portmap::Mappings;
 use xk_portmap::universal::Netid;
@@ -46,13 +44,7 @@ fn port(net: &Net, version: u32) -> Option<u16> {
 struct Names(&'static str);
 
 impl Protocol for Names {
-    fn call_demux(
-        &self,
-        cx: &Kernel,
-        _: &ProtocolRef,
-        _: &SessionRef,
-        request: Message,
-    ) -> Result<Message, Refused> {
+    fn call_demux(&self, cx: &Kernel, _: &ProtocolRef, _: &SessionRef, request: Message) -> Served {
         drop(request);
         Ok(cx.pool().copy_from(128, self.0.as_bytes()).unwrap())
     }

@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 use std::rc::Rc;
 use std::time::Duration;
 use xk_core::numbers::Number;
-use xk_core::object::{Enable, OpenError, PushError, Refused};
+use xk_core::object::{Enable, OpenError, Popped, PushError};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Reason, SessionRef,
     Upper,
@@ -49,13 +49,7 @@ impl Protocol for Small {
         Ok(())
     }
 
-    fn demux(
-        &self,
-        cx: &Kernel,
-        _: &ProtocolRef,
-        lower: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
+    fn demux(&self, cx: &Kernel, _: &ProtocolRef, lower: &SessionRef, message: Message) -> Popped {
         let peer = lower.ask(cx, xk_kit::control::PeerHost::default());
         let peer = peer.expect("a session of hosts").host.to_v4().expect("of IPv4");
         // The first octet says how many follow: Ethernet pads.

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use xk_core::object::{Payer, Refused};
+use xk_core::object::{Payer, Popped};
 use xk_core::{
     Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, SessionRef, Upper,
 };
@@ -26,13 +26,7 @@ struct Back {
 }
 
 impl Protocol for Back {
-    fn demux(
-        &self,
-        cx: &Kernel,
-        _: &ProtocolRef,
-        lower: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
+    fn demux(&self, cx: &Kernel, _: &ProtocolRef, lower: &SessionRef, message: Message) -> Popped {
         self.payer.set(cx.payer());
         self.taken.set(self.taken.get() + 1);
         // What finds no room is lost, as a datagram is.

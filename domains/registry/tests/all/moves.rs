@@ -1,7 +1,7 @@
 //! Conversations go to their programs, and come back for their end.
 
 use std::time::Duration;
-use xk_core::object::Refused;
+use xk_core::object::Popped;
 use xk_core::{Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Upper};
 use xk_kit::net::stream::StreamError;
 use xk_registry::NOT_MOVED;
@@ -94,13 +94,7 @@ fn every_octet_comes_once_and_in_order() {
 struct Unheld;
 
 impl Protocol for Unheld {
-    fn demux(
-        &self,
-        cx: &Kernel,
-        _: &ProtocolRef,
-        lower: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
+    fn demux(&self, cx: &Kernel, _: &ProtocolRef, lower: &SessionRef, message: Message) -> Popped {
         lower.push(cx, message).expect("what has just come is room for what goes");
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use xk_core::object::Refused;
+use xk_core::object::Popped;
 use xk_core::random::Random;
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, SessionRef, Upper,
@@ -141,13 +141,7 @@ impl Protocol for Body {
         Ok(())
     }
 
-    fn demux(
-        &self,
-        cx: &Kernel,
-        _: &ProtocolRef,
-        lower: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
+    fn demux(&self, cx: &Kernel, _: &ProtocolRef, lower: &SessionRef, message: Message) -> Popped {
         let is_over = |(_, event): &(usize, StreamEvent)| {
             !matches!(event, StreamEvent::Connected | StreamEvent::Writable)
         };

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::any::Any;
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
-use xk_core::object::Refused;
+use xk_core::object::Popped;
 use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{Participants, Protocol, Upper, reason};
@@ -76,13 +76,7 @@ impl FrameDevice for Fake {
 struct Top(Rc<RefCell<Vec<usize>>>);
 
 impl Protocol for Top {
-    fn demux(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        _: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
+    fn demux(&self, _: &Kernel, _: &ProtocolRef, _: &SessionRef, message: Message) -> Popped {
         self.0.borrow_mut().push(message.len());
         Ok(())
     }

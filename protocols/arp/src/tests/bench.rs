@@ -13,7 +13,7 @@ use xk_core::kernel::Config as KernelConfig;
 use xk_core::map::Map;
 use xk_core::message::PoolConfig;
 use xk_core::numbers::Number;
-use xk_core::object::{Closing, Enable, OpenError, PushError, Refused, SessionTable};
+use xk_core::object::{Closing, Enable, OpenError, Popped, PushError, Refused, SessionTable};
 use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::{
@@ -210,13 +210,7 @@ impl Protocol for TestUpper {
         Ok(())
     }
 
-    fn demux(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        _: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
+    fn demux(&self, _: &Kernel, _: &ProtocolRef, _: &SessionRef, message: Message) -> Popped {
         self.0.seen.borrow_mut().push(message.octets().collect());
         Ok(())
     }

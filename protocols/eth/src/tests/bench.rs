@@ -10,7 +10,7 @@ use core::cell::{Cell, RefCell};
 use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
 use xk_core::numbers::Number;
-use xk_core::object::{OpenError, PushError, Refused};
+use xk_core::object::{OpenError, Popped, PushError};
 use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
 use xk_core::wire::Wire;
@@ -107,13 +107,7 @@ impl Protocol for TestUpper {
         Ok(())
     }
 
-    fn demux(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        _: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
+    fn demux(&self, _: &Kernel, _: &ProtocolRef, _: &SessionRef, message: Message) -> Popped {
         self.notes.seen.borrow_mut().push(Seen {
             upper: self.name,
             octets: message.octets().collect(),

@@ -4,7 +4,7 @@
 use core::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use xk_core::object::{Enable, OpenError, PushError, Refused};
+use xk_core::object::{Enable, OpenError, PushError, Served};
 use xk_core::shepherd::Flow;
 use xk_core::{
     Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Session, SessionRef,
@@ -108,13 +108,7 @@ impl Protocol for Server {
         self.0.open_enable(cx, Upper::new(this), any).map(drop)
     }
 
-    fn call_demux(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        _: &SessionRef,
-        message: Message,
-    ) -> Result<Message, Refused> {
+    fn call_demux(&self, _: &Kernel, _: &ProtocolRef, _: &SessionRef, message: Message) -> Served {
         Ok(message)
     }
 }

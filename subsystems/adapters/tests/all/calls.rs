@@ -7,7 +7,7 @@ use std::time::Duration;
 use xk_appletalk::atp::{Options, ReleaseTimer, Want};
 use xk_bsd::Bsd;
 use xk_compose::{CheckedGraph, SimulationConfig, check, simulate, start_world};
-use xk_core::object::{CallCause, CallError, OpenError, PushError, Refused};
+use xk_core::object::{CallCause, CallError, OpenError, PushError, Served};
 use xk_core::shepherd::Semaphore;
 use xk_core::{
     Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, SessionRef, Time,
@@ -51,13 +51,7 @@ impl Protocol for Server {
         Ok(())
     }
 
-    fn call_demux(
-        &self,
-        cx: &Kernel,
-        _: &ProtocolRef,
-        _: &SessionRef,
-        request: Message,
-    ) -> Result<Message, Refused> {
+    fn call_demux(&self, cx: &Kernel, _: &ProtocolRef, _: &SessionRef, request: Message) -> Served {
         if !self.log.takes.get().is_zero() {
             let _ = cx.wait(&Semaphore::new(0), Some(self.log.takes.get()));
         }

@@ -8,7 +8,7 @@ use xk_bsd::{
     Bsd, InputArg, Mbuf, Mt, OutputArg, Prc, ProtoFns, Protosw, Sockaddr, Switch, add_line,
 };
 use xk_core::graph::{Build, BuildError, Builder, Family, Realm, Service};
-use xk_core::object::{OpenError, Refused};
+use xk_core::object::{OpenError, Popped};
 use xk_core::reason::Reason;
 use xk_core::{
     Answer, Ask, Entry, Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Upper,
@@ -90,13 +90,7 @@ impl Protocol for XkApp {
         Ok(())
     }
 
-    fn demux(
-        &self,
-        cx: &Kernel,
-        _: &ProtocolRef,
-        lower: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
+    fn demux(&self, cx: &Kernel, _: &ProtocolRef, lower: &SessionRef, message: Message) -> Popped {
         let ends = self.ends.borrow();
         let (_, from, to) = ends.iter().rev().find(|(session, ..)| session == lower).unwrap();
         arrived(cx, *from, *to, message.octets().collect());

@@ -2,7 +2,7 @@
 
 use super::*;
 use core::cell::Cell;
-use xk_core::object::{OpenError, Refused};
+use xk_core::object::{OpenError, Served};
 use xk_core::{Message, Participants, Protocol, SessionRef, Upper};
 
 /// Above the x-kernel's ATP: serves socket 144 with so many octets, and makes calls.
@@ -22,13 +22,7 @@ impl Protocol for Top {
         self.lower.open_enable(cx, Upper::new(this), local).map(drop)
     }
 
-    fn call_demux(
-        &self,
-        cx: &Kernel,
-        _: &ProtocolRef,
-        _: &SessionRef,
-        message: Message,
-    ) -> Result<Message, Refused> {
+    fn call_demux(&self, cx: &Kernel, _: &ProtocolRef, _: &SessionRef, message: Message) -> Served {
         self.served.set(self.served.get() + 1);
         let first = message.octets().next().unwrap_or(0);
         Ok(cx.pool().copy_from(64, &reply(first, self.size)).unwrap())

@@ -3,7 +3,7 @@
 use crate::executions::model::{Model, message};
 use core::time::Duration;
 use std::rc::Rc;
-use xk_core::object::{OpenError, Refused};
+use xk_core::object::{OpenError, Popped, Refused};
 use xk_core::shepherd::Semaphore;
 use xk_core::{
     Kernel, Message, Participant, Participants, Protocol, ProtocolRef, SessionRef, Upper, reason,
@@ -42,13 +42,7 @@ impl Protocol for Server {
         cx.pool().copy_from(HEADROOM, &reply).map_err(|_| this.refuse(request, &reason::NO_BUFFERS))
     }
 
-    fn demux(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        _: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
+    fn demux(&self, cx: &Kernel, this: &ProtocolRef, _: &SessionRef, message: Message) -> Popped {
         match self.execute(cx, &message) {
             Some(_) => Ok(()),
             None => Err(this.refuse(message, &SYSTEM_ERROR)),

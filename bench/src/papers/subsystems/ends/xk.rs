@@ -6,7 +6,7 @@ use crate::stopwatch::{Way, enter, leave};
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 use xk_core::graph::{Build, BuildError, Family, Realm, Service};
-use xk_core::object::{Closing, Enable, OpenError, PushError, Refused};
+use xk_core::object::{Closing, Enable, OpenError, Popped, PushError, Refused, Served};
 use xk_core::{
     Answer, Ask, Entry, Kernel, Message, Participant, Participants, Protocol, ProtocolRef, Session,
     SessionRef, Upper,
@@ -63,13 +63,7 @@ impl Protocol for User {
         Ok(())
     }
 
-    fn demux(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        _: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
+    fn demux(&self, _: &Kernel, _: &ProtocolRef, _: &SessionRef, message: Message) -> Popped {
         leave(|| {
             drop(message);
             count(&self.desk.came);
@@ -77,13 +71,7 @@ impl Protocol for User {
         Ok(())
     }
 
-    fn call_demux(
-        &self,
-        cx: &Kernel,
-        _: &ProtocolRef,
-        _: &SessionRef,
-        request: Message,
-    ) -> Result<Message, Refused> {
+    fn call_demux(&self, cx: &Kernel, _: &ProtocolRef, _: &SessionRef, request: Message) -> Served {
         Ok(leave(|| {
             drop(request);
             count(&self.desk.came);

@@ -6,7 +6,7 @@ use crate::form::Form;
 use alloc::vec;
 use core::time::Duration;
 use xk_appletalk::atp::{OptionKind, Options as Parsed, ReleaseTimer, Want};
-use xk_core::object::Refused;
+use xk_core::object::Served;
 use xk_core::{Message, Protocol};
 use xk_testkit::kernel::TestKernel;
 
@@ -61,13 +61,7 @@ impl Door for Door1 {
 struct Server;
 
 impl Protocol for Server {
-    fn call_demux(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        _: &SessionRef,
-        request: Message,
-    ) -> Result<Message, Refused> {
+    fn call_demux(&self, _: &Kernel, _: &ProtocolRef, _: &SessionRef, request: Message) -> Served {
         Ok(request)
     }
 }

@@ -13,7 +13,7 @@ use rustix::net::{
     SocketFlags, SocketType,
 };
 use xk_attach::Attached;
-use xk_core::object::{OpenError, Refused, USER_SHARE};
+use xk_core::object::{OpenError, Popped, USER_SHARE};
 use xk_core::{
     Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, SessionRef, Upper,
 };
@@ -36,13 +36,7 @@ const TRAIN: u64 = 128;
 struct Counts(Rc<Cell<u64>>);
 
 impl Protocol for Counts {
-    fn demux(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        _: &SessionRef,
-        _: Message,
-    ) -> Result<(), Refused> {
+    fn demux(&self, _: &Kernel, _: &ProtocolRef, _: &SessionRef, _: Message) -> Popped {
         self.0.set(self.0.get() + 1);
         Ok(())
     }
