@@ -139,6 +139,18 @@ macro_rules! needs_program {
     };
 }
 
+/// Looks every few milliseconds whether something holds; fails with the message after this time.
+#[macro_export]
+macro_rules! await_that {
+    ($limit:expr, $holds:expr, $($message:tt)+) => {
+        let begun = std::time::Instant::now();
+        while !($holds) {
+            assert!(begun.elapsed() < $limit, $($message)+);
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -18,7 +18,7 @@ use xk_bsd::{
 };
 use xk_compose::HostSetup;
 use xk_core::graph::BuildError;
-use xk_core::object::{OpenError, Refused};
+use xk_core::object::{OpenError, Popped, Served};
 use xk_core::participant::PORT;
 use xk_core::{
     HostAddr, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, SessionRef,
@@ -154,13 +154,7 @@ impl Protocol for Own {
         Ok(())
     }
 
-    fn demux(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        _: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
+    fn demux(&self, _: &Kernel, _: &ProtocolRef, _: &SessionRef, message: Message) -> Popped {
         self.came.borrow_mut().push(message.octets().collect());
         Ok(())
     }
@@ -351,10 +345,7 @@ fn other_users_are_sent_away_and_one_user_has_a_share() {
     assert!(attach(&domain.path).is_err(), "one too many");
     domain.until(|seen| seen.sent_away.load(Ordering::Relaxed) > 0);
     programs.pop();
-    let since = Instant::now();
-    while attach(&domain.path).is_err() {
-        assert!(since.elapsed() < PATIENCE, "there is room again");
-    }
+    xk_testkit::await_that!(PATIENCE, attach(&domain.path).is_ok(), "there is room again");
 }
 
 /// Work of a program, on a shepherd of its kernel.
@@ -536,13 +527,7 @@ impl Protocol for Backwards {
         Ok(())
     }
 
-    fn call_demux(
-        &self,
-        cx: &Kernel,
-        _: &ProtocolRef,
-        _: &SessionRef,
-        request: Message,
-    ) -> Result<Message, Refused> {
+    fn call_demux(&self, cx: &Kernel, _: &ProtocolRef, _: &SessionRef, request: Message) -> Served {
         let mut octets: Vec<u8> = request.octets().collect();
         octets.reverse();
         Ok(cx.pool().copy_from(128, &octets).expect("room"))

@@ -180,10 +180,7 @@ fn many_that_show_nothing_keep_none_from_its_channel() {
     let ring = host.beside(move || connect(&path, &ticket).expect("it is let in"));
     host.until(|host| host.module.counts() == (1, 0));
     ring.send(&host.cx, &frame(5, 1), &host.message(&[])).expect("there is room");
-    let since = Instant::now();
-    while host.turn() != [frame(5, 1)] {
-        assert!(since.elapsed() < PATIENCE);
-    }
+    xk_testkit::await_that!(PATIENCE, host.turn() == [frame(5, 1)], "it takes too long");
     host.cx.advance(TICKET_WITHIN);
     host.turn();
     assert!(idle.iter().all(|link| link.check().is_err()), "all have been sent away");
@@ -229,10 +226,7 @@ fn channels_without_rights_are_few_and_are_listed() {
     host.right(stay[0].1, 7);
     assert_eq!(report().0, BARE_OF_A_USER_MAX - 1);
     honest.send(&host.cx, &frame(5, 9), &host.message(&[])).expect("there is room");
-    let since = Instant::now();
-    while host.turn() != [frame(5, 9)] {
-        assert!(since.elapsed() < PATIENCE, "what has a right is served");
-    }
+    xk_testkit::await_that!(PATIENCE, host.turn() == [frame(5, 9)], "what has a right is served");
     // What they have had comes back with their end.
     drop((all, honest));
     host.until(|host| host.module.counts() == (0, 0));

@@ -2,7 +2,7 @@
 
 use std::io::IoSlice;
 use std::net::Ipv4Addr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use xk_core::graph::Params;
 use xk_core::{Part, Participants, ProtocolRef, reason};
 use xk_ltoudp::Socket;
@@ -13,11 +13,7 @@ const REPLY: &[u8] =
     &[0x2a, 0x9d, 1, 0, 0x0d, 0x81, 4, 4, 2, 0x70, 0x69, 0x6e, 0x67, 0x2d, 0x6c, 0x74];
 
 fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    xk_testkit::await_that!(Duration::from_secs(20), is(), "{what}");
 }
 
 fn wire(cx: &TestKernel, name: &str) -> ProtocolRef {

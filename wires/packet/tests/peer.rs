@@ -13,7 +13,7 @@ use xk_packet::{
     FrameInfo, InterfaceError, Options, PacketDevice, PacketError, TransmitError, Transmitted,
 };
 use xk_testkit::netns::{Net, Space};
-use xk_testkit::{needs_root, peer};
+use xk_testkit::{await_that, needs_root, peer};
 
 fn main() -> ExitCode {
     peer::main(&[
@@ -238,10 +238,7 @@ fn lost_frames_are_counted() {
         assert_eq!(left.transmit(&[&[0xff; 12], &EXPERIMENT]).unwrap(), Transmitted::Queued);
     }
     assert_eq!(left.flush().unwrap(), 0);
-    let begun = Instant::now();
-    while right.statistics().unwrap().dropped < 68 {
-        assert!(begun.elapsed() < PATIENCE, "{:?}", right.statistics());
-    }
+    await_that!(PATIENCE, right.statistics().unwrap().dropped >= 68, "{:?}", right.statistics());
     assert_eq!(right.receive(10, |_, _| {}), 10);
     assert_eq!(frames(&mut right, 100).len(), 22);
     let counted = right.statistics().unwrap();

@@ -277,11 +277,11 @@ fn run_loopback(control: &str, limit: &str) -> Running {
         .stderr(Stdio::piped())
         .spawn()
         .expect("xk can be started");
-    let begun = Instant::now();
-    while std::os::unix::net::UnixStream::connect(control).is_err() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "no socket");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    xk_testkit::await_that!(
+        Duration::from_secs(20),
+        std::os::unix::net::UnixStream::connect(control).is_ok(),
+        "no socket"
+    );
     Running(child)
 }
 
@@ -381,11 +381,11 @@ fn a_trace_shows_drops() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_xk"));
     let run = usual(&mut command).args(["run", &file, "--for", "20s", "--control", &control]);
     let _running = Running(run.stdout(Stdio::null()).spawn().expect("xk can be started"));
-    let begun = Instant::now();
-    while std::os::unix::net::UnixStream::connect(&control).is_err() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "no socket");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    xk_testkit::await_that!(
+        Duration::from_secs(20),
+        std::os::unix::net::UnixStream::connect(&control).is_ok(),
+        "no socket"
+    );
     let told = good(&["trace", "-n", "8", "--control", &control]);
     assert!(told.contains("x udp drops 1: no port"), "{told}");
     let json = good(&["trace", "-n", "8", "--json", "--control", &control]);

@@ -9,8 +9,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use xk_testkit::needs_root;
 use xk_testkit::netns::{Net, Running, Space};
+use xk_testkit::{await_that, needs_root};
 
 const XK: &str = env!("CARGO_BIN_EXE_xk");
 /// More than any step needs, even on a busy machine.
@@ -249,11 +249,7 @@ fn dies_and_comes_back(graph: &str, domains: &[&str]) {
         let is_lowest = *name == domains[domains.len() - 1];
         let stream = is_lowest.then(|| space.enter(begins).unwrap());
         signal(killed, Signal::KILL);
-        let begun = Instant::now();
-        while said(name) == killed {
-            assert!(begun.elapsed() < PATIENCE, "{name}: {}", running.output());
-            std::thread::sleep(TRY_EVERY / 10);
-        }
+        await_that!(PATIENCE, said(name) != killed, "{name}: {}", running.output());
         echoes(&space);
         takes_a_stream(&space);
         stream.iter().for_each(ends_in_order);
@@ -303,10 +299,11 @@ fn a_stopped_domain_hides_no_other() {
     assert!(told.contains("domain tcp is stopped"), "{told}");
     echoes(&space);
     signal(tcp, Signal::CONT);
-    let begun = Instant::now();
-    while look(&space, &control, &["dump"])["silent"] != serde_json::json!([]) {
-        assert!(begun.elapsed() < PATIENCE, "it answers again");
-    }
+    await_that!(
+        PATIENCE,
+        look(&space, &control, &["dump"])["silent"] == serde_json::json!([]),
+        "it answers again"
+    );
     signal(tcp, Signal::STOP);
     let is_stopped = || fs::read_to_string(format!("/proc/{tcp}/stat")).unwrap().contains(") T ");
     while !is_stopped() {
@@ -331,11 +328,12 @@ fn the_end_of_a_host_whose_processes_end_too_often_is_explained() {
     let running = space.spawn(&[XK, "run", "--no-control", "--restarts", "1", &graph]).unwrap();
     running.wait_for("Ctrl-C ends it.", PATIENCE).unwrap();
     for count in 0..2 {
-        let begun = Instant::now();
-        while running.output().matches("started again: ").count() < count {
-            assert!(begun.elapsed() < PATIENCE, "{}", running.output());
-            std::thread::sleep(TRY_EVERY / 10);
-        }
+        await_that!(
+            PATIENCE,
+            running.output().matches("started again: ").count() >= count,
+            "{}",
+            running.output()
+        );
         signal(children(running.id())[0], Signal::KILL);
     }
     assert!(!running.wait(PATIENCE).unwrap().success());

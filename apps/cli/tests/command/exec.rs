@@ -4,9 +4,9 @@
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use xk_testkit::signals_unsafe::usual;
-use xk_testkit::{ALONE, needs_program};
+use xk_testkit::{ALONE, await_that, needs_program};
 
 /// A graph file of the test's own, which goes with it.
 struct Graph(PathBuf);
@@ -184,11 +184,7 @@ fn a_program_does_not_outlive_what_it_stands_on() {
     std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut pid).unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
-    let begun = Instant::now();
-    while is_running(pid.trim()) {
-        assert!(begun.elapsed() < Duration::from_secs(20), "{pid} goes on");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    await_that!(Duration::from_secs(20), !is_running(pid.trim()), "{pid} goes on");
 }
 
 fn kill(signal: &str, pid: u32) {

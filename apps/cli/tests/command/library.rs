@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use xk_core::random::Random;
 use xk_net::{Setup, TcpListener};
-use xk_testkit::needs_root;
 use xk_testkit::netns::{Net, Running, Space};
+use xk_testkit::{await_that, needs_root};
 
 use crate::deaths::{GROWTH_KIB, Host, PATIENCE, PAUSE_MS, XK, deaths, kill, memory_kib, settled};
 
@@ -119,11 +119,12 @@ impl Library {
 
     /// Waits until another process has the domain.
     fn until_started_again(&self, domain: &str, was: u32) {
-        let begun = Instant::now();
-        while self.host.processes().get(domain).is_none_or(|now| *now == was) {
-            assert!(begun.elapsed() < PATIENCE, "{domain}: {}", self.output());
-            std::thread::sleep(LOOK_EVERY);
-        }
+        await_that!(
+            PATIENCE,
+            self.host.processes().get(domain).is_some_and(|now| *now != was),
+            "{domain}: {}",
+            self.output()
+        );
     }
 
     fn output(&self) -> String {
@@ -268,11 +269,11 @@ impl Deaths<'_> {
         let before: Vec<(&Seen, u64)> = seen.map(|seen| (seen, seen.count().1)).collect();
         first.breaks("the module", || kill(processes["device"]));
         for (seen, broken) in before {
-            let begun = Instant::now();
-            while seen.count().1 == broken {
-                assert!(begun.elapsed() < PATIENCE, "the module: another peer hears nothing");
-                std::thread::sleep(LOOK_EVERY);
-            }
+            await_that!(
+                PATIENCE,
+                seen.count().1 != broken,
+                "the module: another peer hears nothing"
+            );
         }
         self.library.until_started_again("device", processes["device"]);
         for (at, port) in PORTS.into_iter().enumerate() {

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// More than any step needs, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -72,11 +72,7 @@ fn three_parties_reach_each_other() {
     std::fs::set_permissions(&folder.0, Permissions::from_mode(0o777)).expect("a mode");
     let socket = folder.0.join("lab.sock");
     let mut switch = Running::start(&["switch", &socket.display().to_string(), "--ports", "4"]);
-    let begun = Instant::now();
-    while !socket.exists() {
-        assert!(begun.elapsed() < PATIENCE, "the switch does not begin");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    xk_testkit::await_that!(PATIENCE, socket.exists(), "the switch does not begin");
     let answers = [1, 2].map(|number| party(&folder.0, number, "echo udp port=7"));
     let answering =
         [&answers[0], &answers[1]].map(|file| Running::start(&["run", "--no-control", file]));

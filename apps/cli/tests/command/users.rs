@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use xk_testkit::{ALONE, needs_root};
+use xk_testkit::{ALONE, await_that, needs_root};
 
 /// More than any step needs, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -346,11 +346,7 @@ fn hosts_that_share_memory_meet_if_root_starts_them() {
     assert!(output.status.success() && told.contains("received 1000"), "{told}");
     becomes("the host that answers", answering.0.id(), "65534", "65534");
     // It listens again a little after the other has gone.
-    let begun = Instant::now();
-    while !Path::new(&folder.path("xk-shm-lab.sock")).exists() {
-        assert!(begun.elapsed() < PATIENCE, "it listens again");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    await_that!(PATIENCE, Path::new(&folder.path("xk-shm-lab.sock")).exists(), "it listens again");
     for name in ["xk-shm-lab.sock", "xk-shm-lab.sock.lock"] {
         let found = fs::metadata(folder.path(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert_eq!((found.uid(), found.gid()), (NOBODY, NOBODY), "{name}");

@@ -95,10 +95,7 @@ fn writing_is_ready_at_once<D: Driver>(stack: &Stack<D>) {
     assert_eq!(wait(&poller, PATIENCE), [(1, Ready::WRITABLE)]);
     // A socket that is always ready to be written does not keep others from being read.
     other.send(b"x").unwrap();
-    let begun = Instant::now();
-    while wait(&poller, PATIENCE) != [(1, both)] {
-        assert!(begun.elapsed() < PATIENCE);
-    }
+    xk_testkit::await_that!(PATIENCE, wait(&poller, PATIENCE) == [(1, both)], "it takes too long");
 }
 
 fn keys_are_taken_once<D: Driver>(stack: &Stack<D>) {
@@ -230,10 +227,7 @@ fn its_descriptor_is_ready_with_them(stack: &Stack<Thread>) {
     assert_eq!(beside.ready(A_MOMENT), (false, true), "another of the loop alone");
 
     let until = |what: &str| {
-        let begun = Instant::now();
-        while !beside.ready(A_MOMENT).0 {
-            assert!(begun.elapsed() < PATIENCE, "{what}");
-        }
+        xk_testkit::await_that!(PATIENCE, beside.ready(A_MOMENT).0, "{what}");
     };
     one.send(b"a datagram").unwrap();
     until("a datagram comes");

@@ -10,7 +10,7 @@ use xk_kit::net::appletalk::DdpCable;
 use xk_peers::stack::Stack;
 use xk_peers::testbed::{DEVICE, PATIENCE, Testbed, Wire, end};
 use xk_testkit::netns::{Running, Space};
-use xk_testkit::{needs_root, tshark};
+use xk_testkit::{await_that, needs_root, tshark};
 
 /// Where LToUDP is spoken.
 const GROUP: &str = "239.192.76.84";
@@ -171,11 +171,7 @@ pub(crate) fn a_graph_is_a_node(_: Wire) {
     // It comes again, and wants the number that is ours now.
     let _status = end(&first.running);
     let stack = graph(&right, &format!("node={}", first.number), "");
-    let begun = Instant::now();
-    while !stack.ask("ddp", DdpCable::default()).is_ready {
-        assert!(begun.elapsed() < PATIENCE);
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    await_that!(PATIENCE, stack.ask("ddp", DdpCable::default()).is_ready, "it takes too long");
     let second = Node::start(&left, &["1"]);
     assert_ne!(second.number, first.number);
     let ours = first.number;

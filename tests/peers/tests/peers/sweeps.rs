@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use xk_peers::testbed::Wire;
 use xk_testkit::netns::{Net, Running, Space};
-use xk_testkit::{needs, needs_root};
+use xk_testkit::{await_that, needs, needs_root};
 
 use crate::program::command;
 
@@ -166,9 +166,5 @@ fn below(process: u32, name: &str) -> Option<Pid> {
 }
 
 fn await_that(what: &str, running: &Running, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "not so: {what}; {}", running.output());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    await_that!(PATIENCE, is_so(), "not so: {what}; {}", running.output());
 }

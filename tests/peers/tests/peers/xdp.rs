@@ -9,7 +9,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use xk_peers::stack::Stack;
 use xk_peers::testbed::{DEVICE, LINUX, OURS, PATIENCE, Testbed, Wire};
 use xk_testkit::netns::Space;
-use xk_testkit::{needs, needs_root};
+use xk_testkit::{await_that, needs, needs_root};
 use xk_xdp::{Object, objects};
 
 use crate::host::assert_no_loss;
@@ -75,11 +75,7 @@ fn dropped(stack: &Stack, what: &str) -> u64 {
 
 /// Waits until it was dropped.
 fn await_drop(stack: &Stack, what: &str) {
-    let begun = Instant::now();
-    while dropped(stack, what) == 0 {
-        assert!(begun.elapsed() < PATIENCE, "no {what}: {:?}", stack.drops());
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    await_that!(PATIENCE, dropped(stack, what) != 0, "no {what}: {:?}", stack.drops());
 }
 
 pub(crate) fn shares_an_interface(wire: Wire) {

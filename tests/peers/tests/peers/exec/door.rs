@@ -5,11 +5,10 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpStream, UdpSocket};
 use std::path::Path;
-use std::time::Instant;
 
 use xk_peers::testbed::{LINUX, Lan, OURS, PATIENCE, Wire};
 use xk_testkit::netns::Space;
-use xk_testkit::{needs, needs_program, needs_root};
+use xk_testkit::{await_that, needs, needs_program, needs_root};
 
 use super::end;
 use crate::host::pattern;
@@ -68,11 +67,7 @@ pub(crate) fn frameworks_serve_programs_at_a_door(wire: Wire) {
         lan.capture();
         let xk = command().display().to_string();
         let host = lan.ours().spawn(&[&xk, "run", "--no-control", &file("host.kdl")]).unwrap();
-        let begun = Instant::now();
-        while !Path::new(&path).exists() {
-            assert!(begun.elapsed() < PATIENCE, "{name}: no door: {}", host.output());
-            std::thread::sleep(PATIENCE / 1000);
-        }
+        await_that!(PATIENCE, Path::new(&path).exists(), "{name}: no door: {}", host.output());
         let outside = Outside { space: lan.testbed.linux(), xk, path };
         fetches(name, &lan, &outside, &file);
         asks(name, &lan, &outside, &file);
