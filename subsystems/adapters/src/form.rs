@@ -65,6 +65,11 @@ impl Addr {
         data
     }
 
+    /// Family and all as a number, for keys of tables.
+    pub(crate) fn number(self) -> u128 {
+        u128::from_be_bytes(self.0)
+    }
+
     /// Family and all, for keys of tables.
     pub(crate) fn octets(self) -> [u8; 16] {
         self.0

@@ -10,7 +10,7 @@ use crate::edge::{Above, Below, Door, Edge, Ends, Fault, Options, Sink, Unwanted
 use crate::form::{Addr, Form, Ports, Service};
 use crate::later::Later;
 use crate::parcel::Parcel;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use calls::{Pending, Request};
@@ -79,10 +79,11 @@ pub(crate) struct Half {
     offer_last: Cell<u64>,
     /// Doors by the protocol above, and its port where ports tell datagrams apart; elsewhere it has
     /// one for all.
-    doors: RefCell<BTreeMap<(ProtocolId, Addr), Port>>,
+    doors: RefCell<BTreeMap<(ProtocolId, u128), Port>>,
     free: Ports,
-    /// Our ports that sessions have, where these have no doors of their own, and how many.
-    ports_used: RefCell<BTreeMap<(ProtocolId, u16), u32>>,
+    /// Counts of sessions and offers with each port that may be chosen, where these have no
+    /// doors of their own.
+    ports_used: Vec<Cell<u32>>,
     /// Requests that wait to be executed.
     waiting: Later<Request>,
     /// Calls that wait for replies, and the last number: a port's sessions have them in common.
@@ -92,6 +93,8 @@ pub(crate) struct Half {
 
 impl XkAbove {
     pub(crate) fn new(cx: &Kernel, edge: &Rc<Edge>, below: &Rc<dyn Below>) -> Self {
+        let free = edge.form.free_ports().filter(|_| !edge.form.is_by_port);
+        let chosen = free.map_or(0, |(first, last)| usize::from(last - first) + 1);
         Self(Rc::new(Half {
             edge: Rc::clone(edge),
             form: edge.form,
@@ -101,7 +104,7 @@ impl XkAbove {
             offer_last: Cell::new(0),
             doors: RefCell::default(),
             free: Ports::default(),
-            ports_used: RefCell::default(),
+            ports_used: alloc::vec![Cell::new(0); chosen],
             waiting: Later::default(),
             calls: RefCell::default(),
             number_last: Cell::new(0),
@@ -131,7 +134,7 @@ impl Half {
         let is_by_port = self.form.is_by_port;
         let local = if is_by_port { local } else { self.form.any() };
         let port = self.form.port_of(&local);
-        if let Some(known) = self.doors.borrow_mut().get_mut(&(selector, port))
+        if let Some(known) = self.doors.borrow_mut().get_mut(&(selector, port.number()))
             && !(is_by_port && port.is_any())
         {
             known.uses += 1;
@@ -140,7 +143,7 @@ impl Half {
         let door = self.new_door(cx, selector, local)?;
         let port = if is_by_port { self.form.port_of(&door.local(cx)) } else { port };
         let shared = Port { door: Rc::clone(&door), uses: 1 };
-        self.doors.borrow_mut().insert((selector, port), shared);
+        self.doors.borrow_mut().insert((selector, port.number()), shared);
         Ok(door)
     }
 
@@ -166,28 +169,46 @@ impl Half {
 
     /// Gives a port's door back; the last closes it.
     fn let_go(&self, cx: &Kernel, selector: ProtocolId, port: Addr) {
-        let mut doors = self.doors.borrow_mut();
-        let Some(shared) = doors.get_mut(&(selector, port)) else { return };
+        let (mut doors, at) = (self.doors.borrow_mut(), (selector, port.number()));
+        let Some(shared) = doors.get_mut(&at) else { return };
         shared.uses -= 1;
         if shared.uses > 0 {
             return;
         }
-        let last = doors.remove(&(selector, port));
+        let last = doors.remove(&at);
         drop(doors);
         if let Some(Port { door, .. }) = last {
             door.close(cx);
         }
     }
 
+    /// Number of sessions and offers with this port of ours, if it is one that may be chosen.
+    fn uses(&self, local: &Addr) -> Option<&Cell<u32>> {
+        let (first, _) = self.form.free_ports()?;
+        self.ports_used.get(usize::from(self.form.port_number(local)?.checked_sub(first)?))
+    }
+
+    fn use_port(&self, local: &Addr) {
+        if let Some(uses) = self.uses(local) {
+            uses.set(uses.get() + 1);
+        }
+    }
+
+    fn leave_port(&self, local: &Addr) {
+        if let Some(uses) = self.uses(local) {
+            uses.set(uses.get().saturating_sub(1));
+        }
+    }
+
     /// Sets a port of ours that no session and no offer has.
-    fn choose_port(&self, local: &mut Addr, selector: ProtocolId) -> Result<(), OpenError> {
-        let (offers, sessions) = (self.offers.borrow(), self.ports_used.borrow());
-        let offered = offers.iter().filter_map(|offer| self.form.port_number(&offer.local));
-        let offered: BTreeSet<u16> = offered.collect();
-        let is_used = |port| offered.contains(&port) || sessions.contains_key(&(selector, port));
-        let free = self.free.each(self.form).find(|port| !is_used(*port));
-        self.form.set_port(local, free.ok_or(OpenError::Full)?);
-        Ok(())
+    fn choose_port(&self, local: &mut Addr) -> Result<(), OpenError> {
+        for port in self.free.each(self.form) {
+            self.form.set_port(local, port);
+            if self.uses(local).is_some_and(|uses| uses.get() == 0) {
+                return Ok(());
+            }
+        }
+        Err(OpenError::Full)
     }
 
     /// Answers the question for the largest message; `None` if it is another, or nothing is known.
@@ -350,7 +371,7 @@ impl Protocol for XkAbove {
             local = door.local(cx);
         } else {
             match half.form.port_number(&local) {
-                Some(0) => half.choose_port(&mut local, upper.selector)?,
+                Some(0) => half.choose_port(&mut local)?,
                 // What comes back is for the host that it goes from.
                 None if local.is_any() => {
                     let ours = half.below.local_to(cx, &peer).unwrap_or(local);
@@ -390,6 +411,7 @@ impl Protocol for XkAbove {
         let id = half.offer_last.get() + 1;
         half.offer_last.set(id);
         let (receiver, selector) = (upper.receiver.clone(), upper.selector);
+        half.use_port(&local);
         half.offers.borrow_mut().push(Offer { id, local, receiver, selector, port });
         Ok(Enable(id))
     }
@@ -399,7 +421,9 @@ impl Protocol for XkAbove {
         let at = offers.iter().position(|offer| offer.id == enable.0);
         let gone = at.map(|at| offers.swap_remove(at));
         drop(offers);
-        if let Some((selector, port)) = gone.and_then(|offer| Some((offer.selector, offer.port?))) {
+        let Some(Offer { local, selector, port, .. }) = gone else { return };
+        self.0.leave_port(&local);
+        if let Some(port) = port {
             self.0.let_go(cx, selector, port);
         }
     }

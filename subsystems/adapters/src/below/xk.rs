@@ -6,13 +6,13 @@ mod transactions;
 
 use super::bsd::DOORS_MAX;
 use crate::circuit::Circuits;
-use crate::edge::{Above, Below, Door, Edge, Ends, Fault, Sink, Traffic, upper_of};
+use crate::edge::{Above, Below, Door, Edge, Ends, Fault, Sink, Traffic, remove, upper_of};
 use crate::form::{Addr, Form, Service};
 use crate::parcel::Parcel;
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
-use core::cell::{Cell, OnceCell, RefCell};
+use core::cell::{OnceCell, RefCell};
 use core::time::Duration;
 pub use transactions::NO_ANSWER;
 use transactions::Transactions;
@@ -44,9 +44,8 @@ struct Half {
     edge: Rc<Edge>,
     form: &'static Form,
     above: OnceCell<Rc<dyn Above>>,
-    /// By the port, or all of the address if there are none, and in the order of opening.
-    doors: RefCell<BTreeMap<(Addr, u64), Rc<XkDoor>>>,
-    door_last: Cell<u64>,
+    /// Sorted by their ports, those of one in the order of opening.
+    doors: RefCell<Vec<Rc<XkDoor>>>,
     /// By session below: the door, and the ends of what arrives through it.
     arriving: RefCell<BTreeMap<SessionId, (Weak<XkDoor>, Ends)>>,
     circuits: Rc<Circuits>,
@@ -60,7 +59,6 @@ impl OnXk {
             form: edge.form,
             above: OnceCell::new(),
             doors: RefCell::default(),
-            door_last: Cell::new(0),
             arriving: RefCell::default(),
             circuits: Circuits::new(edge),
             transactions: Transactions::default(),
@@ -74,15 +72,22 @@ impl OnXk {
     }
 }
 
+/// The doors of a port.
+fn at_port(doors: &[Rc<XkDoor>], port: u128) -> &[Rc<XkDoor>] {
+    let (_, rest) = doors.split_at(doors.partition_point(|door| door.port < port));
+    rest.split_at(rest.partition_point(|door| door.port == port)).0
+}
+
 impl Half {
     /// The door for what arrives at this address: that for the very port before the one for all.
     fn door_for(&self, local: &Addr) -> Option<Rc<XkDoor>> {
         let doors = self.doors.borrow();
-        let at = |port: Addr, is_any: bool| {
-            let mut same = doors.range((port, 0)..=(port, u64::MAX)).map(|(_, door)| door);
-            same.find(|door| door.local.is_any() == is_any).cloned()
-        };
-        at(self.form.port_of(local), false).or_else(|| at(self.form.any(), true))
+        let port = self.form.port_of(local).number();
+        let exact = at_port(&doors, port).iter().find(|door| !door.local.is_any());
+        // Those for all come first: their port is zeros.
+        let any = self.form.any().number();
+        let mut first = doors.iter().take_while(|door| door.port == any);
+        exact.or_else(|| first.find(|door| door.local.is_any())).cloned()
     }
 
     /// Offers the adapter for this address of ours. Where a protocol takes no offer for all of its
@@ -160,18 +165,18 @@ impl Below for OnXk {
             true => Vec::new(),
             false => half.enable(cx, upper, &local)?,
         };
-        half.door_last.set(half.door_last.get() + 1);
-        let at = (half.form.port_of(&local), half.door_last.get());
+        let port = half.form.port_of(&local).number();
         let door = Rc::new(XkDoor {
             half: Rc::clone(half),
             selector,
-            at,
+            port,
             local,
             sink,
             enables: RefCell::new(enables),
             sending: Cache::new(cx.secret(), SENDING_MAX),
         });
-        half.doors.borrow_mut().insert(at, Rc::clone(&door));
+        let place = half.doors.borrow().partition_point(|other| other.port <= port);
+        half.doors.borrow_mut().insert(place, Rc::clone(&door));
         // A wire has one session, for all that is sent and arrives.
         if is_frames && let Err(fault) = door.session(cx, &local, &local) {
             door.close(cx);
@@ -190,7 +195,7 @@ impl Below for OnXk {
             let host = half.edge.lower.ask(cx, MyHost::default())?.host;
             return half.form.to_addr(&Participant::of(Part::Host(host))).ok();
         }
-        let door = half.doors.borrow().values().next().cloned();
+        let door = half.doors.borrow().first().cloned();
         // Without what of the address is another layer's.
         let to = half.form.to_addr(&half.form.to_participant(to)).ok()?;
         let session = door?.session(cx, &half.form.any(), &to).ok()?;
@@ -203,7 +208,7 @@ impl Below for OnXk {
 
     fn stop(&self, cx: &Kernel) {
         let doors = self.0.doors.take();
-        for door in doors.into_values() {
+        for door in doors {
             door.let_go(cx);
         }
         drop(self.0.arriving.take());
@@ -225,8 +230,8 @@ fn key(from: &Addr, to: &Addr) -> Key {
 struct XkDoor {
     half: Rc<Half>,
     selector: ProtocolId,
-    /// Place among the doors.
-    at: (Addr, u64),
+    /// The port, or all of the address if there are none.
+    port: u128,
     local: Addr,
     sink: Rc<dyn Sink>,
     enables: RefCell<Vec<Enable>>,
@@ -308,8 +313,7 @@ impl Door for XkDoor {
     }
 
     fn close(&self, cx: &Kernel) {
-        let gone = self.half.doors.borrow_mut().remove(&self.at);
-        drop(gone);
+        remove(&self.half.doors, self);
         self.let_go(cx);
     }
 }
@@ -317,7 +321,10 @@ impl Door for XkDoor {
 impl Half {
     /// The door as a counted one, while it is open.
     fn door_of(&self, door: &XkDoor) -> Option<Rc<XkDoor>> {
-        self.doors.borrow().get(&door.at).cloned()
+        at_port(&self.doors.borrow(), door.port)
+            .iter()
+            .find(|one| core::ptr::eq(&***one, door))
+            .cloned()
     }
 }
 
@@ -389,7 +396,7 @@ impl Protocol for OnXk {
             return self.0.circuits.gone(cx, lower);
         }
         self.0.arriving.borrow_mut().remove(&lower.id());
-        for door in self.0.doors.borrow().values() {
+        for door in self.0.doors.borrow().iter() {
             door.forget(lower);
         }
     }

@@ -6,7 +6,6 @@ use crate::edge::{Door, Ends, Fault, Options as Octets};
 use crate::form::{Addr, Form};
 use crate::locals::triple;
 use crate::parcel::Parcel;
-use alloc::collections::btree_map;
 use alloc::format;
 use alloc::rc::Rc;
 use core::cell::Cell;
@@ -52,9 +51,7 @@ impl XkSession {
         (key, ends, selector): (Key, Ends, ProtocolId),
         owns_door: bool,
     ) -> Self {
-        if let Some(port) = half.used_port(&ends) {
-            *half.ports_used.borrow_mut().entry((selector, port)).or_default() += 1;
-        }
+        half.use_port(&ends.from);
         Self {
             half: Rc::clone(half),
             door,
@@ -175,24 +172,9 @@ impl XkSession {
     }
 }
 
-impl Half {
-    /// The port of ours that a session with these ends uses, if it has no door of its own.
-    fn used_port(&self, ends: &Ends) -> Option<u16> {
-        self.form.port_number(&ends.from).filter(|_| !self.form.is_by_port)
-    }
-}
-
 impl Drop for XkSession {
     fn drop(&mut self) {
-        if let Some(port) = self.half.used_port(&self.ends)
-            && let btree_map::Entry::Occupied(mut uses) =
-                self.half.ports_used.borrow_mut().entry((self.selector, port))
-        {
-            *uses.get_mut() -= 1;
-            if *uses.get() == 0 {
-                uses.remove();
-            }
-        }
+        self.half.leave_port(&self.ends.from);
     }
 }
 
