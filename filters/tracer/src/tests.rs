@@ -5,31 +5,11 @@ use core::cell::RefCell;
 use std::rc::Rc;
 use xk_core::control::QuestionType;
 use xk_core::graph::{Params, Value};
-use xk_core::kernel::Config;
 use xk_core::message::PoolConfig;
-use xk_core::object::Refused;
-use xk_core::random::Random;
-use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
-use xk_core::{
-    Kernel, Message, Participants, Pool, Protocol, ProtocolRef, SessionRef, Time, Upper,
-};
+use xk_core::{Kernel, Participants, Pool, ProtocolRef, Time};
 use xk_kit::net::moving::Nameless;
 use xk_kit::passthrough::Direction;
-
-struct Sink;
-
-impl Protocol for Sink {
-    fn demux(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        _: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
-        drop(message);
-        Ok(())
-    }
-}
+use xk_testkit::kernel::{TestKernel, Top};
 
 fn add(
     cx: &Kernel,
@@ -46,18 +26,16 @@ fn add(
 
 #[test]
 fn the_last_crossings_are_remembered_and_told() {
-    let pool = Pool::new(&PoolConfig::default()).unwrap();
-    let shepherds = Shepherds::new(Box::new(NoSwitch), Limits::default());
-    let cx = Kernel::new(Config { random: Random::new(1), pool, shepherds, timers_max: 1 });
+    let cx = TestKernel::new(1);
     let lines = Rc::new(RefCell::new(Vec::new()));
     let told = Rc::clone(&lines);
     cx.surround(Rc::new(TraceLines(Box::new(move |line| told.borrow_mut().push(line.to_owned())))));
     let wire = add(&cx, &xk_loopback::ENTRY, &[], &[]);
     let values = [("ring", Value::Integer(3)), ("octets", Value::Integer(2))];
     let tracer = add(&cx, &ENTRY, core::slice::from_ref(&wire), &values);
-    let sink = cx.add_protocol("sink", "sink", Sink);
+    let sink = Top::add(&cx, "sink");
     cx.start().unwrap();
-    let session = tracer.open(&cx, Upper::new(&sink), Participants::default()).unwrap();
+    let session = sink.open(&cx, &tracer, Participants::default()).unwrap();
     for n in 1..=2 {
         cx.set_now(Time::from_us(n));
         session.push(&cx, cx.pool().copy_from(0, &[n as u8; 3]).unwrap()).unwrap();

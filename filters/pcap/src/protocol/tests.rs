@@ -4,33 +4,8 @@ use super::*;
 use pcap_parser::pcapng::{Block, parse_block_le};
 use std::rc::Rc;
 use xk_core::graph::{Params, Value};
-use xk_core::kernel::Config;
-use xk_core::message::PoolConfig;
-use xk_core::object::Refused;
-use xk_core::random::Random;
-use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
-use xk_core::{Participants, Pool, Protocol, SessionRef, Time, Upper};
-
-struct Sink;
-
-impl Protocol for Sink {
-    fn demux(
-        &self,
-        _: &Kernel,
-        _: &ProtocolRef,
-        _: &SessionRef,
-        message: Message,
-    ) -> Result<(), Refused> {
-        drop(message);
-        Ok(())
-    }
-}
-
-fn kernel() -> Kernel {
-    let pool = Pool::new(&PoolConfig::default()).unwrap();
-    let shepherds = Shepherds::new(Box::new(NoSwitch), Limits::default());
-    Kernel::new(Config { random: Random::new(1), pool, shepherds, timers_max: 1 })
-}
+use xk_core::{Participants, SessionRef, Time};
+use xk_testkit::kernel::{TestKernel, Top};
 
 fn wire(cx: &Kernel) -> ProtocolRef {
     let (entry, params) = (&xk_loopback::ENTRY, Params::default());
@@ -39,9 +14,9 @@ fn wire(cx: &Kernel) -> ProtocolRef {
 
 /// Sends two messages through the layer.
 fn traffic(cx: &Kernel, wire: &ProtocolRef, capture: &ProtocolRef) {
-    let sink = cx.add_protocol("sink", "sink", Sink);
+    let sink = Top::add(cx, "sink");
     cx.start().unwrap();
-    let session = capture.open(cx, Upper::new(&sink), Participants::default()).unwrap();
+    let session = sink.open(cx, capture, Participants::default()).unwrap();
     for n in 1..=2 {
         cx.set_now(Time::from_us(u64::from(n)));
         let mut message = cx.pool().copy_from(0, &[n; 3]).unwrap();
@@ -52,7 +27,7 @@ fn traffic(cx: &Kernel, wire: &ProtocolRef, capture: &ProtocolRef) {
 }
 
 fn captured(file: &std::path::Path, snap: u64, epoch: Option<Duration>) -> Vec<u8> {
-    let cx = kernel();
+    let cx = TestKernel::new(1);
     if let Some(epoch) = epoch {
         cx.surround(Rc::new(EpochOffset(epoch)));
     }
@@ -130,15 +105,13 @@ fn link_types(octets: &[u8]) -> (Vec<i32>, Vec<u32>) {
 
 /// A session of the capture for an upper protocol of this kind.
 fn session(cx: &Kernel, capture: &ProtocolRef, kind: &'static str) -> SessionRef {
-    let upper = cx.add_protocol(kind, kind, Sink);
-    let opened = capture.open(cx, Upper::new(&upper), Participants::default());
-    opened.unwrap()
+    Top::add_kind(cx, kind, kind).open(cx, capture, Participants::default()).unwrap()
 }
 
 /// Above a layer, what is captured has no header of the wire any more.
 #[test]
 fn the_link_type_is_that_of_what_crosses() {
-    let cx = kernel();
+    let cx = TestKernel::new(1);
     let place = Folder::new("types");
     let capture = |name: &'static str, lower: &ProtocolRef| {
         let file = place.0.join(name);
@@ -180,7 +153,7 @@ fn the_same_run_gives_the_same_octets() {
 
 #[test]
 fn a_file_that_cannot_be_made_is_reported() {
-    let cx = kernel();
+    let cx = TestKernel::new(1);
     let wire = wire(&cx);
     let mut params = Params::default();
     params.set("file", Value::Text("/nowhere/at/all.pcapng".into()));
@@ -208,7 +181,7 @@ impl Write for Small {
 #[test]
 fn a_full_disk_stops_the_capture_and_nothing_else() {
     for room in [0, 200] {
-        let cx = kernel();
+        let cx = TestKernel::new(1);
         let wire = wire(&cx);
         let capture = Capture::new("pcap", 0, Box::new(Small(room)));
         let capture = cx.add_protocol("pcap", "pcap", PassThrough::new(wire.clone(), capture));
