@@ -30,6 +30,7 @@ impl<T> Default for Pending<T> {
 impl<T> Pending<T> {
     /// Begins a call of this session, of this name for
     /// [`CancelCall`](crate::rpc::call::CancelCall).
+    #[inline]
     pub fn begin(&self, session: SessionId, tag: u64) {
         self.session.set(session);
         self.tag.set(tag);
@@ -65,11 +66,13 @@ impl<T> Pending<T> {
     ///
     /// # Errors
     /// Why the wait is over.
+    #[inline(always)]
     pub fn wait(&self, cx: &Kernel, limit: Duration) -> Result<Option<T>, WaitError> {
         cx.wait(&self.done, Some(limit)).map(|()| self.outcome.take())
     }
 
     /// Ends it: what comes from now on is for another call.
+    #[inline]
     pub fn end(&self) {
         self.waits.set(false);
         // A signal that came too late must not end another call's wait.

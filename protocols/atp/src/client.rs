@@ -25,6 +25,7 @@ pub(crate) fn data_octets(own: &Own) -> usize {
 }
 
 /// Options of this call: the caller's, or else the graph's.
+#[inline]
 pub(crate) fn want(own: &Own, request: &mut Message) -> Want {
     let said = request.has_attributes().then(|| request.remove_attribute::<Transaction>());
     let options = said.flatten().and_then(|Transaction(octets)| Options::parse(&octets).ok());
@@ -32,6 +33,7 @@ pub(crate) fn want(own: &Own, request: &mut Message) -> Want {
 }
 
 /// Waits until all responses are there, and sends the request again meanwhile.
+#[inline(always)]
 pub(crate) fn converse(
     own: &Own,
     cx: &Kernel,
@@ -86,6 +88,7 @@ pub(crate) fn converse(
 }
 
 /// The reply of a call, with what goes beside it.
+#[inline(always)]
 pub(crate) fn reply_of((wanted, arrived): (u8, Arrived<Data>)) -> Result<Message, CallError> {
     let beside = Options {
         kind: OptionKind::Response,

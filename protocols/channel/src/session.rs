@@ -107,12 +107,10 @@ impl End {
     }
 
     /// Releases the copy in the layer below.
-    #[inline(always)]
-    fn free_kept(&self, cx: &Kernel, lower: impl FnOnce() -> Option<SessionRef>) {
-        if self.kept.get() != 0 {
-            let ticket = self.kept.replace(0);
-            let _ = lower().and_then(|lower| lower.ask(cx, FreeCopy { ticket }));
-        }
+    #[cold]
+    fn free_kept(&self, cx: &Kernel, lower: Option<&SessionRef>) {
+        let ticket = self.kept.replace(0);
+        let _ = lower.and_then(|lower| lower.ask(cx, FreeCopy { ticket }));
     }
 
     /// Whether the layer below has heard the peer ask for pieces since it was last asked.

@@ -86,6 +86,7 @@ impl Calls {
 
     /// Begins a call of a session through one below, with a number of its own; `None` if there are
     /// as many as there may be.
+    #[inline(always)]
     pub(crate) fn begin(
         &self,
         cx: &Kernel,
@@ -131,6 +132,7 @@ impl Calls {
     }
 
     /// Ends a call, whatever has become of it.
+    #[inline]
     pub(crate) fn end(&self, call: &Call) {
         call.is_free.set(true);
         call.lost.set(false);

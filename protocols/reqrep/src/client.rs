@@ -12,6 +12,7 @@ use xk_kit::rpc::retransmit::SavedMessage;
 
 /// Pushes a request, or what is `kept` of it, if the layer below fails the first push for what
 /// is known already.
+#[inline(always)]
 fn send(own: &Own, cx: &Kernel, kept: &SavedMessage, request: Message) -> Result<(), PushError> {
     let pushed = own.lower().push(cx, request);
     if !own.state.told.replace(false) || pushed != Err(PushError::Unreachable) {
@@ -24,6 +25,7 @@ fn send(own: &Own, cx: &Kernel, kept: &SavedMessage, request: Message) -> Result
 }
 
 /// Sends the request until a reply comes or the time is over.
+#[inline(always)]
 pub(crate) fn converse(
     own: &Own,
     cx: &Kernel,
@@ -66,6 +68,7 @@ pub(crate) fn converse(
 }
 
 /// Waits until the reply is there, or the request is to be sent again.
+#[inline(always)]
 fn await_reply(
     own: &Own,
     cx: &Kernel,

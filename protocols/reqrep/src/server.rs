@@ -64,6 +64,7 @@ pub(crate) fn serve(
     execute(own, cx, this, xid, request, None)
 }
 
+#[inline]
 fn execute(
     own: &Own,
     cx: &Kernel,

@@ -322,7 +322,9 @@ impl ClientSession {
         self.resends.set(0);
         self.tag.set(0);
         self.request.borrow_mut().clear();
-        self.end.free_kept(cx, || Some(self.lower.clone()));
+        if self.end.kept.get() != 0 {
+            self.end.free_kept(cx, Some(&self.lower));
+        }
         if self.queue.is_empty() {
             self.busy.set(false);
         } else {

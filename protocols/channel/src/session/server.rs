@@ -98,7 +98,9 @@ impl ServerSession {
     #[inline(always)]
     fn free_reply(&self, cx: &Kernel) {
         self.state.reply.borrow_mut().clear();
-        self.end.free_kept(cx, || self.lower.get());
+        if self.end.kept.get() != 0 {
+            self.end.free_kept(cx, self.lower.get().as_ref());
+        }
     }
 
     /// A new request: has it executed and sends the reply, unless the client has gone on.
