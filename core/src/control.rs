@@ -37,11 +37,14 @@ pub trait Question: Any + Field {
     /// True if what it tells a protocol holds as long as that lives: a cut tells it again to one
     /// that is started again.
     const STANDING: bool = false;
+    /// The name of the question that takes back what this one tells, by the same fields. A cut puts
+    /// it for an asker that has died.
+    const UNDONE_BY: Option<&'static str> = None;
 }
 
 /// Makes a struct of fields that cross ([`Field`]) a [`Question`]: its name, its [`Kind`], and
 /// `upward` if layers ask it of those above, `direct` if none passes it on, or `standing` if what
-/// it tells holds as long as the protocol lives.
+/// it tells holds as long as the protocol lives, or `until` another question takes it back.
 ///
 /// ```
 /// # extern crate alloc;
@@ -55,12 +58,16 @@ pub trait Question: Any + Field {
 /// ```
 #[macro_export]
 macro_rules! question {
-    ($type:ident { $($field:ident),* }, $name:literal, $kind:ident $(, $how:ident)?) => {
+    ($type:ident { $($field:ident),* }, $name:literal, $kind:ident
+        $(, $how:ident $(until $undo:literal)?)?) => {
         $crate::fields!($type { $($field),* });
         impl $crate::control::Question for $type {
             const NAME: &'static str = $name;
             const KIND: $crate::control::Kind = $crate::control::Kind::$kind;
-            $( $crate::question!($how); )?
+            $(
+                $crate::question!($how);
+                $( const UNDONE_BY: Option<&'static str> = Some($undo); )?
+            )?
         }
     };
     (upward) => { const UPWARD: bool = true; };

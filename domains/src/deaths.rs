@@ -4,14 +4,15 @@ use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::time::Duration;
+use xk_core::control::QuestionType;
 use xk_core::object::{Enable, OpenError, ProtocolId};
-use xk_core::{Kernel, Participants, reason};
+use xk_core::{Ask, Kernel, Participants, reason};
 use xk_kit::net::stream::{StreamAbort, StreamInfo};
 
 use crate::carrier::Carrier;
 use crate::exports::Export;
 use crate::frame::{ANSWERED, Header, Op};
-use crate::port::{LOST, NOT_ENABLED, PATIENCE, Port};
+use crate::port::{LOST, NOT_ENABLED, Names, PATIENCE, Port};
 use crate::queue::Queue;
 use crate::serve::Outcome;
 use crate::waits::Answered;
@@ -28,6 +29,14 @@ pub(crate) struct Standing {
     /// The enable's number here, and there as long as it stands.
     number: Enable,
     there: Option<Enable>,
+}
+
+/// A notice of the other side that another question takes back.
+pub(crate) struct Heard {
+    of: ProtocolId,
+    /// Key of that question, and the fields of both.
+    undone_by: u32,
+    fields: Vec<u8>,
 }
 
 /// Counts of what a port holds; nothing once the other side is gone.
@@ -80,7 +89,7 @@ impl Port {
         self.standing.borrow_mut().iter_mut().for_each(|standing| standing.there = None);
         // First all of it, for what follows may wait, and the other side come back meanwhile.
         let (enables, exports) = (self.enables.take(), self.exports.take_all());
-        let imports = self.imports.take_all();
+        let (imports, heard) = (self.imports.take_all(), self.heard.take());
         self.forget_all();
         for (lower, _, enable) in enables {
             if let Some(lower) = self.own(lower) {
@@ -89,6 +98,43 @@ impl Port {
         }
         exports.iter().for_each(|export| self.release(cx, export));
         imports.iter().for_each(|session| session.retire(cx));
+        heard.iter().for_each(|heard| self.take_back(cx, heard));
+    }
+
+    /// True if one more notice of this kind can be taken back when the other side dies, or need not
+    /// be.
+    pub(crate) fn may_hear(&self, kind: &QuestionType) -> bool {
+        let fits = kind.undone_by.is_none() || self.heard.borrow().len() < TOLD_MAX;
+        if !fits {
+            self.count(&reason::TABLE_FULL);
+        }
+        fits
+    }
+
+    /// Notes that the other side has told a protocol here something, or has taken it back.
+    pub(crate) fn hear(&self, of: ProtocolId, kind: &QuestionType, fields: &[u8]) {
+        let mut heard = self.heard.borrow_mut();
+        if let Some(undone_by) = kind.undone_by {
+            heard.push(Heard { of, undone_by, fields: fields.to_vec() });
+            return;
+        }
+        let is_it = |heard: &Heard| {
+            (heard.of, heard.undone_by, &heard.fields[..]) == (of, kind.key, fields)
+        };
+        if let Some(at) = heard.iter().position(is_it) {
+            heard.swap_remove(at);
+        }
+    }
+
+    /// Takes a notice of the other side back in its place.
+    fn take_back(&self, cx: &Kernel, heard: &Heard) {
+        let (kind, of) = (self.question(heard.undone_by), self.own(heard.of));
+        if let (Some(kind), Some(of)) = (kind, of) {
+            let names = Names::of(self, cx);
+            let put = |ask: &mut Ask<'_>| of.control(cx, ask);
+            // What was told was read before, and so is this.
+            let _ = kind.read(&heard.fields, &names, Vec::new(), put);
+        }
     }
 
     /// Drops what is on its way there and back.
@@ -145,6 +191,7 @@ impl Port {
         drop(self.imports.take_all());
         self.forget_all();
         drop((self.standing.take(), self.told.take(), self.enables.take()));
+        drop(self.heard.take());
         drop(self.wire.take());
         drop((self.granted.take(), self.lowers.take(), self.uppers.take(), self.users.take()));
     }
@@ -203,10 +250,28 @@ impl Port {
         self.tell(cx, Header::new(Op::Disable, lower.0, 0), &fields);
     }
 
-    /// Notes what a protocol of the other side was told, for the next one in its place.
-    pub(crate) fn remember(&self, protocol: ProtocolId, fields: Vec<u8>) {
+    /// Notes what a protocol of the other side was told, for the next one in its place: the key of
+    /// the question, then the rest of it. What this question takes back is forgotten.
+    pub(crate) fn remember(&self, protocol: ProtocolId, kind: &QuestionType, fields: Vec<u8>) {
         let mut told = self.told.borrow_mut();
-        let is_known = told.iter().any(|(of, known)| *of == protocol && *known == fields);
+        if !kind.is_standing {
+            let undoes = |key: &[u8; 4]| {
+                let other = self.question(u32::from_le_bytes(*key));
+                other.is_some_and(|other| other.undone_by == Some(kind.key))
+            };
+            let is_it = |(of, known): &(ProtocolId, Vec<u8>)| {
+                *of == protocol
+                    && known.get(4..) == fields.get(4..)
+                    && known.first_chunk().is_some_and(undoes)
+            };
+            if let Some(at) = told.iter().position(is_it) {
+                told.remove(at);
+            }
+            return;
+        }
+        // Those that are taken back one by one count.
+        let is_known = kind.undone_by.is_none()
+            && told.iter().any(|(of, known)| *of == protocol && *known == fields);
         if !is_known && told.len() < TOLD_MAX {
             told.push((protocol, fields));
         } else if !is_known {

@@ -22,7 +22,7 @@ use xk_kit::{questions, reasons};
 
 use crate::account::{Account, Crowding, UPCALLS_MAX};
 use crate::carrier::{Arrival, Carrier, SendError};
-use crate::deaths::Standing;
+use crate::deaths::{Heard, Standing};
 use crate::exports::Exports;
 use crate::frame::{ANSWERED, Head, Header, LASTS, OVERHEAD_MAX, Op, UNKNOWN, octets_of};
 use crate::imports::{Fact, Facts, Imports, ProxySession};
@@ -169,6 +169,8 @@ pub struct Port {
     pub(crate) standing: RefCell<Vec<Standing>>,
     /// Notices to protocols of the other side that hold as long as these live, as octets.
     pub(crate) told: RefCell<Vec<(ProtocolId, Vec<u8>)>>,
+    /// Notices of the other side to protocols here that are taken back when it dies.
+    pub(crate) heard: RefCell<Vec<Heard>>,
     /// True if enables and notices are to be repeated there.
     pub(crate) replays: Cell<bool>,
     /// Number of enables so far.
@@ -291,6 +293,7 @@ impl Port {
             waits: Waits::default(),
             standing: RefCell::default(),
             told: RefCell::default(),
+            heard: RefCell::default(),
             replays: Cell::new(false),
             enable_last: Cell::new(0),
             enables: RefCell::default(),
@@ -611,12 +614,12 @@ impl Port {
         let header = Header::new(target.op, 0, target.number);
         // The first time it is asked whether that is understood.
         let (is_tell, told) = (kind.kind == Kind::Tell, (target.protocol, kind.key));
-        let is_standing = kind.is_standing && target.op == Op::AskProtocol;
-        let standing = is_standing.then(|| fields.clone());
+        let may_stand = kind.is_standing || !self.told.borrow().is_empty();
+        let noted = (may_stand && target.op == Op::AskProtocol).then(|| fields.clone());
         if is_tell && self.understood.borrow().contains(&told) {
             self.tell(cx, header, &fields);
             self.keep_scratch(Some(fields));
-            standing.into_iter().for_each(|fields| self.remember(target.protocol, fields));
+            noted.into_iter().for_each(|fields| self.remember(target.protocol, kind, fields));
             return Answer::Answered;
         }
         let body = cx.pool().copy_from(0, &fields);
@@ -636,8 +639,8 @@ impl Port {
             Some(&[LASTS]) => (true, may_last),
             _ => return cx.lose_question(),
         };
-        if let Some(fields) = standing.filter(|_| is_answered) {
-            self.remember(target.protocol, fields);
+        if let Some(fields) = noted.filter(|_| is_answered) {
+            self.remember(target.protocol, kind, fields);
         }
         let mut understood = self.understood.borrow_mut();
         if is_tell && is_answered && understood.len() < LEARNED_MAX && !understood.contains(&told) {

@@ -587,7 +587,12 @@ impl Port {
                 } else {
                     let of = ProtocolId(number);
                     permits(Wish::AskProtocol(of, kind))?;
-                    self.own(of)?.control(cx, ask)
+                    self.may_hear(kind).then_some(())?;
+                    let answer = self.own(of)?.control(cx, ask);
+                    if answer.is_answered() {
+                        self.hear(of, kind, from.rest());
+                    }
+                    answer
                 };
                 if !answer.is_answered() || tag == 0 {
                     return None;

@@ -210,13 +210,22 @@ pub struct HostConflict {
 }
 question!(HostConflict { host, address }, "host-conflict", Tell, upward);
 
-/// Tells the wire or link layer to take frames for this group address as well.
+/// Tells the wire or link layer to take frames for this group address as well. Joins count: the
+/// frames are taken until each join is taken back ([`LeaveGroup`]).
 #[derive(Clone, Copy, Debug)]
 pub struct JoinGroup {
     /// The hardware group address.
     pub address: [u8; 6],
 }
-question!(JoinGroup { address }, "join-group", Tell, standing);
+question!(JoinGroup { address }, "join-group", Tell, standing until "leave-group");
+
+/// Takes one [`JoinGroup`] back.
+#[derive(Clone, Copy, Debug)]
+pub struct LeaveGroup {
+    /// The hardware group address.
+    pub address: [u8; 6],
+}
+question!(LeaveGroup { address }, "leave-group", Tell);
 
 /// Kind of an error that the network reports about a message sent before. Each of ICMP's reports
 /// keeps its meaning.

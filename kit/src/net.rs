@@ -6,6 +6,7 @@ pub mod appletalk;
 pub mod attribute;
 pub mod checksum;
 pub mod drop_sources;
+pub mod groups;
 pub mod moving;
 pub mod names;
 pub mod neighbour;

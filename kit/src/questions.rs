@@ -3,15 +3,16 @@
 
 use crate::control::{
     ClaimHost, DeliverError, HostConflict, IsGroup, IsLocalHost, IsOutstanding, JoinGroup,
-    KeepWhole, LinkType, MaxPacket, MinPacket, MyEther, MyHost, MyPort, NetworkError, OptPacket,
-    PeerEther, PeerHost, PeerPort, PeerProved, PseudoHeader, RegisterErrorProtocol, Resolve,
-    SendError, ServesPort, SpecificDestination, TellArrivals, TryOpen, WireRoom,
+    KeepWhole, LeaveGroup, LinkType, MaxPacket, MinPacket, MyEther, MyHost, MyPort, NetworkError,
+    OptPacket, PeerEther, PeerHost, PeerPort, PeerProved, PseudoHeader, RegisterErrorProtocol,
+    Resolve, SendError, ServesPort, SpecificDestination, TellArrivals, TryOpen, WireRoom,
 };
 use crate::net::appletalk::{
     CableChanged, ClaimNode, DdpCable, DdpEnds, DdpRoutes, NodeClaimed, SetCable, SetRouter,
     SetRoutes, ZoneNets,
 };
 use crate::net::drop_sources::ListDropSources;
+use crate::net::groups::{JoinHost, LeaveHost};
 use crate::net::moving::{EndsFailed, GiveState, HalfOpen, KeepEnds, TakeState};
 use crate::net::names::{NbpLookup, NbpRegister};
 use crate::net::neighbour::{
@@ -55,6 +56,7 @@ table![
     IsOutstanding,
     JoinGroup,
     KeepWhole,
+    LeaveGroup,
     LinkType,
     MaxPacket,
     MinPacket,
@@ -121,6 +123,8 @@ table![
     StreamSpace,
     StreamUse,
     ListDropSources,
+    JoinHost,
+    LeaveHost,
     Headers,
     IssueShorthand,
     TakeShorthand,

@@ -464,6 +464,8 @@ pub struct QuestionType {
     pub is_direct: bool,
     /// True if it is told again to a protocol that is started again.
     pub is_standing: bool,
+    /// The key of the question that takes it back ([`Question::UNDONE_BY`]).
+    pub undone_by: Option<u32>,
     put: fn(&dyn Any, &mut Writer<'_>),
     fill: fn(&mut dyn Any, &mut Reader<'_>) -> bool,
     take: fn(&mut Reader<'_>, &mut Put<'_>),
@@ -502,6 +504,10 @@ impl QuestionType {
             is_upward: Q::UPWARD,
             is_direct: Q::DIRECT,
             is_standing: Q::STANDING,
+            undone_by: match Q::UNDONE_BY {
+                Some(name) => Some(crate::name_key(name)),
+                None => None,
+            },
             put: |question, out| {
                 if let Some(question) = question.downcast_ref::<Q>() {
                     question.put(out);

@@ -9,6 +9,7 @@ use xk_core::{Part, Participants, ProtocolRef};
 use xk_domains::Wish;
 use xk_kit::control::{IsGroup, IsLocalHost, IsOutstanding, KeepWhole, PeerProved};
 use xk_kit::net::appletalk::SOCKET;
+use xk_kit::net::groups::{JoinHost, LeaveHost};
 use xk_kit::net::moving::GiveState;
 use xk_kit::net::names::NbpLookup;
 use xk_kit::net::neighbour::PeerOnLink;
@@ -43,8 +44,9 @@ pub struct Grant {
 }
 
 /// Questions that a program may put to a session that it has, besides those that tell facts: they
-/// concern that conversation alone. All others change what other programs see, or show it.
-const OF_SESSIONS: [u32; 21] = [
+/// concern that conversation alone; joins of groups are bounded for each user. All others change
+/// what other programs see, or show it.
+const OF_SESSIONS: [u32; 23] = [
     AskCopy::KEY,
     CancelCall::KEY,
     FreeCopy::KEY,
@@ -52,8 +54,10 @@ const OF_SESSIONS: [u32; 21] = [
     IsGroup::KEY,
     IsLocalHost::KEY,
     IsOutstanding::KEY,
+    JoinHost::KEY,
     KeepWhole::KEY,
     LastCopy::KEY,
+    LeaveHost::KEY,
     PeerOnLink::KEY,
     PeerProved::KEY,
     StreamAbort::KEY,

@@ -14,6 +14,8 @@ use half::Half;
 use xk_core::object::PushError;
 use xk_core::{HostAddr, Kernel, Message, Part, Participant, Participants};
 use xk_domains::LOST;
+use xk_kit::control::IsLocalHost;
+use xk_kit::net::groups::{Filter, JoinHost, LeaveHost, Membership};
 use xk_run::Idle;
 use xk_testkit::kernel::{Received, Top};
 
@@ -132,6 +134,11 @@ fn converse(near: &Half, errors: Option<&AtomicU32>) {
     let too_long = message_of(near, &octets(DATAGRAM_OCTETS_MAX + 1));
     assert_eq!(session.push(cx, too_long), Err(PushError::TooBig));
 
+    assert!(!has_joined(near) && udp.ask(cx, JoinHost { membership: all() }).is_some());
+    assert!(has_joined(near) && udp.ask(cx, JoinHost { membership: all() }).is_some());
+    assert!(udp.ask(cx, LeaveHost { membership: all() }).is_some());
+    assert!(has_joined(near), "joins count");
+
     let enable = near.top.enable(cx, udp, Participants::local(Part::port(NEAR_PORT))).unwrap();
     let is_told = || errors.is_none_or(|errors| errors.load(Ordering::Relaxed) > 0);
     near.until("a session is made for an enable, and a refusal is told", |received| {
@@ -142,6 +149,18 @@ fn converse(near: &Half, errors: Option<&AtomicU32>) {
     udp.open_disable(cx, enable);
     session.close(cx);
     near.runner.flush();
+}
+
+/// A membership in a group of the host.
+fn all() -> Membership {
+    let group = HostAddr::from([239, 1, 2, 3]);
+    Membership { group, on: HostAddr::UNSPECIFIED, filter: Filter::ALL }
+}
+
+/// Whether host 1 is a member of the group.
+fn has_joined(half: &Half) -> bool {
+    let asked = IsLocalHost { host: all().group, local: false };
+    half.node("ip").ask(half.cx(), asked).unwrap().local
 }
 
 /// The lower half after the upper one has gone, in whatever way: nothing of it is left.
@@ -157,4 +176,5 @@ fn outlives(below: &Half, kind: &'static str) {
     };
     let again = next.enable(below.cx(), below.node(lower), Participants::local(enabled));
     assert!(again.is_ok(), "its enables are withdrawn: {again:?}");
+    assert!(!has_joined(below), "its joins are taken back");
 }

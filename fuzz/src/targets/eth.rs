@@ -7,7 +7,7 @@ use xk_core::{Answer, Part, Participants, reason};
 use xk_eth::wire::{
     EthAddr, FRAME_LEN_MIN, HEADER_LEN, Header, Kind, SNAP_LEN, Selector, source_and_word,
 };
-use xk_kit::control::JoinGroup;
+use xk_kit::control::{JoinGroup, LeaveGroup};
 use xk_testkit::kernel::{Lower, Top, octets};
 
 const OWN: EthAddr = EthAddr([2, 0, 0, 0, 0, 1]);
@@ -55,7 +55,8 @@ pub(crate) fn stack(data: &[u8]) {
     let told = Rc::new(Cell::new(0));
     let joined = Rc::clone(&told);
     rig.bottom.on_ask(Rc::new(move |_, ask| {
-        joined.set(joined.get() + u32::from(ask.get::<JoinGroup>().is_some()));
+        let is_told = ask.get::<JoinGroup>().is_some() || ask.get::<LeaveGroup>().is_some();
+        joined.set(joined.get() + u32::from(is_told));
         Answer::Unknown
     }));
     let tops = UPPERS.map(|(kind, of)| {
@@ -105,8 +106,11 @@ pub(crate) fn stack(data: &[u8]) {
             }
             6 => {
                 let address = peer(octets).0;
-                let joined = rig.layer.ask(&rig.cx, JoinGroup { address });
-                joins += u32::from(joined.is_some());
+                let told = match place & 1 == 0 {
+                    true => rig.layer.ask(&rig.cx, JoinGroup { address }).is_some(),
+                    false => rig.layer.ask(&rig.cx, LeaveGroup { address }).is_some(),
+                };
+                joins += u32::from(told);
             }
             _ => {
                 let unwilling = (place & 1 == 1).then_some(&reason::PROHIBITED);

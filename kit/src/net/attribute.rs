@@ -158,6 +158,8 @@ pub struct Sending {
     pub hops: u8,
     /// The class of its traffic (RFC 2474), if it is not the usual one.
     pub class: Option<u8>,
+    /// True if none of what goes to a group comes back to this host, though it is joined here.
+    pub stays_out: bool,
 }
 
 impl Attribute for Sending {
@@ -167,12 +169,13 @@ impl Attribute for Sending {
 
     fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
         let class = self.class.map_or([0, 0], |class| [1, class]);
-        with_host(self.from, [self.hops, class[0], class[1], 0])
+        with_host(self.from, [self.hops, class[0], class[1], self.stays_out.into()])
     }
 
     fn decode(octets: [u8; ATTRIBUTE_OCTETS]) -> Self {
-        let (from, [hops, has_class, class, _]) = host_of(octets);
-        Self { from, hops, class: (has_class != 0).then_some(class) }
+        let (from, [hops, has_class, class, stays_out]) = host_of(octets);
+        let class = (has_class != 0).then_some(class);
+        Self { from, hops, class, stays_out: stays_out != 0 }
     }
 }
 
@@ -238,9 +241,10 @@ mod tests {
             v4: [u8; 4],
             hops: u8,
             class: Option<u8>,
+            stays_out: bool,
             octets: [u8; 24],
         ) {
-            let sending = Sending { from: v4.into(), hops, class };
+            let sending = Sending { from: v4.into(), hops, class, stays_out };
             prop_assert_eq!(Sending::decode(sending.encode()), sending);
             let arrived = Arrived { to: v4.into(), hops, class: class.unwrap_or(0) };
             prop_assert_eq!(Arrived::decode(arrived.encode()), arrived);

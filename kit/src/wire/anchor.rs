@@ -1,7 +1,7 @@
 //! Skeleton of wires, but for the outside: a protocol on which one other stands, with one session.
 
 use crate::EthAddr;
-use crate::control::{JoinGroup, LinkType, MaxPacket, MyEther, OptPacket, WireRoom};
+use crate::control::{JoinGroup, LeaveGroup, LinkType, MaxPacket, MyEther, OptPacket, WireRoom};
 use crate::net::template::Headers;
 use crate::wire::offload::{self, Offloads};
 use crate::wire::{frames, segments};
@@ -98,8 +98,10 @@ pub trait Anchor: Wire + Sized + 'static {
         None
     }
 
-    /// True if frames for a group that is asked for arrive.
-    fn takes_groups(&self) -> bool {
+    /// Has frames for this group arrive from now on, or one such wish less; true if they do arrive,
+    /// or did. Wishes for one group count.
+    fn set_group(&self, group: EthAddr, is_joined: bool) -> bool {
+        let _ = (group, is_joined);
         self.capabilities().takes_groups
     }
 
@@ -155,8 +157,13 @@ fn answer(wire: &impl Anchor, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
             Some(text) => q.text = text,
             None => return Answer::Unknown,
         }
-    } else if ask.get::<JoinGroup>().is_none() || !wire.takes_groups() {
-        return Answer::Unknown;
+    } else {
+        let is_taken = match (ask.get::<JoinGroup>().copied(), ask.get::<LeaveGroup>()) {
+            (Some(join), _) => wire.set_group(EthAddr(join.address), true),
+            (None, Some(leave)) => wire.set_group(EthAddr(leave.address), false),
+            (None, None) => false,
+        };
+        return if is_taken { Answer::Answered } else { Answer::Unknown };
     }
     Answer::Answered
 }

@@ -1,5 +1,6 @@
 //! A wire over a device that carries whole Ethernet frames: all that such wires have in common.
 
+use crate::EthAddr;
 use crate::wire::anchor::{Anchor, Anchored, Capabilities, WireEnd, room_if};
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
@@ -67,6 +68,13 @@ pub trait FrameDevice {
     /// Number of arrivals that the device has lost by itself since it was opened.
     fn losses(&mut self) -> u64 {
         0
+    }
+
+    /// Has frames for this group arrive from now on, or one such wish less; false if the device
+    /// cannot. Wishes for one group count.
+    fn set_group(&mut self, group: EthAddr, is_joined: bool) -> bool {
+        let _ = (group, is_joined);
+        false
     }
 
     /// The owner of the descriptor that becomes readable on arrivals, as for
@@ -199,6 +207,10 @@ impl<D: FrameDevice + 'static> Anchor for DeviceWire<D> {
 
     fn room(&self, _: &Kernel) -> Option<Duration> {
         room_if(self.backlog.borrow().len() < BACKLOG_MAX)
+    }
+
+    fn set_group(&self, group: EthAddr, is_joined: bool) -> bool {
+        self.capabilities.takes_groups || self.device.borrow_mut().set_group(group, is_joined)
     }
 
     fn describe(&self) -> Option<String> {

@@ -22,6 +22,7 @@ const QUESTIONS: &[QuestionInfo] = &[
     question("my-ether", "our hardware address"),
     question("link-type", "1: Ethernet"),
     question("join-group", "nothing to do, where frames for all groups arrive"),
+    question("leave-group", "takes one `join-group` back"),
 ];
 
 /// The entry of a wire that carries Ethernet frames and is an [`Anchor`](super::anchor::Anchor).

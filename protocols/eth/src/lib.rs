@@ -15,12 +15,14 @@
 //! There is one session per peer and type number. A frame sent gets a header of 14 octets (17 with
 //! LLC, 22 with SNAP), and zeros at the end up to the least length of 60 octets. An arriving frame
 //! is accepted if it is addressed to this station, to all, or to a group that was joined; others
-//! are refused as "not mine". A frame with this station's address as its source has looped, or
-//! comes from another station with the same address; it is dropped as "looped". A frame from a
-//! group address or from address zero has a "bad source". Frames to all or to a group get the
-//! attribute `link-cast`. In IEEE 802.3 padding is cut off by the length in the frame; in Ethernet
-//! II only the layer above can do that. Of LLC, only unnumbered information is accepted (LLC type 1
-//! without XID and TEST). Frames are neither repeated nor ordered.
+//! are refused as "not mine". Joins of a group count, since 32 groups of IPv4 share one address
+//! (RFC 1112, section 6.4); each is taken back by one `leave-group`. A frame with this station's
+//! address as its source has looped, or comes from another station with the same address; it is
+//! dropped as "looped". A frame from a group address or from address zero has a "bad source".
+//! Frames to all or to a group get the attribute `link-cast`. In IEEE 802.3 padding is cut off by
+//! the length in the frame; in Ethernet II only the layer above can do that. Of LLC, only
+//! unnumbered information is accepted (LLC type 1 without XID and TEST). Frames are neither
+//! repeated nor ordered.
 //!
 //! # Example
 //! ```kdl
@@ -82,6 +84,8 @@ pub static ENTRY: Entry = Entry::layer("eth", include_str!("lib.rs"), build)
             "from how many sessions on each that a frame makes takes the place of an idle one"),
         int("passive_max", 0..=16_777_216, 0,
             "how many sessions frames may make for one protocol above; 0: as many as it holds"),
+        int("groups_max", 0..=65_536, protocol::GROUPS_MAX as i64,
+            "how many group addresses it lists; while more are joined it takes frames to all groups"),
         xk_kit::net::drop_sources::PARAMETER,
     ])
     .questions(&[
@@ -89,5 +93,6 @@ pub static ENTRY: Entry = Entry::layer("eth", include_str!("lib.rs"), build)
         question("peer-ether", "the peer's address, of a session"),
         question("link-type", "that of the payload, of a session"),
         question("join-group", "takes frames to this group as well, as the wire does from then on"),
+        question("leave-group", "takes one join back; with the last one frames to the group are refused"),
     ])
     .reasons(&[&protocol::LOOPED]);

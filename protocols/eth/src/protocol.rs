@@ -17,7 +17,8 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participants, ProtocolRef, Secret, SessionRef, Upper,
 };
 use xk_kit::control::{
-    JoinGroup, LinkType, MaxPacket, MinPacket, MyEther, OptPacket, PeerEther, max_packet,
+    JoinGroup, LeaveGroup, LinkType, MaxPacket, MinPacket, MyEther, OptPacket, PeerEther,
+    max_packet,
 };
 use xk_kit::layer::{Arrival, Conversation, Layer, Layered, Receiver, Unsent};
 use xk_kit::net::attribute::LinkCast;
@@ -30,7 +31,7 @@ use xk_kit::wire::segments;
 /// A frame came back that this station had sent, or another station uses its address.
 pub(crate) static LOOPED: Reason = Reason::new("looped", Class::Bad);
 
-/// Largest number of joined group addresses.
+/// Largest number of joined group addresses, unless a graph says another.
 pub(crate) const GROUPS_MAX: usize = 512;
 /// Form of the parameter `address`.
 const ADDRESS: &str = "the address of one station, such as 02:00:00:00:00:01";
@@ -41,8 +42,10 @@ pub struct Eth {
     given: Option<EthAddr>,
     /// The station's address, from its start on.
     mine: Cell<EthAddr>,
-    /// Group addresses whose frames are taken.
-    groups: Map<[u8; 6], ()>,
+    /// Group addresses whose frames are taken, and how often each was joined.
+    groups: Map<[u8; 6], u32>,
+    /// Joins of addresses that found no place: while there are any, frames to all groups are taken.
+    unlisted: Cell<u32>,
 }
 
 /// The protocol object.
@@ -74,7 +77,8 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     if given.is_some_and(|address| !address.is_unicast()) {
         return Err(BuildError::param("address", ADDRESS));
     }
-    Layered::build(build, Eth::new(build.cx.secret(), given))
+    let groups_max = build.int("groups_max")?;
+    Layered::build(build, Eth::new(build.cx.secret(), given, groups_max))
 }
 
 /// Reads the LLC and SNAP headers behind the first `front` octets of an IEEE 802.3 frame: their
@@ -101,9 +105,33 @@ fn read_llc(
 }
 
 impl Eth {
-    /// A station with the address `given` or the wire's.
-    pub(crate) fn new(secret: Secret, given: Option<EthAddr>) -> Self {
-        Self { given, mine: Cell::default(), groups: Map::new(secret, GROUPS_MAX) }
+    /// A station with the address `given` or the wire's, which lists so many groups.
+    pub(crate) fn new(secret: Secret, given: Option<EthAddr>, groups_max: usize) -> Self {
+        let groups = Map::new(secret, groups_max);
+        Self { given, mine: Cell::default(), groups, unlisted: Cell::new(0) }
+    }
+
+    /// Takes frames to this group once more.
+    fn join(&self, group: EthAddr) {
+        let joins = self.groups.get(&group.0).unwrap_or(0).saturating_add(1);
+        if self.groups.replace(group.0, joins).is_err() {
+            self.unlisted.set(self.unlisted.get().saturating_add(1));
+        }
+    }
+
+    /// Takes one join back; false if there is none.
+    fn leave(&self, group: EthAddr) -> bool {
+        match self.groups.get(&group.0) {
+            // It was joined so often that nothing counts any more.
+            Some(u32::MAX) => {}
+            Some(1) => drop(self.groups.unbind(&group.0)),
+            Some(joins) => drop(self.groups.replace(group.0, joins - 1)),
+            None => match self.unlisted.get().checked_sub(1) {
+                Some(left) => self.unlisted.set(left),
+                None => return false,
+            },
+        }
+        true
     }
 
     /// The address from the graph, else from the wire, else one drawn now: any that is local and
@@ -137,7 +165,7 @@ impl Eth {
         if dst.is_broadcast() {
             return Ok(Some(LinkCast::Broadcast));
         }
-        if dst.is_multicast() && self.groups.contains(&dst.0) {
+        if dst.is_multicast() && (self.groups.contains(&dst.0) || self.unlisted.get() > 0) {
             return Ok(Some(LinkCast::Multicast));
         }
         Err(&reason::NOT_MINE)
@@ -173,9 +201,20 @@ impl Eth {
             question.address = self.mine.get().0;
             return Some(Answer::Answered);
         }
-        let group = EthAddr(ask.get::<JoinGroup>()?.address);
-        let is_taken = group.is_broadcast()
-            || group.is_multicast() && self.groups.replace(group.0, ()).is_ok();
+        let joined = ask.get::<JoinGroup>().map(|join| EthAddr(join.address));
+        let is_taken = match joined {
+            // Frames to all stations are taken in any case.
+            Some(group) if group.is_broadcast() => true,
+            Some(group) if group.is_multicast() => {
+                self.join(group);
+                true
+            }
+            Some(_) => false,
+            None => {
+                let group = EthAddr(ask.get::<LeaveGroup>()?.address);
+                group.is_broadcast() || self.leave(group)
+            }
+        };
         if !is_taken {
             return Some(Answer::Unknown);
         }
@@ -447,6 +486,7 @@ impl Layer<HEADER_LEN> for Eth {
     }
 
     fn stop(&self) {
+        self.unlisted.set(0);
         self.groups.clear();
     }
 }

@@ -11,7 +11,7 @@ use xk_core::control::{Describe, ListMaps, ListSessions};
 use xk_core::object::{OpenError, PushError};
 use xk_core::participant::AddressError;
 use xk_core::{Part, Participants, Reason, Upper, reason};
-use xk_kit::control::{JoinGroup, LinkType, MaxPacket, MyEther, OptPacket, PeerEther};
+use xk_kit::control::{JoinGroup, LeaveGroup, LinkType, MaxPacket, MyEther, OptPacket, PeerEther};
 use xk_kit::net::attribute::LinkCast;
 
 const TYPED: usize = 0;
@@ -147,18 +147,27 @@ fn only_frames_for_this_station_are_taken() {
     assert_eq!(bench.joined.get(), 2, "the wire is told");
     bench.arrive(&frame(GROUP, PEER, 0x0800, &[4]));
     bench.arrive(&frame(MINE, PEER, 0x0800, &[5]));
+    let leave = LeaveGroup { address: GROUP.0 };
+    assert!(bench.eth.ask(&bench.cx, leave).is_some());
+    bench.arrive(&frame(GROUP, PEER, 0x0800, &[6]));
+    assert!(bench.eth.ask(&bench.cx, leave).is_some());
+    bench.arrive(&frame(GROUP, PEER, 0x0800, &[7]));
+    assert!(bench.eth.ask(&bench.cx, leave).is_none(), "it was taken back before");
+    assert_eq!(bench.joined.get(), 0, "the wire is told");
+    assert_eq!(bench.drops(&reason::NOT_MINE), 3);
     assert_eq!(
         bench.take_seen(),
         [
             seen("typed", &[3], Some(LinkCast::Broadcast)),
             seen("typed", &[4], Some(LinkCast::Multicast)),
             seen("typed", &[5], None),
+            seen("typed", &[6], Some(LinkCast::Multicast)),
         ]
     );
 }
 
 #[test]
-fn groups_are_bounded_and_a_station_is_none() {
+fn past_the_bound_of_groups_all_are_taken_and_a_station_is_none() {
     let bench = bench();
     let join = |address| bench.eth.ask(&bench.cx, JoinGroup { address }).is_some();
     assert!(!join(PEER.0));
@@ -166,7 +175,16 @@ fn groups_are_bounded_and_a_station_is_none() {
         let [.., a, b] = n.to_be_bytes();
         assert!(join([1, 0, 0x5e, 0, a, b]));
     }
-    assert!(!join([3, 0, 0, 0, 0, 1]));
+    let strange = EthAddr([3, 0, 0, 0, 0, 9]);
+    bench.arrive(&frame(strange, PEER, 0x0800, &[1]));
+    assert!(bench.take_seen().is_empty());
+    let one_more = [3, 0, 0, 0, 0, 1];
+    assert!(join(one_more));
+    bench.arrive(&frame(strange, PEER, 0x0800, &[2]));
+    assert_eq!(bench.take_seen(), [seen("typed", &[2], Some(LinkCast::Multicast))]);
+    assert!(bench.eth.ask(&bench.cx, LeaveGroup { address: one_more }).is_some());
+    bench.arrive(&frame(strange, PEER, 0x0800, &[3]));
+    assert!(bench.take_seen().is_empty());
     assert!(join(ALL.0));
 }
 

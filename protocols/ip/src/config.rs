@@ -1,5 +1,6 @@
 //! From the graph's parameters to what the protocol is made of.
 
+use crate::groups::Memberships;
 use crate::interface::{Interface, Interfaces};
 use crate::reassembly::Limits;
 use crate::route::{Route, Routes};
@@ -47,6 +48,8 @@ xk_core::settings! {
              goes"),
         next_hops_max: usize = int(1..=1_048_576, 1024,
             "how many next hops a router keeps open; the one used longest ago goes"),
+        memberships_max: usize = int(0..=1_048_576, 1024,
+            "how many joins of groups there are at run time; of a user an eighth"),
         reassembly_octets_max: usize = octets(1 << 20,
             "octets held in fragments, each counting 256 more than it has"),
         reassembly_datagrams_max: usize = int(1..=65_536, 1024,
@@ -120,7 +123,8 @@ pub(crate) fn interfaces(build: &Build<'_>) -> Result<Interfaces, BuildError> {
         addresses: Vec::new(),
         mtu: Cell::new(DATAGRAM_LEN_MAX as u16),
     });
-    let mut interfaces = Interfaces { list: list.collect(), groups: alloc::vec![ALL_HOSTS] };
+    let memberships = Memberships::new(build.int("memberships_max")?);
+    let mut interfaces = Interfaces { list: list.collect(), memberships };
     for (index, block) in build.params.blocks("address").enumerate() {
         let cidr = block.text("address").and_then(|t| t.parse::<Cidr>().ok());
         let cidr = cidr
@@ -131,14 +135,13 @@ pub(crate) fn interfaces(build: &Build<'_>) -> Result<Interfaces, BuildError> {
             interface.addresses.push(cidr);
         }
     }
+    let keep =
+        |group| (0..interfaces.list.len()).for_each(|at| interfaces.memberships.keep(at, group));
+    keep(ALL_HOSTS);
     for (index, block) in build.params.blocks("group").enumerate() {
         let group = block.text("group").and_then(|t| t.parse::<Ipv4>().ok());
-        let group = group
-            .filter(|group| group.is_multicast())
-            .ok_or_else(|| wrong("group", index, GROUP_EXPECTED))?;
-        if !interfaces.groups.contains(&group) {
-            interfaces.groups.push(group);
-        }
+        let group = group.filter(|group| group.is_multicast());
+        keep(group.ok_or_else(|| wrong("group", index, GROUP_EXPECTED))?);
     }
     Ok(interfaces)
 }

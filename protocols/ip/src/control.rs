@@ -17,6 +17,7 @@ use xk_kit::control::{
     RegisterErrorProtocol, SendError, TellArrivals,
 };
 pub use xk_kit::net::attribute::DontFragment;
+use xk_kit::net::groups::{JoinHost, LeaveHost};
 use xk_kit::net::neighbour::HostRoute;
 
 /// A way to a network.
@@ -133,6 +134,10 @@ question!(
     Ask
 );
 
+fn answered(is_so: bool) -> Answer {
+    if is_so { Answer::Answered } else { Answer::Unknown }
+}
+
 impl Ip {
     /// Answers a question that is put to the protocol.
     pub(crate) fn answer(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
@@ -160,6 +165,10 @@ impl Ip {
             shared.tell_arrivals(q.number);
         } else if let Some(q) = ask.get::<IsGroup>() {
             q.many = q.host.to_v4().is_some_and(|host| shared.interfaces.is_many(host));
+        } else if let Some(q) = ask.get::<JoinHost>() {
+            return answered(shared.join(cx, &q.membership));
+        } else if let Some(q) = ask.get::<LeaveHost>() {
+            return answered(shared.leave(cx, &q.membership));
         } else if let Some(q) = ask.get::<MaxPacket>() {
             q.octets = PAYLOAD_MAX as u32;
         } else if let Some(q) = ask.get::<OptPacket>() {

@@ -1,8 +1,9 @@
 //! Interfaces and their hosts: which addresses are ours, and what others mean here.
 
+use crate::groups::Memberships;
 use alloc::vec::Vec;
 use core::cell::Cell;
-use xk_core::ProtocolRef;
+use xk_core::{ProtocolRef, SessionRef};
 use xk_kit::Cidr;
 use xk_kit::net::addr::Ipv4;
 
@@ -34,7 +35,7 @@ pub(crate) enum Kind {
 /// All interfaces, and the groups that we are in.
 pub(crate) struct Interfaces {
     pub(crate) list: Vec<Interface>,
-    pub(crate) groups: Vec<Ipv4>,
+    pub(crate) memberships: Memberships,
 }
 
 impl Interfaces {
@@ -53,6 +54,11 @@ impl Interfaces {
     /// The interface that has this host.
     pub(crate) fn of_host(&self, host: Ipv4) -> Option<usize> {
         self.addresses().find(|(_, cidr)| cidr.addr() == host).map(|(at, _)| at)
+    }
+
+    /// Whether this interface has no host of ours.
+    pub(crate) fn is_bare(&self, at: usize) -> bool {
+        self.list.get(at).is_some_and(|interface| interface.addresses.is_empty())
     }
 
     /// The interface whose network has this directed broadcast.
@@ -85,9 +91,18 @@ impl Interfaces {
         matches!(self.kind(host), Kind::Broadcast | Kind::Group)
     }
 
-    /// Whether we take packets of this group.
+    /// Whether we take packets of this group on one interface at least.
     pub(crate) fn is_joined(&self, group: Ipv4) -> bool {
-        self.groups.contains(&group)
+        (0..self.list.len()).any(|at| self.memberships.is_joined(at, group))
+    }
+
+    /// Whether we take packets of this group and source that arrive by this session below; by any
+    /// interface if it is of none.
+    pub(crate) fn admits(&self, lower: &SessionRef, group: Ipv4, source: Ipv4) -> bool {
+        let of = lower.head().protocol();
+        let at = self.list.iter().position(|interface| interface.lower.id() == of);
+        let interfaces = at.map_or(0..self.list.len(), |at| at..at + 1);
+        interfaces.into_iter().any(|at| self.memberships.admits(at, group, source))
     }
 
     /// Whether a packet from outside may not come from this host (RFC 1122, section 3.2.1.3; RFC

@@ -24,6 +24,13 @@
 //!   with the session above it, and again after the routes have changed.
 //! - Hosts follow the weak model (RFC 1122, section 3.3.4.2): a datagram to any address of the host
 //!   is accepted on any interface. Packets to its own addresses and to 127/8 never leave it.
+//! - Packets to a group are taken on the interfaces where it was joined, from the sources that one
+//!   of the joins wants (RFC 3376, section 3.2): by `group` in the graph or by `join-host`. The
+//!   layer below is told of the first join and the last leave. Packets to a group go out by the
+//!   interface of the host that they come from, else by that of a route to it (the default route is
+//!   none), else by the first, with a time to live of 1, unless their sender asks for another. If
+//!   the group is joined on that interface, a copy goes to this host as well. Memberships are not
+//!   yet reported to routers (IGMP).
 //! - Packets that a protocol above refuses, that cannot be forwarded or that are not reassembled in
 //!   time go to the error protocol (`icmp`), if one has registered.
 //! - With `forward=#true`: time to live, options (record route, time stamp), fragmentation.
@@ -46,7 +53,8 @@
 //! ```
 //!
 //! # Standard
-//! RFC 791, RFC 1122 section 3, RFC 1812 (forwarding), RFC 1191, RFC 1624, RFC 2113, RFC 6864.
+//! RFC 791, RFC 1112 without IGMP, RFC 1122 section 3, RFC 1812 (forwarding), RFC 1191, RFC 1624,
+//! RFC 2113, RFC 6864.
 #![no_std]
 
 extern crate alloc;
@@ -58,6 +66,7 @@ mod control;
 mod errors;
 mod forward;
 mod fragment;
+mod groups;
 mod identification;
 mod interface;
 mod path;
@@ -133,7 +142,8 @@ pub static ENTRY: Entry = Entry::layer("ip", include_str!("lib.rs"), build)
                     "a group to take packets of"),
             ],
             &[],
-            "a group to take packets of, on all interfaces; 224.0.0.1 is always taken"),
+            "a group to take packets of from the start on, on all interfaces; 224.0.0.1 is always \
+             taken"),
     ])
     .questions(&[
         question("my-host", "the local host; of the protocol: its first one"),
@@ -149,6 +159,8 @@ pub static ENTRY: Entry = Entry::layer("ip", include_str!("lib.rs"), build)
         question("pseudo-header", "of a session: sum over both hosts and the protocol number"),
         question("is-local-host", "whether a packet to this host is delivered here"),
         question("is-group", "whether this host is a broadcast or a group"),
+        question("join-host", "takes packets to a group as well, from some sources or all"),
+        question("leave-host", "takes a join with the same fields back"),
         question("host-route", "over which layer a host is reached, and whether directly"),
         question("deliver-error", "passes an error on to who sent the packet"),
         question("register-error-protocol", "who tells senders of errors"),

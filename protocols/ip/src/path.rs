@@ -34,10 +34,12 @@ impl Shared {
                 // A default route says nothing about groups.
                 let route = self.routes.borrow().lookup(peer);
                 let route = route.filter(|route| route.network.prefix() >= 4);
-                NextHop::Out {
-                    interface: route.map(|route| route.interface).or_else(of_local).unwrap_or(0),
-                    next_hop: peer,
-                }
+                let routed = route.map(|route| route.interface);
+                // The host says more than the route, unless that leads over an interface without
+                // hosts.
+                let is_bare = |at: &usize| self.interfaces.is_bare(*at);
+                let interface = routed.filter(is_bare).or_else(of_local).or(routed);
+                NextHop::Out { interface: interface.unwrap_or(0), next_hop: peer }
             }
             Kind::Other => {
                 let route = self.routes.borrow().lookup(peer)?;

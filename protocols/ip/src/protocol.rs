@@ -16,8 +16,8 @@ use xk_core::object::{BURST_MAX, Burst, Enable, Glance, OpenError, Refused};
 use xk_core::participant::{AddressError, Wild};
 use xk_core::{Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef};
 use xk_core::{SessionRef, Upper};
-use xk_kit::control::{ClaimHost, JoinGroup, MaxPacket, OptPacket};
-use xk_kit::net::addr::{EthAddr, Ipv4, ipv4};
+use xk_kit::control::{ClaimHost, MaxPacket, OptPacket};
+use xk_kit::net::addr::{Ipv4, ipv4};
 use xk_kit::net::attribute::{Arrived, Ecn, LinkCast};
 
 /// One instance: one host.
@@ -60,9 +60,8 @@ impl Ip {
             let host = address.addr().into();
             let _ = lower.ask(cx, ClaimHost { host });
         }
-        for group in &self.shared.interfaces.groups {
-            let address = EthAddr::from_ipv4_group(*group).0;
-            let _ = lower.ask(cx, JoinGroup { address });
+        for group in self.shared.interfaces.memberships.of_interface(at) {
+            self.shared.tell_link(cx, at, group, true);
         }
     }
 
@@ -72,6 +71,7 @@ impl Ip {
         &self,
         cx: &Kernel,
         this: &ProtocolRef,
+        lower: &SessionRef,
         mut message: Message,
     ) -> Result<(), Refused> {
         // What a session is there for: its key has been looked at closely before it was made.
@@ -94,7 +94,7 @@ impl Ip {
                 Err(refused) => self.refused_plain(cx, this, plain, refused),
             };
         }
-        self.receive(cx, this, false, message)
+        self.receive(cx, this, Some(lower), message)
     }
 
     /// Hands up the first packets of a burst, all that belong to the session of the first.
@@ -246,7 +246,7 @@ impl Protocol for Ip {
         &self,
         cx: &Kernel,
         this: &ProtocolRef,
-        _: &SessionRef,
+        lower: &SessionRef,
         mut message: Message,
     ) -> Result<(), Refused> {
         if let Some(octets) = message.peek_in_place::<HEADER_LEN>()
@@ -262,7 +262,7 @@ impl Protocol for Ip {
                 Err(refused) => self.refused_plain(cx, this, plain, refused),
             };
         }
-        self.demux_other(cx, this, message)
+        self.demux_other(cx, this, lower, message)
     }
 
     fn demux_burst(
@@ -280,7 +280,7 @@ impl Protocol for Ip {
             {
                 self.pop_run(cx, this, (first, key, session), burst);
             } else if let Some(message) = burst.next() {
-                self.demux_other(cx, this, message)?;
+                self.demux_other(cx, this, lower, message)?;
             }
         }
         Ok(())
@@ -304,7 +304,7 @@ impl Protocol for Ip {
             TOKEN_LOOP => {
                 if let Some((payer, packet)) = self.shared.take_looped() {
                     // A refusal of our own packet is counted, and nothing is below to hear of it.
-                    let receive = || drop(self.receive(cx, this, true, packet));
+                    let receive = || drop(self.receive(cx, this, None, packet));
                     match payer {
                         Some(payer) => cx.charging(payer, receive),
                         None => receive(),

@@ -1,10 +1,11 @@
 //! Arrivals that no session was waiting for, or that need a closer look.
 
 use crate::interface::Kind;
+use crate::path::NextHop;
 use crate::protocol::{Ip, key_of, mark, tell};
 use crate::reassembly::{Key as FragmentKey, Outcome};
 use crate::session::IpSession;
-use crate::shared::{FLAG_LOOP, TOKEN_REASSEMBLY, reasons};
+use crate::shared::{FLAG_GROUP, FLAG_LOOP, TOKEN_REASSEMBLY, reasons};
 use crate::wire::{Error, HEADER_LEN_MAX, Header};
 use xk_core::object::Refused;
 use xk_core::reason::{self, Reason};
@@ -71,7 +72,8 @@ pub(crate) struct Arrival {
 
 impl Arrival {
     fn flags(&self) -> u16 {
-        if self.looped { FLAG_LOOP } else { 0 }
+        let looped = if self.looped { FLAG_LOOP } else { 0 };
+        looped | if self.header.dst.is_multicast() { FLAG_GROUP } else { 0 }
     }
 }
 
@@ -133,16 +135,17 @@ fn copy(cx: &Kernel, message: &Message) -> Option<Message> {
 }
 
 impl Ip {
-    /// Takes a packet, header in front, from below or from ourselves.
+    /// Takes a packet, header in front, from a session below or from ourselves.
     #[cold]
     #[inline(never)]
     pub(crate) fn receive(
         &self,
         cx: &Kernel,
         this: &ProtocolRef,
-        looped: bool,
+        lower: Option<&SessionRef>,
         mut message: Message,
     ) -> Result<(), Refused> {
+        let looped = lower.is_none();
         let mut arrival = match read(&mut message, looped) {
             Ok(arrival) => arrival,
             Err(why) => {
@@ -170,7 +173,7 @@ impl Ip {
             Kind::Own => {}
             Kind::Loopback if looped => {}
             Kind::Broadcast => arrival.cast = true,
-            Kind::Group if interfaces.is_joined(arrival.header.dst) => arrival.cast = true,
+            Kind::Group if self.takes(lower, &arrival.header) => arrival.cast = true,
             Kind::Loopback | Kind::Nobody => {
                 return Err(self.refuse(this, message, arrival.header.src, &reasons::MARTIAN));
             }
@@ -187,6 +190,21 @@ impl Ip {
             }
         }
         Ok(())
+    }
+
+    /// Whether a packet to a group is taken where it arrives: by a session below, or from
+    /// ourselves, on the interface by which it went out.
+    fn takes(&self, lower: Option<&SessionRef>, header: &Header) -> bool {
+        let (interfaces, Header { src, dst, .. }) = (&self.shared.interfaces, *header);
+        match lower {
+            Some(lower) => interfaces.admits(lower, dst, src),
+            None => match self.shared.next_hop(Some(src), dst) {
+                Some(NextHop::Out { interface, .. }) => {
+                    interfaces.memberships.admits(interface, dst, src)
+                }
+                _ => false,
+            },
+        }
     }
 
     /// Refuses a packet, counted as the source's.
@@ -236,9 +254,10 @@ impl Ip {
         if arrival.header.ecn() == Ecn::Experienced.bits() {
             mark(&mut message);
         }
-        if self.shared.tells(arrival.header.protocol)
-            && let Some(header) = arrival.front.octets().first_chunk()
-        {
+        // What is for a group, its receivers sort by group and source once more.
+        let is_told =
+            self.shared.tells(arrival.header.protocol) || arrival.header.dst.is_multicast();
+        if is_told && let Some(header) = arrival.front.octets().first_chunk() {
             tell(&mut message, header);
         }
         let key = key_of(&arrival.header, arrival.flags());

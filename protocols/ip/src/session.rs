@@ -44,8 +44,12 @@ pub(crate) struct IpSession {
     keeps_whole: Cell<bool>,
     /// The session to the next hop; `None` to ourselves, or before the path is known.
     lower: SessionSlot,
-    /// Octets of the largest packet on the path; 0 if packets do not go straight to `lower`.
+    /// Octets of the largest packet that goes straight to `lower`; 0 if none does.
     mtu: Cell<u16>,
+    /// Octets of the largest packet on the path; 0 if that is not known.
+    path_mtu: Cell<u16>,
+    /// The interface, if the peer is a group: packets may come back to us, and none goes straight.
+    group_on: Cell<Option<u16>>,
     /// The state of routes that the path was found by; 0 before.
     generation: Cell<u32>,
 }
@@ -74,6 +78,8 @@ impl IpSession {
             keeps_whole: Cell::new(false),
             lower: SessionSlot::default(),
             mtu: Cell::new(0),
+            path_mtu: Cell::new(0),
+            group_on: Cell::new(None),
             generation: Cell::new(0),
         };
         session.comes_from(source);
@@ -103,8 +109,11 @@ impl IpSession {
         let generation = self.shared.generation.get();
         let found = match self.shared.next_hop(Some(self.source.get()), self.peer()) {
             None => Err(OpenError::NoRoute),
+            // What was sent to a group came from the peer, which is ourselves.
+            Some(NextHop::Loop) if self.local().is_multicast() => Ok((None, 0, self.peer())),
             Some(NextHop::Loop) => Ok((None, 0, self.local())),
             Some(NextHop::Out { interface, next_hop }) => {
+                self.group_on.set(self.peer().is_multicast().then_some(interface as u16));
                 self.shared.open_hop(cx, this, interface, next_hop).map(|(lower, mtu)| {
                     let own = self.shared.interfaces.source(interface, next_hop);
                     (Some(lower), mtu, own.unwrap_or(self.local()))
@@ -118,13 +127,16 @@ impl IpSession {
                 return Err(error);
             }
         };
-        if !self.shared.interfaces.is_own(self.local()) && lower.is_some() {
+        let has_way = lower.is_some() || self.local().is_multicast();
+        if !self.shared.interfaces.is_own(self.local()) && has_way {
             // Made by a packet to a broadcast or group: answers come from the interface's own host.
             let unbound = self.local() == Ipv4::UNSPECIFIED;
             self.comes_from(if unbound { self.local() } else { own });
         }
         let reported = self.shared.path_mtus.get(self.peer());
-        self.mtu.set(reported.map_or(mtu, |path| path.min(mtu)));
+        let mtu = reported.map_or(mtu, |path| path.min(mtu));
+        self.path_mtu.set(mtu);
+        self.mtu.set(if self.group_on.get().is_some() { 0 } else { mtu });
         let old = self.lower.replace(lower);
         self.generation.set(generation);
         if let Some(old) = old {
@@ -137,6 +149,7 @@ impl IpSession {
     fn let_go(&self, cx: &Kernel) {
         self.generation.set(0);
         self.mtu.set(0);
+        self.path_mtu.set(0);
         let old = self.lower.take();
         if let Some(old) = old {
             old.close(cx);
@@ -154,7 +167,7 @@ impl IpSession {
                 _ => PushError::Unreachable,
             })?;
         }
-        Ok(self.mtu.get())
+        Ok(self.path_mtu.get())
     }
 
     /// The identification of a packet that goes in one piece, or of the first of a run. One that
@@ -287,6 +300,18 @@ impl IpSession {
         Err(error)
     }
 
+    /// Has a copy of a message to a group that we are in arrive here (RFC 1112, section 6.1). The
+    /// message goes out whatever becomes of it.
+    fn loop_copy(&self, cx: &Kernel, this: &SessionRef, message: &Message, options: HeaderOptions) {
+        let Some(protocol) = this.protocol(cx) else { return };
+        let copy = message.try_clone().map_err(|_| PushError::NoBuffers);
+        let headed = copy.and_then(|mut copy| self.put_header(&mut copy, options).map(|()| copy));
+        match headed {
+            Ok(copy) => drop(self.shared.put_looped(cx, &protocol, copy)),
+            Err(_) => protocol.head().drops().count(&reason::NO_BUFFERS),
+        }
+    }
+
     /// Whatever does not go straight down: the first packet, those to ourselves, those that are too
     /// long.
     #[cold]
@@ -320,6 +345,13 @@ impl IpSession {
                 true => Ok(()),
                 false => Err(PushError::QueueFull),
             };
+        }
+        if let Some(interface) = self.group_on.get()
+            && !options.sending.is_some_and(|sending| sending.stays_out)
+            && (one + HEADER_LEN <= mtu || !dont)
+            && self.shared.interfaces.memberships.is_joined(interface.into(), self.peer())
+        {
+            self.loop_copy(cx, this, &message, options);
         }
         // Of a run of segments each goes as a packet of its own.
         if one + HEADER_LEN <= mtu {
@@ -444,7 +476,7 @@ impl Session for IpSession {
     }
 
     fn describe(&self, _: &SessionRef) -> Option<String> {
-        let (local, peer, mtu) = (self.local(), self.peer(), self.mtu.get());
+        let (local, peer, mtu) = (self.local(), self.peer(), self.path_mtu.get());
         Some(alloc::format!("{local} > {peer}, protocol {}, path {mtu}", self.key.protocol()))
     }
 

@@ -58,7 +58,7 @@ pub mod reasons {
 pub(crate) struct Key {
     /// The peer (the upper half) and the local host, as they lie in an arriving header.
     hosts: u64,
-    /// The protocol number with [`FLAG_LOOP`] or [`FLAG_CAST`].
+    /// The protocol number with [`FLAG_LOOP`], [`FLAG_CAST`] or [`FLAG_GROUP`].
     kind: u16,
 }
 
@@ -104,6 +104,8 @@ impl xk_core::map::Key for Key {
 pub(crate) const FLAG_LOOP: u16 = 0x100;
 /// In a key: the peer is a broadcast or group, from which nothing ever comes.
 pub(crate) const FLAG_CAST: u16 = 0x200;
+/// In a key: of packets to a group. Each is looked at, for the group may have been left.
+pub(crate) const FLAG_GROUP: u16 = 0x400;
 
 /// Largest number of enabled protocols and local hosts.
 const ENABLES_MAX: usize = 1024;

@@ -28,6 +28,11 @@
 //! broadcast, the group or all the peers that it was opened to. It keeps the sessions below for the
 //! last 64 peers.
 //!
+//! A datagram to a group goes to the unconnected session that is bound to the group at its port,
+//! and a copy to the one that is bound to any host. `join-host` joins a session to a group: the
+//! layer below takes packets to it, and the session takes what the filters of its joins admit. A
+//! session that has not joined the group takes all that arrives. Its joins end with the session.
+//!
 //! Checksums are verified whenever the sender computed one. Octets beyond the length field are cut
 //! off. A datagram for a port that is not taken is refused with its header in front, so that the
 //! layer below can tell the sender; one that came as a broadcast is dropped. After a report that
@@ -93,4 +98,6 @@ pub static ENTRY: graph::Entry = graph::Entry::layer("udp", include_str!("lib.rs
         graph::question("my-port", "the local port of a session"),
         graph::question("peer-port", "the peer's port of a session that has one"),
         graph::question("serves-port", "whether another port of a session's host is enabled"),
+        graph::question("join-host", "joins an unconnected session to a group"),
+        graph::question("leave-host", "takes a join of the session back"),
     ]);

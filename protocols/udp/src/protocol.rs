@@ -329,23 +329,25 @@ impl Layer<HEADER_LEN> for Udp {
         if let Err(why) = examined {
             return all.refuse(at, Some(octets), message, why);
         }
-        match ports::receiver(&all.offers, header.dst(), origin.destination_of(&message)) {
+        let (destination, known) = (origin.destination_of(&message), (template, origin));
+        let receiver = match origin.many {
+            false => ports::receiver(&all.offers, header.dst(), destination),
+            true => {
+                let (first, other) = members(all, (header.dst(), destination), &origin);
+                if let Some(Receiver::Session(other)) = other {
+                    match message.try_clone() {
+                        // The sender hears of one refusal at most.
+                        Ok(copy) => drop(all.layer.reach(at, header, known, copy, other)),
+                        Err(_) => at.this.head().drops().count(&reason::NO_BUFFERS),
+                    }
+                }
+                first
+            }
+        };
+        match receiver {
             Some(Receiver::Protocol(upper)) => all.accept(at, &upper, key, message),
             Some(Receiver::Session(session)) => {
-                let Some(peer) = origin.peer else {
-                    return Err(session.refuse(at.cx, message, &reason::NOT_SUPPORTED));
-                };
-                if let Some(own) = session.body::<Unconnected>() {
-                    own.heard(at.lower, Peer { host: peer, port: header.src() });
-                }
-                let at_port = (at.lower.id().0, header.dst());
-                let reached = Reached { at: at_port, template, peer, session };
-                // With attributes it may be another's than the next one from there.
-                if !message.has_attributes() {
-                    all.layer.reached.replace(Some(reached.clone()));
-                }
-                message.remove_attribute::<offload::TransportChecksum>();
-                reached.pop(at.cx, header, message)
+                all.layer.reach(at, header, known, message, session)
             }
             None if origin.is_for_many(&message) => {
                 // The sender of a broadcast is not told (RFC 1122, section 3.2.2).
@@ -419,7 +421,52 @@ impl Reached {
     }
 }
 
+/// The takers of a datagram to a group at a port: the offer for the group, then the one for any
+/// host.
+fn members(
+    all: &Ports,
+    (port, group): (u16, Option<HostAddr>),
+    origin: &ports::Origin,
+) -> (Option<Receiver>, Option<Receiver>) {
+    let takes = |taker: &Receiver| match (taker, group, origin.peer) {
+        (Receiver::Session(session), Some(group), Some(source)) => {
+            session.body().is_none_or(|own: &Unconnected| own.joins.admits(group, source))
+        }
+        _ => true,
+    };
+    let at = |host| all.offers.get(&ports::offer(port, host)).filter(takes);
+    let (of_group, of_any) = (group.and_then(at), at(ports::ANY_HOST));
+    match of_group {
+        Some(_) => (of_group, of_any),
+        None => (of_any, None),
+    }
+}
+
 impl Udp {
+    /// Passes a datagram, its header still in front, to an unconnected session.
+    fn reach(
+        &self,
+        at: Arrival<'_>,
+        header: Header,
+        (template, origin): (Template, ports::Origin),
+        mut message: Message,
+        session: SessionRef,
+    ) -> Result<(), Refused> {
+        let Some(peer) = origin.peer else {
+            return Err(session.refuse(at.cx, message, &reason::NOT_SUPPORTED));
+        };
+        if let Some(own) = session.body::<Unconnected>() {
+            own.heard(at.lower, Peer { host: peer, port: header.src() });
+        }
+        let reached = Reached { at: (at.lower.id().0, header.dst()), template, peer, session };
+        // With attributes it may be another's than the next one from there.
+        if !message.has_attributes() && !origin.many {
+            self.reached.replace(Some(reached.clone()));
+        }
+        message.remove_attribute::<offload::TransportChecksum>();
+        reached.pop(at.cx, header, message)
+    }
+
     /// The unconnected session of this port, if it is the one that was reached last and through the
     /// same session below. A message with attributes may be for another.
     #[inline]

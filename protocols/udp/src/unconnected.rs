@@ -15,7 +15,7 @@ use xk_core::{
 use xk_kit::Cache;
 use xk_kit::control;
 use xk_kit::layer::Receiver;
-use xk_kit::net::{attribute::Peer, ports, template::Headers};
+use xk_kit::net::{attribute::Peer, groups::Joins, ports, template::Headers};
 
 /// To how many peers an unconnected session keeps what it needs for sending.
 pub const PEERS_MAX: usize = 64;
@@ -75,6 +75,8 @@ pub(crate) struct Unconnected {
     peers: Cache<(HostAddr, HostAddr, u16), Rc<Connected>>,
     /// The sessions below through which messages came last, each at a place of its number.
     heard: RefCell<[Option<WeakSession>; HEARD_MAX]>,
+    /// Memberships in groups.
+    pub(crate) joins: Joins,
 }
 
 impl Unconnected {
@@ -110,6 +112,7 @@ impl Unconnected {
             to,
             peers: Cache::new(cx.secret(), PEERS_MAX),
             heard: RefCell::default(),
+            joins: Joins::default(),
         };
         let session = cx.new_session(this, upper, body);
         let receiver = Receiver::Session(session.clone());
@@ -260,6 +263,9 @@ impl Session for Unconnected {
     }
 
     fn control(&self, cx: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(answer) = self.joins.answer(cx, &self.all.lower, ask) {
+            return answer;
+        }
         let host = Some(self.host).filter(|host| *host != ports::ANY_HOST);
         let to = self.to.one().map(|to| (to.port, Some(to.host)));
         if ports::answer(ask, (self.port, host), to) {
@@ -299,6 +305,7 @@ impl Session for Unconnected {
         }
         self.all.layer.forget_reached();
         self.forget(cx);
+        self.joins.clear(cx, &self.all.lower);
         Closing::Done
     }
 }

@@ -6,10 +6,11 @@ use crate::kernel::ReachedBottom;
 use xk_core::control::{Describe, ListMaps, ListSessions, Question, Report, question};
 use xk_core::{Answer, Ask, HostAddr, Part, SessionRef};
 use xk_kit::control::{
-    ClaimHost, HostConflict, IsLocalHost, IsOutstanding, JoinGroup, LinkType, MaxPacket, MyEther,
-    MyHost, MyPort, NetworkError, NetworkErrorKind, OptPacket, PeerEther, PeerHost, PeerPort,
-    PseudoHeader, Resolve, Start,
+    ClaimHost, HostConflict, IsLocalHost, IsOutstanding, JoinGroup, LeaveGroup, LinkType,
+    MaxPacket, MyEther, MyHost, MyPort, NetworkError, NetworkErrorKind, OptPacket, PeerEther,
+    PeerHost, PeerPort, PseudoHeader, Resolve, Start,
 };
+use xk_kit::net::groups::{Filter, JoinHost, LeaveHost, Membership};
 
 /// A question that no layer has heard of.
 struct Unheard;
@@ -106,6 +107,11 @@ fn ask(world: &World<'_>, session: &SessionRef, name: &str) -> Option<Answer> {
     let host = peer_host(world);
     let address = [0x01, 0, 0x5e, 0, 0, 1];
     let resolve = || Resolve { host, address: None };
+    let membership = || Membership {
+        group: [224, 0, 0, 251].into(),
+        on: HostAddr::UNSPECIFIED,
+        filter: Filter::ALL,
+    };
     let list = || ListSessions::first(16);
     Some(match name {
         MaxPacket::NAME => put(world, session, MaxPacket::default),
@@ -121,6 +127,17 @@ fn ask(world: &World<'_>, session: &SessionRef, name: &str) -> Option<Answer> {
         Resolve::NAME => put(world, session, resolve),
         ClaimHost::NAME => put(world, session, || ClaimHost { host }),
         JoinGroup::NAME => put(world, session, || JoinGroup { address }),
+        LeaveGroup::NAME => {
+            let joined = put(world, session, || JoinGroup { address });
+            assert!(joined.is_answered(), "it answers `leave-group` and no `join-group`");
+            put(world, session, || LeaveGroup { address })
+        }
+        JoinHost::NAME => put(world, session, || JoinHost { membership: membership() }),
+        LeaveHost::NAME => {
+            let joined = put(world, session, || JoinHost { membership: membership() });
+            assert!(joined.is_answered(), "it answers `leave-host` and no `join-host`");
+            put(world, session, || LeaveHost { membership: membership() })
+        }
         IsLocalHost::NAME => put(world, session, || IsLocalHost { host, local: false }),
         Describe::NAME => put(world, session, Describe::default),
         ListSessions::NAME => put(world, session, list),

@@ -17,9 +17,10 @@ use xk_core::{
     Reason, Session, SessionRef, Upper, reason,
 };
 use xk_kit::control::{
-    ClaimHost, IsGroup, IsLocalHost, JoinGroup, LinkType, MaxPacket, MyEther, MyHost, OptPacket,
-    PeerEther, PeerHost, PseudoHeader, SpecificDestination,
+    ClaimHost, IsGroup, IsLocalHost, JoinGroup, LeaveGroup, LinkType, MaxPacket, MyEther, MyHost,
+    OptPacket, PeerEther, PeerHost, PseudoHeader, SpecificDestination,
 };
+use xk_kit::net::groups::{JoinHost, LeaveHost};
 use xk_kit::net::template::Headers;
 use xk_kit::wire::offload::Offloads;
 use xk_kit::wire::segments;
@@ -626,6 +627,9 @@ impl State {
         } else if let (Some(q), Some(Part::Ether(address))) = (ask.get::<PeerEther>(), peer) {
             q.address = address;
         } else if ask.get::<JoinGroup>().is_some()
+            || ask.get::<LeaveGroup>().is_some()
+            || ask.get::<JoinHost>().is_some()
+            || ask.get::<LeaveHost>().is_some()
             || ask.get::<ClaimHost>().is_some()
             || ask.get::<ReachedBottom>().is_some()
         {

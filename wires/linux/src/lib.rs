@@ -7,7 +7,9 @@ pub use interface_unsafe::{
     Interface, InterfaceError, add_route, address, existing, flags, hardware_address, mtu, request,
     set_address, set_mtu, set_up,
 };
-pub use socket_unsafe::{bind, get, number, packet_socket, set, set_number, set_promiscuous};
+pub use socket_unsafe::{
+    bind, get, number, packet_socket, set, set_group, set_number, set_promiscuous,
+};
 
 use std::io;
 use std::os::fd::AsFd;

@@ -78,9 +78,34 @@ pub fn bind(socket: impl AsFd, index: c_int, kind: u16) -> io::Result<()> {
 /// Lets the interface take in frames for every hardware address, as long as the packet socket is
 /// open.
 pub fn set_promiscuous(socket: impl AsFd, index: c_int) -> io::Result<()> {
-    let kind = libc::PACKET_MR_PROMISC as libc::c_ushort;
-    let request =
-        libc::packet_mreq { mr_ifindex: index, mr_type: kind, mr_alen: 0, mr_address: [0; 8] };
-    // SAFETY: the option takes one `packet_mreq`, which points to nothing.
-    unsafe { set(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &request) }
+    set_membership(socket, index, (libc::PACKET_MR_PROMISC, &[]), true)
+}
+
+/// Lets the interface take in frames for this group as long as the packet socket is open, or takes
+/// one such wish back: the system counts them.
+pub fn set_group(
+    socket: impl AsFd,
+    index: c_int,
+    group: [u8; 6],
+    is_joined: bool,
+) -> io::Result<()> {
+    set_membership(socket, index, (libc::PACKET_MR_MULTICAST, &group), is_joined)
+}
+
+fn set_membership(
+    socket: impl AsFd,
+    index: c_int,
+    (kind, address): (c_int, &[u8]),
+    is_on: bool,
+) -> io::Result<()> {
+    let mut mr_address = [0; 8];
+    mr_address.iter_mut().zip(address).for_each(|(to, from)| *to = *from);
+    let (mr_type, mr_alen) = (kind as libc::c_ushort, address.len() as libc::c_ushort);
+    let request = libc::packet_mreq { mr_ifindex: index, mr_type, mr_alen, mr_address };
+    let option = match is_on {
+        true => libc::PACKET_ADD_MEMBERSHIP,
+        false => libc::PACKET_DROP_MEMBERSHIP,
+    };
+    // SAFETY: both options take one `packet_mreq`, which points to nothing.
+    unsafe { set(socket, libc::SOL_PACKET, option, &request) }
 }

@@ -46,6 +46,7 @@ pub static ENTRY: Entry = Entry::wire("loopback", include_str!("lib.rs"), protoc
         question("opt-packet", "the MTU"),
         question("link-type", "147: no known form"),
         question("join-group", "nothing to do"),
+        question("leave-group", "nothing to do"),
     ]);
 
 #[cfg(test)]

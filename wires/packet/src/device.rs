@@ -314,6 +314,15 @@ impl PacketDevice {
         }
     }
 
+    /// Lets the interface take in frames for this group, or takes one such wish back. Wishes for
+    /// one group count.
+    ///
+    /// # Errors
+    /// What the system says: no memory, or a group that was not asked for.
+    pub fn set_group(&mut self, group: [u8; 6], is_joined: bool) -> io::Result<()> {
+        xk_linux::set_group(&self.socket, self.interface.index, group, is_joined)
+    }
+
     /// Hands every frame in the ring to the interface and gives how many the system left for the
     /// next flush, which it does when it lacks buffers. Without frames it does nothing.
     ///

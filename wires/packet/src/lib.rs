@@ -58,8 +58,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! While it is promiscuous it takes all groups. It has no room (`wire-room`) while its backlog is
-//! full.
+//! While it is promiscuous it takes all groups, else those that it is asked for
+//! (`PACKET_ADD_MEMBERSHIP`). It has no room (`wire-room`) while its backlog is full.
 //!
 //! # Example
 //! ```kdl

@@ -10,6 +10,7 @@ use xk_core::graph::{Build, BuildError, Look, Params, Value};
 use xk_core::message::NoBuffers;
 use xk_core::reason;
 use xk_core::{Message, Pool, ProtocolRef, Reason};
+use xk_kit::EthAddr;
 use xk_kit::wire::anchor::Capabilities;
 use xk_kit::wire::device_wire::{DEVICE_DOWN, DEVICE_ERROR, DeviceWire, FrameDevice, Untaken};
 use xk_kit::wire::entry::{Address, HEADER_OCTETS, HEADROOM, environment, interface_name};
@@ -237,6 +238,10 @@ impl FrameDevice for PacketWire {
             Ok(left) => Ok(left == 0),
             Err(_) => Err(&DEVICE_ERROR),
         }
+    }
+
+    fn set_group(&mut self, group: EthAddr, is_joined: bool) -> bool {
+        self.device.set_group(group.0, is_joined).is_ok()
     }
 
     fn losses(&mut self) -> u64 {

@@ -15,6 +15,7 @@ use rustix::event::epoll;
 use rustix::net::xdp::{XdpDesc, XdpDescOptions};
 use xk_core::reason::Class;
 use xk_core::{Message, Pool, Reason};
+use xk_kit::EthAddr;
 use xk_kit::wire::device_wire::{DEVICE_DOWN, DEVICE_ERROR, FrameDevice, Untaken};
 use xk_kit::wire::frames;
 use xk_linux::Interface;
@@ -489,6 +490,11 @@ impl FrameDevice for XdpDevice {
     }
 
     #[inline]
+    fn set_group(&mut self, group: EthAddr, is_joined: bool) -> bool {
+        let groups = self.groups.as_ref();
+        groups.is_some_and(|groups| groups.set(group.0, is_joined).is_ok())
+    }
+
     fn flush(&mut self) -> Result<bool, &'static Reason> {
         let mut all = true;
         for lane in &mut self.lanes {

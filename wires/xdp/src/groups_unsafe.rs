@@ -16,6 +16,8 @@ use xk_linux::Interface;
 #[derive(Debug)]
 pub(crate) struct Groups {
     socket: OwnedFd,
+    /// The interface's number.
+    index: i32,
 }
 
 /// One instruction of a socket's filter.
@@ -60,7 +62,12 @@ impl Groups {
             unsafe { xk_linux::set(&socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program) }?;
             xk_linux::bind(&socket, index, libc::ETH_P_ALL as u16)?;
         }
-        Ok(Self { socket })
+        Ok(Self { socket, index })
+    }
+
+    /// Lets the interface take in frames for this group, or takes one such wish back.
+    pub(crate) fn set(&self, group: [u8; 6], is_joined: bool) -> io::Result<()> {
+        xk_linux::set_group(&self.socket, self.index, group, is_joined)
     }
 
     /// Puts the next frame there is into `room`, and gives its length, which may be greater than

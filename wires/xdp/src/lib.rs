@@ -54,8 +54,8 @@
 //!
 //! Programs may use one queue without a graph, with memory of its own, as [`XdpSocket`].
 //!
-//! While it is promiscuous it takes all groups. It has no room (`wire-room`) while its backlog is
-//! full.
+//! While it is promiscuous it takes all groups, else those that it is asked for
+//! (`PACKET_ADD_MEMBERSHIP`). It has no room (`wire-room`) while its backlog is full.
 //!
 //! # Example
 //! ```kdl

@@ -2,6 +2,7 @@
 //! tests and the fuzz target.
 
 use crate::protocol::Eth;
+use crate::protocol::GROUPS_MAX;
 use crate::wire::EthAddr;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -54,9 +55,9 @@ impl Anchor for Tray {
         Ok(())
     }
 
-    /// Asked once for each group that is joined.
-    fn takes_groups(&self) -> bool {
-        self.joined.set(self.joined.get() + 1);
+    fn set_group(&self, _: EthAddr, is_joined: bool) -> bool {
+        let joined = self.joined.get();
+        self.joined.set(if is_joined { joined + 1 } else { joined - 1 });
         true
     }
 
@@ -148,7 +149,7 @@ impl Bench {
         let wire = Rc::clone(tray.wire());
         let tray = cx.add_protocol("tray", "tray", tray);
         let bounds = Bounds { sources: Some(32), ..Bounds::sessions(sessions_max) };
-        let eth = Eth::new(cx.secret(), None);
+        let eth = Eth::new(cx.secret(), None, GROUPS_MAX);
         let eth = Layered::new(cx.secret(), tray.clone(), bounds, eth);
         let eth = cx.add_protocol("eth", "eth", eth);
         let notes = Rc::<Notes>::default();

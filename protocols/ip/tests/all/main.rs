@@ -3,6 +3,7 @@
 mod common;
 mod ecn;
 mod fragments;
+mod groups;
 mod headers;
 mod host;
 mod laws;

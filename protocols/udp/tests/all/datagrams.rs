@@ -614,3 +614,59 @@ fn hosts_of_ipv6_are_peers_as_others_are() {
     net.udp.open_disable(&net.cx, served);
     assert!(net.enable(&format!("port55@[{own}]")).is_ok());
 }
+
+#[test]
+fn a_datagram_to_a_group_goes_to_all_that_want_it() {
+    use xk_core::Answer;
+    use xk_kit::net::groups::{Filter, JoinHost, LeaveHost, Membership};
+    let group = HostAddr::from([239, 1, 2, 3]);
+    let net = Net::new();
+    // Number of joins that the layer below has.
+    let joins = std::rc::Rc::<core::cell::Cell<i32>>::default();
+    let told = std::rc::Rc::clone(&joins);
+    net.ip.on_ask(std::rc::Rc::new(move |_, ask| {
+        let change = match (ask.get::<JoinHost>().is_some(), ask.get::<LeaveHost>().is_some()) {
+            (false, false) => return Answer::Unknown,
+            (is_joined, _) => 2 * i32::from(is_joined) - 1,
+        };
+        told.set(told.get() + change);
+        Answer::Answered
+    }));
+    let any = net.open("port53, *").unwrap();
+    let bound = net.open("port53@239.1.2.3, *").unwrap();
+    let heard = |peer: Ipv4Addr| {
+        let message = net.datagram(peer, (1000, 53), b"all");
+        let host = Some(Part::host(peer));
+        let cast = net.ip.inject_cast(&net.cx, host, group, message);
+        assert!(cast.is_ok(), "dropped, not refused");
+        let received = net.top.take_received();
+        assert!(received.iter().all(|r| r.message.eq_octets(b"all")));
+        [&any, &bound].map(|session| received.iter().filter(|r| r.session == *session).count())
+    };
+    let other = Ipv4Addr::new(10, 0, 0, 3);
+    assert_eq!(heard(PEER), [1, 1], "neither has joined it, and the host has");
+    let of = |sources: &[Ipv4Addr]| {
+        let sources = sources.iter().map(|source| HostAddr::from(*source)).collect();
+        let filter = Filter { excludes: false, sources };
+        Membership { group, on: HostAddr::UNSPECIFIED, filter }
+    };
+    let join = |session: &SessionRef, membership: Membership| {
+        session.ask(&net.cx, JoinHost { membership }).is_some()
+    };
+    assert!(join(&any, of(&[PEER])));
+    assert_eq!([heard(PEER), heard(other)], [[1, 1], [0, 1]]);
+    assert!(join(&bound, of(&[other])));
+    assert_eq!([heard(PEER), heard(other)], [[1, 0], [0, 1]]);
+    assert!(join(&any, of(&[other])) && joins.get() == 3);
+    assert_eq!([heard(PEER), heard(other)], [[1, 0], [1, 1]]);
+    let third = Ipv4Addr::new(10, 0, 0, 4);
+    assert_eq!((heard(third), net.drops(&reason::NO_PORT)), ([0, 0], 1));
+    let membership = of(&[PEER]);
+    assert!(any.ask(&net.cx, LeaveHost { membership: membership.clone() }).is_some());
+    assert!(any.ask(&net.cx, LeaveHost { membership }).is_none(), "it was taken back");
+    assert_eq!([heard(PEER), heard(other)], [[0, 0], [1, 1]]);
+    assert_eq!(joins.get(), 2);
+    any.close(&net.cx);
+    bound.close(&net.cx);
+    assert_eq!(joins.get(), 0, "what is closed leaves");
+}

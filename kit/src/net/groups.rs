@@ -1,0 +1,219 @@
+//! Membership in groups of hosts: what a host asks to receive (RFC 3376, sections 2 and 3).
+
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use xk_core::{Answer, Ask, HostAddr, Kernel, ProtocolRef, fields, question};
+
+/// Sources that a membership names at most (RFC 3376, section 3.1, leaves the number to the host).
+pub const SOURCES_MAX: usize = 64;
+/// Memberships of one session, or of one socket, at most.
+pub const MEMBERSHIPS_MAX: usize = 64;
+
+/// The sources that packets to a group are taken from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// True for all sources but the listed ones (mode EXCLUDE), false for those alone (INCLUDE).
+    pub excludes: bool,
+    /// The sources, in order and each once.
+    pub sources: Vec<HostAddr>,
+}
+
+fields!(Filter { excludes, sources });
+
+impl Filter {
+    /// Takes packets from every source.
+    pub const ALL: Self = Self { excludes: true, sources: Vec::new() };
+    /// Takes none: as if the group had not been joined.
+    pub const NONE: Self = Self { excludes: false, sources: Vec::new() };
+
+    /// True if packets from `source` are taken.
+    #[must_use]
+    pub fn admits(&self, source: HostAddr) -> bool {
+        self.sources.binary_search(&source).is_ok() != self.excludes
+    }
+
+    /// True if the sources are in order, each once, and not too many.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.sources.len() <= SOURCES_MAX && self.sources.is_sorted_by(|one, next| one < next)
+    }
+
+    /// Adds a source to the list; false if it is there, or the list is full.
+    #[must_use]
+    pub fn insert(&mut self, source: HostAddr) -> bool {
+        match self.sources.binary_search(&source) {
+            Err(at) if self.sources.len() < SOURCES_MAX => {
+                self.sources.insert(at, source);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes a source off the list; false if it is not there.
+    #[must_use]
+    pub fn remove(&mut self, source: HostAddr) -> bool {
+        let found = self.sources.binary_search(&source);
+        found.map(|at| self.sources.remove(at)).is_ok()
+    }
+
+    /// Adds what another asker wants of the same group (RFC 3376, section 3.2): the result admits
+    /// what one of the two admits.
+    pub fn merge(&mut self, other: &Self) {
+        let has = |list: &[HostAddr], source: &HostAddr| list.binary_search(source).is_ok();
+        match (self.excludes, other.excludes) {
+            (true, true) => self.sources.retain(|source| has(&other.sources, source)),
+            (true, false) => self.sources.retain(|source| !has(&other.sources, source)),
+            (false, true) => {
+                let mut sources = other.sources.clone();
+                sources.retain(|source| !has(&self.sources, source));
+                *self = Self { excludes: true, sources };
+            }
+            (false, false) => {
+                self.sources.extend_from_slice(&other.sources);
+                self.sources.sort_unstable();
+                self.sources.dedup();
+            }
+        }
+    }
+}
+
+/// A wish for the packets to a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Membership {
+    /// The group.
+    pub group: HostAddr,
+    /// Our host on the interface; unspecified for the interface by which packets to the group go.
+    pub on: HostAddr,
+    /// Sources of the packets.
+    pub filter: Filter,
+}
+
+fields!(Membership { group, on, filter });
+
+/// Asks a network layer to take packets to a group, or a session of a transport to pass on those to
+/// its port. Each join stands for itself: the packets that one of them wants are taken. It ends by
+/// [`LeaveHost`] with the same fields; one that was asked of a session, with that session; one that
+/// came from another domain, with that domain. No answer if it is no group, there is no such
+/// interface, or as many are joined as may be; a user has an eighth of all places.
+///
+/// A program that is granted a protocol may ask it of its own sessions alone.
+#[derive(Clone, Debug)]
+pub struct JoinHost {
+    /// The wish.
+    pub membership: Membership,
+}
+
+question!(JoinHost { membership }, "join-host", Ask, standing until "leave-host");
+
+/// Takes one [`JoinHost`] with these fields back.
+#[derive(Clone, Debug)]
+pub struct LeaveHost {
+    /// The wish.
+    pub membership: Membership,
+}
+
+question!(LeaveHost { membership }, "leave-host", Tell);
+
+/// The joins of one session of a transport, made below on its behalf.
+#[derive(Debug, Default)]
+pub struct Joins(RefCell<Vec<Membership>>);
+
+impl Joins {
+    /// True if packets of a source to a group are wanted. A session that has not joined the group
+    /// takes those that others have the host take (as Linux's `IP_MULTICAST_ALL`).
+    pub fn admits(&self, group: HostAddr, source: HostAddr) -> bool {
+        let joined = self.0.borrow();
+        let mut own = joined.iter().filter(|own| own.group == group).peekable();
+        own.peek().is_none() || own.any(|own| own.filter.admits(source))
+    }
+
+    /// Answers [`JoinHost`] and [`LeaveHost`], which the layer `lower` is asked in turn; `None` to
+    /// other questions.
+    pub fn answer(&self, cx: &Kernel, lower: &ProtocolRef, ask: &mut Ask<'_>) -> Option<Answer> {
+        if let Some(JoinHost { membership }) = ask.get() {
+            let joined = membership.clone();
+            let is_full = self.0.borrow().len() >= MEMBERSHIPS_MAX;
+            if is_full || !lower.control(cx, ask).is_answered() {
+                return Some(Answer::Unknown);
+            }
+            self.0.borrow_mut().push(joined);
+            return Some(Answer::Answered);
+        }
+        let LeaveHost { membership } = ask.get()?;
+        let at = self.0.borrow().iter().position(|own| own == membership);
+        let Some(at) = at else { return Some(Answer::Unknown) };
+        self.0.borrow_mut().swap_remove(at);
+        let _ = lower.control(cx, ask);
+        Some(Answer::Answered)
+    }
+
+    /// Takes all joins back: the session ends.
+    pub fn clear(&self, cx: &Kernel, lower: &ProtocolRef) {
+        for membership in self.0.take() {
+            let _ = lower.ask(cx, LeaveHost { membership });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn source(last: u8) -> HostAddr {
+        [10, 0, 0, last].into()
+    }
+
+    fn filters() -> impl Strategy<Value = Filter> {
+        let sources = proptest::collection::btree_set(0u8..6, 0..5);
+        (any::<bool>(), sources).prop_map(|(excludes, sources)| Filter {
+            excludes,
+            sources: sources.into_iter().map(source).collect(),
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_merged_admits_what_one_of_them_admits(
+            all in proptest::collection::vec(filters(), 0..5),
+        ) {
+            let mut merged = Filter::NONE;
+            all.iter().for_each(|filter| merged.merge(filter));
+            prop_assert!(merged.is_sound());
+            for last in 0..7 {
+                let is_wanted = all.iter().any(|filter| filter.admits(source(last)));
+                prop_assert_eq!(merged.admits(source(last)), is_wanted, "{} of {:?}", last, all);
+            }
+        }
+    }
+
+    #[test]
+    fn the_example_of_rfc_3376_section_3_2() {
+        let [a, b, c, d, e, f] = [1, 2, 3, 4, 5, 6].map(source);
+        let filter = |excludes, sources: &[HostAddr]| Filter { excludes, sources: sources.into() };
+        let merged = |all: &[Filter]| {
+            let mut merged = Filter::NONE;
+            all.iter().for_each(|filter| merged.merge(filter));
+            merged
+        };
+        let all =
+            [filter(true, &[a, b, c, d]), filter(true, &[b, c, d, e]), filter(false, &[d, e, f])];
+        assert_eq!(merged(&all), filter(true, &[b, c]));
+        let all = [filter(false, &[a, b, c]), filter(false, &[b, c, d]), filter(false, &[e, f])];
+        assert_eq!(merged(&all), filter(false, &[a, b, c, d, e, f]));
+    }
+
+    #[test]
+    fn a_list_is_in_order_and_bounded() {
+        let mut filter = Filter::NONE;
+        for last in (0..SOURCES_MAX as u8).rev() {
+            assert!(filter.insert(source(last)));
+            assert!(!filter.insert(source(last)));
+        }
+        assert!(!filter.insert(source(200)) && filter.is_sound());
+        assert!(filter.remove(source(3)) && !filter.remove(source(3)) && filter.is_sound());
+        filter.sources.reverse();
+        assert!(!filter.is_sound());
+    }
+}
