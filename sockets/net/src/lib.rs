@@ -60,7 +60,7 @@
 //!
 //! # Limits
 //! IPv6 addresses answer `EAFNOSUPPORT`. The stack does not look up names: `ToSocketAddrs` uses the
-//! system's resolver. Multicast groups cannot be joined, and the graph sets the time to live.
+//! system's resolver.
 
 mod address;
 mod driver;
@@ -75,14 +75,14 @@ mod tcp;
 mod udp;
 
 pub use driver::{Crashed, Driver, Here, JoinHandle, Parked, Sim, SimHost, Thread, have_spawned};
-pub use layer::Sharing;
+pub use layer::{GroupChange, Sharing};
 pub use poller::{Event, Mode, Poller};
 pub use ready::{Ready, Watch, WatchId, stir, take_stirred};
 pub use setup::Setup;
 pub use stack::{Source, Stack};
 pub use tcp::{Incoming, TcpListener, TcpStream};
 pub use udp::UdpSocket;
-pub use xk_core::Entry;
+pub use xk_core::{Entry, HostAddr};
 pub use xk_kit::net::attribute::{Arrived, Sending};
 pub use xk_kit::net::stream::{
     KeepAlive, StreamEcn, StreamInfo, StreamMarks, StreamSetting, StreamState,

@@ -3,15 +3,17 @@
 use crate::address::{Endpoint, each};
 use crate::driver::{Driver, Here, Setting};
 use crate::handle::{Handle, any_socket, two_way_socket};
-use crate::layer::{Received, Sharing, To};
+use crate::layer::{GroupChange, Received, Sharing, To};
 use crate::ready::Ready;
 use crate::stack::{Shown, Source, Stack};
+use rustix::io::Errno;
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use xk_core::HostAddr;
 use xk_kit::net::attribute::{Arrived, Sending};
 
 /// A socket for datagrams, like `std::net::UdpSocket`.
@@ -186,6 +188,103 @@ impl<D: Driver> UdpSocket<D> {
     /// If the stack has ended.
     pub fn set_sharing(&self, sharing: Sharing) -> io::Result<()> {
         self.0.set(Setting::Share(sharing))
+    }
+
+    /// Receives what is sent to a group from now on, on the interface that has this host, or on the
+    /// one by which the group is reached if that is unspecified. A socket that has not joined the
+    /// group, and is bound to it or to any host, receives what others of this host have joined it
+    /// for; if it shares its address with others that have, what these want.
+    ///
+    /// # Errors
+    /// `EADDRINUSE` if it has joined it; `EINVAL` for what is no group; `ENODEV` if no interface
+    /// has this host; `ENOBUFS` if as many groups are joined as may be.
+    pub fn join_multicast_v4(
+        &self,
+        group: impl Into<HostAddr>,
+        interface: impl Into<HostAddr>,
+    ) -> io::Result<()> {
+        self.change_group_v4(group, interface, GroupChange::Join)
+    }
+
+    /// Leaves a group, joined with the same interface. A socket that is closed leaves all.
+    ///
+    /// # Errors
+    /// `EADDRNOTAVAIL` if it has not joined it.
+    pub fn leave_multicast_v4(
+        &self,
+        group: impl Into<HostAddr>,
+        interface: impl Into<HostAddr>,
+    ) -> io::Result<()> {
+        self.change_group_v4(group, interface, GroupChange::Leave)
+    }
+
+    /// Receives what this source sends to a group.
+    ///
+    /// # Errors
+    /// As for [`change_group_v4`](Self::change_group_v4).
+    pub fn join_ssm_v4(
+        &self,
+        source: impl Into<HostAddr>,
+        group: impl Into<HostAddr>,
+        interface: impl Into<HostAddr>,
+    ) -> io::Result<()> {
+        self.change_group_v4(group, interface, GroupChange::JoinSource(source.into()))
+    }
+
+    /// Receives from this source no more.
+    ///
+    /// # Errors
+    /// As for [`change_group_v4`](Self::change_group_v4).
+    pub fn leave_ssm_v4(
+        &self,
+        source: impl Into<HostAddr>,
+        group: impl Into<HostAddr>,
+        interface: impl Into<HostAddr>,
+    ) -> io::Result<()> {
+        self.change_group_v4(group, interface, GroupChange::LeaveSource(source.into()))
+    }
+
+    /// Changes the membership in a group (RFC 3376, section 3.1).
+    ///
+    /// # Errors
+    /// As for [`join_multicast_v4`](Self::join_multicast_v4); also `EADDRNOTAVAIL` for a source
+    /// that is listed already, or is not; `EINVAL` if the group was joined in the other way, or not
+    /// at all; `ENOBUFS` if 64 sources are listed.
+    pub fn change_group_v4(
+        &self,
+        group: impl Into<HostAddr>,
+        interface: impl Into<HostAddr>,
+        change: GroupChange,
+    ) -> io::Result<()> {
+        self.0.set(Setting::Group(group.into(), interface.into(), change))
+    }
+
+    /// Sets the hops that datagrams to groups may go; 1 at first, which is this link.
+    ///
+    /// # Errors
+    /// `EINVAL` unless it is 1 to 255.
+    pub fn set_multicast_ttl_v4(&self, hops: u32) -> io::Result<()> {
+        match u8::try_from(hops) {
+            Ok(hops) if hops > 0 => self.0.set(Setting::GroupHops(hops)),
+            _ => Err(Errno::INVAL.into()),
+        }
+    }
+
+    /// Sets whether datagrams to groups that this host has joined come back to it, as at first.
+    ///
+    /// # Errors
+    /// If the stack has ended.
+    pub fn set_multicast_loop_v4(&self, on: bool) -> io::Result<()> {
+        self.0.set(Setting::GroupLoop(on))
+    }
+
+    /// Sends datagrams to groups from this host of ours and by its interface; by the usual ones if
+    /// it is unspecified.
+    ///
+    /// # Errors
+    /// `ENODEV` if no interface has this host.
+    pub fn set_multicast_if_v4(&self, interface: impl Into<HostAddr>) -> io::Result<()> {
+        self.0.set(Setting::GroupFrom(interface.into()))
     }
 
     fn put(&self, octets: &[IoSlice<'_>], to: To) -> io::Result<usize> {

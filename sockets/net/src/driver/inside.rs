@@ -243,6 +243,20 @@ pub(super) fn set_within(
             Ok(())
         }
         (Body::Datagrams(_), Setting::TellArrivals) => layer.tell_arrivals(cx),
+        (Body::Datagrams(datagrams), Setting::Group(group, on, change)) => {
+            layer.change_group(cx, datagrams, (group, on), change)
+        }
+        (Body::Datagrams(datagrams), Setting::GroupFrom(from)) => {
+            layer.send_from(cx, datagrams, from)
+        }
+        (Body::Datagrams(datagrams), Setting::GroupHops(hops)) => {
+            datagrams.set_group_hops(hops);
+            Ok(())
+        }
+        (Body::Datagrams(datagrams), Setting::GroupLoop(on)) => {
+            datagrams.set_group_loop(on);
+            Ok(())
+        }
         (Body::Datagrams(datagrams), Setting::Share(sharing)) => {
             layer.share_datagrams(datagrams, sharing);
             Ok(())

@@ -30,13 +30,14 @@ mod drive {
     //! [`Wait::drain`].
 
     use crate::address::Endpoint;
-    use crate::layer::{Received, Sharing, To};
+    use crate::layer::{GroupChange, Received, Sharing, To};
     use crate::ready::{Becomes, Status};
     use rustix::io::Errno;
     use std::io::{self, IoSlice, IoSliceMut};
     use std::net::Shutdown;
     use std::sync::Arc;
     use std::time::{Duration, Instant};
+    use xk_core::HostAddr;
     use xk_kit::net::stream::{StreamInfo, StreamSetting};
 
     /// A setting of a socket.
@@ -58,6 +59,14 @@ mod drive {
         Share(Sharing),
         /// Received datagrams report fields of their headers.
         TellArrivals,
+        /// A membership in a group, on the interface that has a host of ours.
+        Group(HostAddr, HostAddr, GroupChange),
+        /// Hops that datagrams to groups may go.
+        GroupHops(u8),
+        /// Whether datagrams to groups come back to this host.
+        GroupLoop(bool),
+        /// The host of ours that datagrams to groups come from.
+        GroupFrom(HostAddr),
     }
 
     /// Passing of time, as a driver does it.

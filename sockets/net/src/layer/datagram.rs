@@ -1,5 +1,6 @@
 //! Datagrams: one port, any peers or one.
 
+use super::groups::{Groups, is_multicast};
 use super::ports::{Sharing, Transport};
 use super::socket::gather;
 use super::{Body, Layer, Socket, ends, participant};
@@ -56,6 +57,17 @@ pub(super) struct Group {
     session: SessionRef,
     /// Their places in the table, the newest last.
     members: RefCell<Vec<u32>>,
+    /// The groups that they have joined together.
+    joins: Cell<usize>,
+    /// Whether it is looked for the members that a datagram is for.
+    spreads: Cell<bool>,
+}
+
+impl Group {
+    /// The members or their groups have changed.
+    fn update(&self) {
+        self.spreads.set(self.members.borrow().len() > 1 || self.joins.get() > 0);
+    }
 }
 
 /// One port that datagrams come to.
@@ -70,6 +82,9 @@ pub(crate) struct Datagrams {
     arrived_octets: Cell<usize>,
     octets_max: Cell<usize>,
     broadcast: Cell<bool>,
+    pub(super) groups: Groups,
+    /// The groups of [`Self::groups`] that its company knows of.
+    joins: Cell<usize>,
     read_shut: Cell<bool>,
     write_shut: Cell<bool>,
 }
@@ -92,9 +107,27 @@ impl Datagrams {
     }
 
     /// Whether others have its address, too.
-    #[inline]
-    pub(super) fn is_in_company(&self) -> bool {
+    fn is_in_company(&self) -> bool {
         self.group.members.borrow().len() > 1
+    }
+
+    /// Whether what comes is not all for this one: others have its address, too, or one of them has
+    /// joined groups.
+    #[inline]
+    pub(super) fn is_spread(&self) -> bool {
+        self.group.spreads.get()
+    }
+
+    /// The session by which datagrams come from all peers.
+    pub(super) fn session(&self) -> &SessionRef {
+        &self.group.session
+    }
+
+    /// The groups that it has joined have changed.
+    pub(super) fn update(&self) {
+        let (before, now) = (self.joins.replace(self.groups.len()), self.groups.len());
+        self.group.joins.set(self.group.joins.get() + now - before);
+        self.group.update();
     }
 
     pub(super) fn addresses(&self) -> (Endpoint, Option<Endpoint>) {
@@ -206,15 +239,15 @@ impl Datagrams {
         if length > DATAGRAM_OCTETS_MAX {
             return Err(Errno::MSGSIZE);
         }
-        let (session, peer) = self.way(to.peer)?;
+        let (session, peer, sending) = self.way(to)?;
         let push = || {
             let mut message = gather(cx, from, 0, length).map_err(|_| PushError::NoBuffers)?;
             if let Some(peer) = peer {
                 let named = message.set_attribute(peer);
                 named.map_err(|_| PushError::NoBuffers)?;
             }
-            if to.sending != Sending::default() {
-                let asked = message.set_attribute(to.sending);
+            if sending != Sending::default() {
+                let asked = message.set_attribute(sending);
                 asked.map_err(|_| PushError::NoBuffers)?;
             }
             session.push(cx, message)
@@ -234,20 +267,39 @@ impl Datagrams {
         }
     }
 
-    /// The session that a datagram goes through, and the peer to name in it.
-    fn way(&self, to: Option<Endpoint>) -> Result<(SessionRef, Option<Endpoint>), Errno> {
-        let Some(to) = to else {
+    /// The session that a datagram goes through, the peer to name in it, and header fields.
+    fn way(&self, to: To) -> Result<(SessionRef, Option<Endpoint>, Sending), Errno> {
+        let Some(peer) = to.peer else {
             let one = self.one.borrow();
-            let (session, _) = one.as_ref().ok_or(Errno::DESTADDRREQ)?;
-            return Ok((session.clone(), None));
+            let (session, peer) = one.as_ref().ok_or(Errno::DESTADDRREQ)?;
+            return Ok((session.clone(), None, self.fields(peer.host, to.sending)));
         };
-        if to.port == 0 {
+        if peer.port == 0 {
             return Err(Errno::INVAL);
         }
-        if to.host == HostAddr::BROADCAST && !self.broadcast.get() {
+        if peer.host == HostAddr::BROADCAST && !self.broadcast.get() {
             return Err(Errno::ACCESS);
         }
-        Ok((self.group.session.clone(), Some(to)))
+        Ok((self.group.session.clone(), Some(peer), self.fields(peer.host, to.sending)))
+    }
+
+    /// The header fields of a datagram to this host.
+    #[inline]
+    fn fields(&self, host: HostAddr, asked: Sending) -> Sending {
+        match self.groups.has_fields.get() && is_multicast(host) {
+            true => self.groups.fill(asked),
+            false => asked,
+        }
+    }
+
+    /// Sets the hops that datagrams to groups may go.
+    pub(crate) fn set_group_hops(&self, hops: u8) {
+        self.groups.set(|sending| sending.hops = hops);
+    }
+
+    /// Sets whether datagrams to groups come back to this host.
+    pub(crate) fn set_group_loop(&self, on: bool) {
+        self.groups.set(|sending| sending.stays_out = !on);
     }
 
     /// Whether datagrams may go to everybody.
@@ -301,7 +353,10 @@ impl Layer {
         sharing: Sharing,
     ) -> Result<Rc<Socket>, Errno> {
         let udp = self.udp()?;
-        self.check_local(cx, &udp, local.host)?;
+        // A group may be joined afterwards.
+        if !is_multicast(local.host) {
+            self.check_local(cx, &udp, local.host)?;
+        }
         let (bound, group) = self.bind_datagrams(cx, &udp, local, sharing)?;
         let added = self.add(Body::Datagrams(Datagrams {
             local: Cell::new(bound),
@@ -313,12 +368,15 @@ impl Layer {
             arrived_octets: Cell::new(0),
             octets_max: Cell::new(self.limits.datagram_octets),
             broadcast: Cell::new(false),
+            groups: Groups::default(),
+            joins: Cell::new(0),
             read_shut: Cell::new(false),
             write_shut: Cell::new(false),
         }));
         match added {
             Ok(socket) => {
                 group.members.borrow_mut().push(socket.place);
+                group.update();
                 group.session.head().set_tag(socket.tag());
                 socket.status.raise(Ready::WRITABLE);
                 Ok(socket)
@@ -374,15 +432,25 @@ impl Layer {
             true => self.members(&datagrams.group),
             false => Vec::new(),
         };
+        let to = message.attribute::<Arrived>().map(|said| said.to).filter(|to| is_multicast(*to));
+        let from = message.attribute::<Endpoint>().map(|from| from.host).unwrap_or_default();
         let hears = |socket: &Rc<Socket>| match &socket.body {
-            Body::Datagrams(member) => member.one.borrow().is_none(),
+            Body::Datagrams(member) => {
+                let admits = |to| member.groups.admits(to, from);
+                member.one.borrow().is_none() && to.is_none_or(admits)
+            }
             Body::Stream(_) | Body::Listener(_) => false,
         };
         members.retain(hears);
         let Some(newest) = members.first() else {
+            if to.is_some() {
+                // None of them wants this source's.
+                this.discard(message, &reason::NOT_MINE);
+                return Ok(());
+            }
             return datagrams.take(this, lower, &tagged.status, message);
         };
-        if message.attribute::<LinkCast>().is_some() {
+        if to.is_some() || message.attribute::<LinkCast>().is_some() {
             for member in &members[1..] {
                 if let (Body::Datagrams(body), Ok(copy)) = (&member.body, message.try_clone()) {
                     body.take(this, lower, &member.status, copy)?;
@@ -461,7 +529,8 @@ impl Layer {
 
     fn group(&self, bound: Endpoint, session: SessionRef) -> Rc<Group> {
         session.watch();
-        let group = Rc::new(Group { session, members: RefCell::default() });
+        let (joins, spreads) = (Cell::new(0), Cell::new(false));
+        let group = Rc::new(Group { session, members: RefCell::default(), joins, spreads });
         self.groups.borrow_mut().insert(bound, Rc::clone(&group));
         group
     }
@@ -483,8 +552,7 @@ impl Layer {
         let Some(peer) = peer else {
             return Ok(());
         };
-        let is_multicast = peer.host.is_group() && peer.host != HostAddr::BROADCAST;
-        let is_broadcast = !is_multicast && IsGroup::ask(cx, &udp, Some(peer.host));
+        let is_broadcast = !is_multicast(peer.host) && IsGroup::ask(cx, &udp, Some(peer.host));
         if is_broadcast && !datagrams.broadcast.get() {
             return Err(Errno::ACCESS);
         }
@@ -516,9 +584,11 @@ impl Layer {
 
     pub(super) fn close_datagrams(&self, cx: &Kernel, socket: &Socket, datagrams: &Datagrams) {
         self.disconnect(cx, datagrams);
+        self.leave_groups(cx, datagrams);
         let (group, bound) = (&datagrams.group, datagrams.bound);
         let is_another = |place: &u32| *place != socket.place;
         group.members.borrow_mut().retain(is_another);
+        datagrams.update();
         self.leave(cx, group, bound);
         let sharing = datagrams.sharing.get();
         self.ports.unbind(Transport::Udp, bound, sharing);

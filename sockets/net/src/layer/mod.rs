@@ -5,12 +5,14 @@
 //! waits is the drivers' business.
 
 mod datagram;
+mod groups;
 mod listener;
 mod ports;
 mod socket;
 mod stream;
 
 pub(crate) use datagram::{DATAGRAM_OCTETS_MAX, Datagrams, Received, To};
+pub use groups::GroupChange;
 pub(crate) use listener::Listener;
 pub use ports::Sharing;
 pub(crate) use socket::{Body, Socket};
@@ -405,7 +407,7 @@ impl Protocol for Sockets {
         };
         match &socket.body {
             Body::Stream(stream) => stream.take(&socket.status, message),
-            Body::Datagrams(datagrams) if datagrams.is_in_company() => {
+            Body::Datagrams(datagrams) if datagrams.is_spread() => {
                 self.layer.spread(this, lower, &socket, message)?;
             }
             Body::Datagrams(datagrams) => datagrams.take(this, lower, &socket.status, message)?,

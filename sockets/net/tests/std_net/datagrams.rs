@@ -2,9 +2,9 @@
 
 use crate::{A_MOMENT, PATIENCE, everywhere};
 use std::io::{ErrorKind, IoSlice, IoSliceMut};
-use std::net::{Shutdown, SocketAddr};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr};
 use std::time::{Duration, Instant};
-use xk_net::{Driver, Sharing, Source, Stack, TcpStream, UdpSocket};
+use xk_net::{Driver, GroupChange, Sharing, Source, Stack, TcpStream, UdpSocket};
 
 everywhere!(
     a_datagram_arrives_with_its_sender,
@@ -28,9 +28,12 @@ everywhere!(
     many_sockets_keep_apart,
     a_connected_socket_may_share_its_port,
     the_newest_that_shares_its_address_hears,
-    a_hash_says_who_hears_of_those_that_share_peers;
+    a_hash_says_who_hears_of_those_that_share_peers,
+    what_is_sent_to_a_group_goes_to_all_that_want_it,
+    groups_have_the_errors_of_linux;
     // Why a push failed is told with the next one, and the message behind it has gone by then.
     not across a cut: version_6_is_not_there, an_unreachable_port_is_reported_once,
+    a_datagram_to_a_group_goes_as_its_socket_says,
 );
 
 fn bind<D: Driver>(stack: &Stack<D>) -> (UdpSocket<D>, SocketAddr) {
@@ -372,4 +375,108 @@ fn a_hash_says_who_hears_of_those_that_share_peers<D: Driver>(stack: &Stack<D>) 
         heard[hears[0]] += 1;
     }
     assert!(heard.iter().all(|count| (4..=40).contains(count)), "{heard:?}");
+}
+
+const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
+const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const ANY: Ipv4Addr = Ipv4Addr::UNSPECIFIED;
+
+fn what_is_sent_to_a_group_goes_to_all_that_want_it<D: Driver>(stack: &Stack<D>) {
+    let sharing = Sharing { address: true, port: false };
+    let bind = |host: Ipv4Addr| {
+        let socket = UdpSocket::bind_shared(stack, (host, 5000), sharing).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket
+    };
+    let [one, other, bound] = [ANY, ANY, GROUP].map(bind);
+    let sender = UdpSocket::bind(stack, (OWN, 0)).unwrap();
+    let mut last = 0;
+    let mut heard = || {
+        last += 1;
+        sender.send_to(&[last], (GROUP, 5000)).unwrap();
+        // Behind it, so that all of it has come.
+        let mark = [0xff, last];
+        sender.send_to(&mark, (OWN, 5000)).unwrap();
+        let all = [&one, &other].map(|socket| {
+            let mut buffer = [0; 8];
+            socket.set_read_timeout(Some(A_MOMENT)).unwrap();
+            let mut came = 0;
+            while let Ok((octets, from)) = socket.recv_from(&mut buffer) {
+                assert_eq!(from, sender.local_addr().unwrap());
+                came += usize::from(buffer[..octets] == [last]);
+            }
+            came
+        });
+        let mut buffer = [0; 8];
+        bound.set_read_timeout(Some(A_MOMENT)).unwrap();
+        let own = bound.recv_from(&mut buffer).is_ok_and(|(octets, _)| buffer[..octets] == [last]);
+        [all[0], all[1], usize::from(own)]
+    };
+    assert_eq!(heard(), [0, 0, 0]);
+    one.join_multicast_v4(GROUP, ANY).unwrap();
+    // Those that have not joined it hear what their host does, as on Linux.
+    assert_eq!(heard(), [1, 1, 1]);
+    other.join_ssm_v4(Ipv4Addr::new(10, 0, 0, 9), GROUP, OWN).unwrap();
+    assert_eq!(heard(), [1, 0, 1]);
+    other.join_ssm_v4(OWN, GROUP, OWN).unwrap();
+    bound.join_multicast_v4(GROUP, OWN).unwrap();
+    bound.change_group_v4(GROUP, OWN, GroupChange::Block(OWN.into())).unwrap();
+    assert_eq!(heard(), [1, 1, 0]);
+    one.leave_multicast_v4(GROUP, ANY).unwrap();
+    other.leave_ssm_v4(OWN, GROUP, OWN).unwrap();
+    assert_eq!(heard(), [0, 0, 0], "they wanted another source");
+    other.leave_multicast_v4(GROUP, OWN).unwrap();
+    bound.change_group_v4(GROUP, OWN, GroupChange::Unblock(OWN.into())).unwrap();
+    assert_eq!(heard(), [1, 1, 1]);
+    drop(bound);
+    // What is closed leaves; no other wants this source.
+    sender.send_to(b"!", (GROUP, 5000)).unwrap();
+    one.set_read_timeout(Some(A_MOMENT)).unwrap();
+    assert!(one.recv_from(&mut [0; 8]).is_err());
+}
+
+fn groups_have_the_errors_of_linux<D: Driver>(stack: &Stack<D>) {
+    let (socket, _) = bind(stack);
+    socket.join_multicast_v4(GROUP, ANY).unwrap();
+    let nodev = Some(19);
+    for (result, number) in [
+        (socket.join_multicast_v4(GROUP, ANY), Some(98)),
+        (socket.join_multicast_v4(OWN, ANY), Some(22)),
+        (socket.join_multicast_v4(Ipv4Addr::BROADCAST, ANY), Some(22)),
+        (socket.join_multicast_v4(GROUP, Ipv4Addr::new(10, 0, 0, 9)), nodev),
+        (socket.leave_multicast_v4(GROUP, OWN), Some(99)),
+        (socket.join_ssm_v4(OWN, GROUP, ANY), Some(22)),
+        (socket.leave_multicast_v4(GROUP, ANY), None),
+        (socket.leave_multicast_v4(GROUP, ANY), Some(99)),
+        (socket.set_multicast_if_v4(Ipv4Addr::new(10, 0, 0, 9)), nodev),
+        (socket.set_multicast_ttl_v4(256), Some(22)),
+    ] {
+        assert_eq!(errno(result), number);
+    }
+    let of = |n: u8| Ipv4Addr::new(239, 0, 0, n);
+    (0..64).for_each(|n| socket.join_multicast_v4(of(n), ANY).unwrap());
+    assert_eq!(errno(socket.join_multicast_v4(of(64), ANY)), Some(105));
+}
+
+fn a_datagram_to_a_group_goes_as_its_socket_says<D: Driver>(stack: &Stack<D>) {
+    let receiver = UdpSocket::bind(stack, (GROUP, 5000)).unwrap();
+    receiver.set_read_timeout(Some(PATIENCE)).unwrap();
+    receiver.join_multicast_v4(GROUP, ANY).unwrap();
+    let (sender, _) = bind(stack);
+    let heard = || {
+        sender.send_to(b"all", (GROUP, 5000)).unwrap();
+        let (_, _, said) = receiver.recv_told(&mut [0; 8]).unwrap();
+        said.map(|said| (said.hops, said.to)).unwrap()
+    };
+    assert_eq!(heard(), (1, GROUP.into()));
+    sender.set_multicast_ttl_v4(9).unwrap();
+    sender.set_multicast_if_v4(OWN).unwrap();
+    assert_eq!(heard(), (9, GROUP.into()));
+    sender.set_multicast_loop_v4(false).unwrap();
+    sender.send_to(b"out", (GROUP, 5000)).unwrap();
+    receiver.set_read_timeout(Some(A_MOMENT)).unwrap();
+    assert!(receiver.recv_from(&mut [0; 8]).is_err());
+    sender.set_multicast_loop_v4(true).unwrap();
+    receiver.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(heard(), (9, GROUP.into()));
 }
