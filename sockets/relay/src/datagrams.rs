@@ -5,6 +5,7 @@
 //! own means.
 
 use crate::folder::{Folder, SocketFile};
+use crate::groups::{self, Wish};
 use crate::options::{Options, doubled};
 use crate::outside::Outside;
 use crate::splice::{Next, SCRATCH, TURNS, blocks};
@@ -203,8 +204,14 @@ impl Datagrams {
         if setting.level == libc::IPPROTO_TCP {
             return Err(Errno::NOPROTOOPT);
         }
+        if let Some(wish) = groups::wish(setting) {
+            return self.set_groups(wish?);
+        }
         let (before, told) = (self.options.sharing, self.options.tells());
         self.options.set(None, setting)?;
+        if let Some(set) = self.options.set_to_groups(setting, &self.socket) {
+            return set.map_err(|error| number_of(&error));
+        }
         if self.options.tells() && !told {
             self.socket.tell_arrivals().map_err(|error| number_of(&error))?;
         }
@@ -225,6 +232,19 @@ impl Datagrams {
             return set.map_err(|error| number_of(&error));
         }
         Ok(())
+    }
+
+    /// Changes a membership in a group, or the interface for datagrams to groups.
+    fn set_groups(&self, wish: Wish) -> Result<(), Errno> {
+        let done = match wish {
+            Wish::Change(group, on, change) => self.socket.change_group_v4(group, on, change),
+            Wish::From(on) => self.socket.set_multicast_if_v4(on),
+        };
+        done.map_err(|error| match (number_of(&error), wish) {
+            // As Linux has it (ip(7)).
+            (Errno::NODEV, Wish::From(_)) => Errno::ADDRNOTAVAIL,
+            (number, _) => number,
+        })
     }
 
     /// The octets of an option's value.
@@ -425,7 +445,7 @@ impl Datagrams {
     }
 
     fn send_one(&mut self, (to, manner): Aim, datagram: &[u8]) -> Result<(), ()> {
-        let sending = self.options.sending(manner);
+        let sending = self.options.sending(manner, *to.ip());
         let peer = (self.only != Some(to) || manner.from != Ipv4Addr::UNSPECIFIED).then_some(to);
         // An earlier error is told before anything is sent.
         for _ in 0..2 {

@@ -8,6 +8,7 @@
 mod bell;
 mod datagrams;
 mod folder;
+mod groups;
 mod info;
 mod listening;
 mod model_unsafe;

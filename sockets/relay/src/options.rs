@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
-use xk_net::{Arrived, KeepAlive, Sending, Sharing, StreamSetting, TcpStream, Thread};
+use xk_net::{Arrived, KeepAlive, Sending, Sharing, StreamSetting, TcpStream, Thread, UdpSocket};
 use xk_request::{Family, Kind, LOOPBACK_6, Manner, Setting};
 
 /// The congestion controls by the names that both sides know.
@@ -71,6 +71,8 @@ const TOLD: [(i32, i32); 4] = [
 const INTERFACE: i32 = 1;
 const WINDOW_CLAMP: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP);
 const HOPS: (i32, i32) = (libc::IPPROTO_IP, libc::IP_TTL);
+const GROUP_HOPS: (i32, i32) = (libc::IPPROTO_IP, libc::IP_MULTICAST_TTL);
+const GROUP_LOOP: (i32, i32) = (libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP);
 const CLASS: (i32, i32) = (libc::IPPROTO_IP, libc::IP_TOS);
 const SEGMENT_MAX: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_MAXSEG);
 const QUICK_ACKS: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_QUICKACK);
@@ -247,13 +249,30 @@ impl Options {
         own.into_iter().chain(window).min()
     }
 
-    /// Returns the fields that a datagram asks for: in its own manner, else as it was set.
-    pub(crate) fn sending(&self, manner: Manner) -> Sending {
+    /// Sets the hops of datagrams to groups, or whether they come back, on a socket of the stack;
+    /// `None` if that is not what was set.
+    pub(crate) fn set_to_groups(
+        &self,
+        setting: &Setting,
+        socket: &UdpSocket<Thread>,
+    ) -> Option<io::Result<()>> {
+        let option = (setting.level, setting.option);
+        match option {
+            GROUP_HOPS => Some(socket.set_multicast_ttl_v4(self.number(option).cast_unsigned())),
+            GROUP_LOOP => Some(socket.set_multicast_loop_v4(self.number(option) != 0)),
+            _ => None,
+        }
+    }
+
+    /// Returns the fields that a datagram to this host asks for: in its own manner, else as it was
+    /// set. Groups have hops of their own.
+    pub(crate) fn sending(&self, manner: Manner, to: Ipv4Addr) -> Sending {
         let set = |option| self.set.get(&(libc::IPPROTO_IP, option)).map(|number| *number as u8);
-        let hops = if manner.hops == 0 { set(libc::IP_TTL).unwrap_or(0) } else { manner.hops };
+        let usual = || if to.is_multicast() { None } else { set(libc::IP_TTL) };
+        let hops = if manner.hops == 0 { usual().unwrap_or(0) } else { manner.hops };
         let class = manner.class.or_else(|| set(libc::IP_TOS));
         let from = (!manner.from.is_unspecified()).then(|| manner.from.into());
-        Sending { from: from.unwrap_or_default(), hops, class }
+        Sending { from: from.unwrap_or_default(), hops, class, ..Sending::default() }
     }
 
     /// Octets of the pieces that each datagram is sent in, if it is.

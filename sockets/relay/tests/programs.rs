@@ -31,6 +31,7 @@ scripts! {
     loopback_is_linux "linux"
     as_many_wait_as_the_program_says "waited"
     a_receive_buffer_bounds_a_stream "bounded"
+    groups_are_joined_and_left_as_on_linux "joined"
 }
 
 #[test]
