@@ -16,6 +16,7 @@ pub(crate) mod mrpc;
 pub(crate) mod netio;
 pub(crate) mod null;
 pub(crate) mod portmap;
+pub(crate) mod psync;
 pub(crate) mod question;
 pub(crate) mod reqrep;
 pub(crate) mod rm;

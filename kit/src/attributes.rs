@@ -2,6 +2,7 @@
 //! up in that came from the other one.
 
 use crate::answers::AskerProved;
+use crate::group::Node;
 use crate::net::attribute::{Arrived, DontFragment, Ecn, LinkCast, Peer, Sending};
 use crate::rpc::call::{CallOptions, Caller, Gather, Transaction};
 use crate::wire::offload::TransportChecksum;
@@ -18,6 +19,7 @@ pub static SHARED: &[AttributeType] = &[
     AttributeType::of::<Ecn>(),
     AttributeType::of::<Gather>(),
     AttributeType::of::<LinkCast>(),
+    AttributeType::of::<Node>(),
     AttributeType::of::<Peer>(),
     AttributeType::of::<Segments>(),
     AttributeType::of::<Sending>(),

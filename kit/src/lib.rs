@@ -11,6 +11,7 @@ pub mod asks;
 pub mod attributes;
 mod cache;
 pub mod control;
+pub mod group;
 mod header;
 pub mod layer;
 pub mod machine;

@@ -7,6 +7,10 @@ use crate::control::{
     OptPacket, PeerEther, PeerHost, PeerPort, PeerProved, PseudoHeader, RegisterErrorProtocol,
     Resolve, SendError, ServesPort, SpecificDestination, TellArrivals, TryOpen, WireRoom,
 };
+use crate::group::{
+    Context, IsStable, Leaves, MaskOut, MemberAt, MemberState, MyMember, OrderOf, Outstanding,
+    SendNull, TakeNulls,
+};
 use crate::net::appletalk::{
     CableChanged, ClaimNode, DdpCable, DdpEnds, DdpRoutes, NodeClaimed, SetCable, SetRouter,
     SetRoutes, ZoneNets,
@@ -76,6 +80,17 @@ table![
     ServesPort,
     SpecificDestination,
     TellArrivals,
+    Context,
+    IsStable,
+    Leaves,
+    MaskOut,
+    MemberAt,
+    MemberState,
+    MyMember,
+    OrderOf,
+    Outstanding,
+    SendNull,
+    TakeNulls,
     CableChanged,
     NbpLookup,
     NbpRegister,

@@ -252,6 +252,12 @@ pub trait Fixture {
         0
     }
 
+    /// Time within which a message that was lost is sent again, for a protocol that does so; then
+    /// frames may come twice, and a message is kept until the other side has it.
+    fn patience(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Offset in its messages of an Internet checksum over the hosts of both ends (RFC 768; RFC
     /// 9293, section 3.1); `None` if there is none.
     fn checksum_at(&self) -> Option<usize> {

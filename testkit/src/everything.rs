@@ -25,6 +25,7 @@ pub const LAYERS: &str = r#"
     vip vipadv ip
     "null" ip
     fanout ip joins=#true
+    psync ip
     vipaddr vipadv ip
     fragment vipaddr
     vipsize vipaddr fragment
@@ -50,6 +51,7 @@ pub const SERVERS: &str = r#"
     procedures deadline name=deadline-procedures
     echo rdgram name=rdgram-echo
     echo fanout name=fanout-echo
+    echo psync name=psync-echo
     procedures forward name=forward-procedures
     procedures mrpc name=mrpc-procedures
 "#;
@@ -104,6 +106,7 @@ const ASKERS: &[(&str, &str, &str)] = &[
     ("probe \"null\"", "frames", ""),
     ("probe rdgram", "reliable", ""),
     ("probe fanout", "rooms", ""),
+    ("probe psync", "members", "process7@"),
     ("caller portmap", "calls", "procedure1@version1@program536870913@port2049@"),
     ("caller stream-sunprog", "records", "procedure1@version1@program536870914@port2050@"),
     ("caller deadline", "selects", "procedure1@"),

@@ -5,8 +5,12 @@ use super::{Arrival, Layer, Layered, Unsent, less_header};
 use crate::net::template::Headers;
 use alloc::string::String;
 use core::cell::Cell;
-use xk_core::object::{BURST_MAX, Burst, CallError, Closing, Outgoing, PushError, Refused};
-use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, reason};
+use xk_core::object::{
+    BURST_MAX, Burst, CallError, Closing, OpenError, Outgoing, PushError, Refused,
+};
+use xk_core::{
+    Answer, Ask, Kernel, Message, Participants, ProtocolRef, Session, SessionRef, reason,
+};
 
 /// The session object of a layer.
 pub struct Conversation<L: Layer<N, W>, const N: usize, W: Ways = One> {
@@ -44,6 +48,27 @@ impl<L: Layer<N, W>, const N: usize, W: Ways> Conversation<L, N, W> {
             return question.found(found.map(|f| Headers { sent: sent(&f), ..f }));
         }
         less_header::<L, N, W>(self.ways.ask(cx, &self.all.lower, ask), ask)
+    }
+
+    /// Sends a message of the layer's own, its header in front, by the ways.
+    ///
+    /// # Errors
+    /// As of [`push`](xk_core::Session::push).
+    pub fn send(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
+        self.ways.send(self.acting(cx, this), message)
+    }
+
+    /// Opens ways to what these ends name besides.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn extend(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        ends: &Participants,
+    ) -> Result<(), OpenError> {
+        self.ways.extend(self.acting(cx, this), ends)
     }
 
     pub(super) fn acting<'a>(&'a self, cx: &'a Kernel, this: &'a SessionRef) -> Acting<'a> {

@@ -349,7 +349,9 @@ fn comes_first(fixture: &dyn Fixture, seed: u64, count: usize) {
         let mut rest = sent.iter();
         let in_order = received.iter().all(|octets| rest.any(|sent| sent == octets));
         assert!(in_order, "seed {seed}: messages behind the first do not overtake it");
-        assert_eq!(received.len() + dropped, count, "seed {seed}: all is accounted for");
+        let sends_again = !fixture.patience().is_zero();
+        let is_sound = received.len() + dropped == count || sends_again && received == sent;
+        assert!(is_sound, "seed {seed}: all is accounted for");
     }
     if let Some(Event::Demux(..)) = world.b.top.take_events().first() {
         panic!("seed {seed}: a protocol is told of a session before it has a message of it");
@@ -464,6 +466,11 @@ fn comes_and_goes(fixture: &dyn Fixture, seed: u64) {
     } else if world.fixture.receiver() == Receiver::Upper {
         let received = world.end().top.received();
         let dropped = world.a.drops() + world.b.drops() - dropped;
-        assert_eq!(received + dropped, sent, "seed {seed}: what was sent is accounted for");
+        let sends_again = !fixture.patience().is_zero();
+        let is_sound = received + dropped == sent || sends_again && received + dropped > sent;
+        assert!(
+            is_sound,
+            "seed {seed}: what was sent is accounted for: {received}, {dropped}, {sent}"
+        );
     }
 }

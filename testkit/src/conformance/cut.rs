@@ -108,7 +108,7 @@ impl Edges {
         match self.arrives {
             Arrives::AtOnce | Arrives::ByRing => Duration::ZERO,
             // What goes up may be answered by questions, which go down again.
-            Arrives::Late => 10 * (WAY.0 + WAY.1),
+            Arrives::Late => 20 * (WAY.0 + WAY.1),
         }
     }
 
@@ -250,6 +250,10 @@ impl Fixture for Cut<'_> {
 
     fn receiver(&self) -> Receiver {
         self.fixture.receiver()
+    }
+
+    fn patience(&self) -> Duration {
+        self.fixture.patience()
     }
 
     fn message_octets_min(&self) -> usize {

@@ -75,6 +75,12 @@ const STACKS: &[Stack<'static>] = &[
         client: r#"probe rdgram to="10.0.0.1" timeout="1s""#,
     },
     Stack {
+        name: "psync",
+        layers: "psync ip",
+        server: "echo psync local=process7",
+        client: r#"probe psync to="process7@10.0.0.1" timeout="1s""#,
+    },
+    Stack {
         name: "fanout",
         layers: "fanout ip joins=#true",
         server: "echo fanout",

@@ -11,6 +11,7 @@ use xk_core::{
 };
 use xk_kit::answers::{LOOP, Repeats, TO_MANY, is_proved, may_serve};
 use xk_kit::control::PeerPort;
+use xk_kit::group::MyMember;
 use xk_kit::net::attribute::LinkCast;
 use xk_kit::rpc::serve;
 
@@ -65,6 +66,11 @@ impl Protocol for Echo {
         _: Participants,
     ) -> Result<(), &'static Reason> {
         let has_ports = lower.ask(cx, PeerPort::default()).is_some();
+        let members = lower.ask(cx, MyMember::default()).map_or(0, |member| member.members);
+        if members > 2 {
+            // Each answer would go to all, and be answered by the others.
+            return Err(&TO_MANY);
+        }
         self.is_even.set(!has_ports && !is_proved(cx, lower));
         may_serve(cx, lower)
     }

@@ -1,0 +1,207 @@
+//! Conversations of several members: attributes and questions that the layers of a group share.
+//! `psync` answers them; layers above it ask them.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+use xk_core::message::{ATTRIBUTE_OCTETS, Attribute, Crossing};
+use xk_core::participant::Label;
+use xk_core::{HostAddr, fields, question};
+
+/// Label of the number of a process, which is a member of conversations.
+pub const PROCESS: Label = Label::new("process");
+
+/// A message in the graph of a conversation: its sender and its number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId {
+    /// Index of the sender in the list of members.
+    pub sender: u8,
+    /// Number of the message among those of its sender, from 1.
+    pub seq: u32,
+}
+fields!(NodeId { sender, seq });
+
+/// Place of an arriving message in the graph of its conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// The message.
+    pub id: NodeId,
+    /// Number of times that its sender had been started when it sent the message.
+    pub incarnation: u16,
+    /// Length of the longest path to it from a message without predecessors.
+    pub depth: u32,
+    /// Whether it is empty, and was sent for its place alone ([`SendNull`]).
+    pub is_null: bool,
+}
+
+impl Attribute for Node {
+    const KEY: u32 = xk_core::name_key("node");
+    const CROSSES: Crossing = Crossing::UP;
+
+    fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
+        let mut octets = [0; ATTRIBUTE_OCTETS];
+        octets[..4].copy_from_slice(&self.id.seq.to_be_bytes());
+        octets[4..8].copy_from_slice(&self.depth.to_be_bytes());
+        octets[8..10].copy_from_slice(&self.incarnation.to_be_bytes());
+        octets[10] = self.id.sender;
+        octets[11] = self.is_null.into();
+        octets
+    }
+
+    fn decode(octets: [u8; ATTRIBUTE_OCTETS]) -> Self {
+        let [a, b, c, d, e, f, g, h, i, j, sender, is_null, ..] = octets;
+        Self {
+            id: NodeId { sender, seq: u32::from_be_bytes([a, b, c, d]) },
+            incarnation: u16::from_be_bytes([i, j]),
+            depth: u32::from_be_bytes([e, f, g, h]),
+            is_null: is_null != 0,
+        }
+    }
+}
+
+/// Asked of a session: this member's place in the conversation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MyMember {
+    /// Index in the list of members.
+    pub index: u8,
+    /// Number of members, this one included.
+    pub members: u8,
+    /// Number of the conversation.
+    pub conversation: u32,
+    /// Number of times that this member has been started.
+    pub incarnation: u16,
+    /// Messages that this member may have sent and another not have yet.
+    pub window: u16,
+}
+question!(MyMember { index, members, conversation, incarnation, window }, "my-member", Fact);
+
+/// Asked of a session: the member with an index.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemberAt {
+    /// Index in the list of members.
+    pub index: u8,
+    /// Out: number of the process.
+    pub process: u32,
+    /// Out: its host.
+    pub host: HostAddr,
+    /// Out: its port on the layer below; 0 where that has none.
+    pub port: u16,
+}
+question!(MemberAt { index, process, host, port }, "member-at", Ask);
+
+/// Asked of a session: the state of a member, as this one knows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemberState {
+    /// Index in the list of members.
+    pub index: u8,
+    /// Out: number of times that it has been started.
+    pub incarnation: u16,
+    /// Out: number of its last message in the graph; 0 if it has sent none.
+    pub last: u32,
+    /// Out: depth of that message.
+    pub depth: u32,
+    /// Out: whether it is masked out.
+    pub is_masked: bool,
+    /// Out: time since something was heard of it.
+    pub silent: Duration,
+}
+question!(MemberState { index, incarnation, last, depth, is_masked, silent }, "member-state", Ask);
+
+/// Asked of a session: whether every member has followed a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IsStable {
+    /// The message.
+    pub id: NodeId,
+    /// Out: whether each member that is not masked out has sent a message that this one precedes.
+    pub by_all: bool,
+    /// Out: the members that have, as bits; the sender counts.
+    pub members: u64,
+}
+question!(IsStable { id, by_all, members }, "is-stable", Ask);
+
+/// Order of two messages in the graph.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NodeOrder {
+    /// One of them is not in the graph, or no longer.
+    #[default]
+    Unknown,
+    /// The first precedes the second.
+    Before,
+    /// The second precedes the first.
+    After,
+    /// Neither precedes the other.
+    Concurrent,
+}
+fields!(
+    enum NodeOrder {
+        Unknown = 0,
+        Before = 1,
+        After = 2,
+        Concurrent = 3,
+    }
+);
+
+/// Asked of a session: the order of two messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OrderOf {
+    /// The first message.
+    pub one: NodeId,
+    /// The second message.
+    pub other: NodeId,
+    /// Out: their order.
+    pub order: NodeOrder,
+}
+question!(OrderOf { one, other, order }, "order-of", Ask);
+
+/// Asked of a session: the leaves of this member's view, which are the predecessors of the next
+/// message that it sends.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Leaves {
+    /// Out: the leaves.
+    pub leaves: Vec<NodeId>,
+}
+question!(Leaves { leaves }, "leaves", Ask);
+
+/// Asked of a session: what is not through yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outstanding {
+    /// Out: messages in the graph that have not been delivered here.
+    pub ready: u32,
+    /// Out: messages that wait for a predecessor.
+    pub waiting: u32,
+    /// Out: messages of this member that another may not have.
+    pub unheld: u32,
+}
+question!(Outstanding { ready, waiting, unheld }, "outstanding", Ask);
+
+/// Asked of a session: nodes of the graph that are kept, for a drawing. At most 64 are answered at
+/// one time; the next question starts behind the last of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Context {
+    /// The message behind which the answer starts; the default for the first.
+    pub from: NodeId,
+    /// Out: messages in the order of senders and numbers: the message, its depth, its
+    /// predecessors.
+    pub nodes: Vec<(NodeId, u32, Vec<NodeId>)>,
+}
+question!(Context { from, nodes }, "context", Ask);
+
+/// Told to a session: send a message without octets, which answers those before it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SendNull;
+question!(SendNull {}, "send-null", Tell);
+
+/// Told to a session: pass up messages without octets, too ([`Node::is_null`]).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TakeNulls;
+question!(TakeNulls {}, "take-nulls", Tell);
+
+/// Asked of a session: count a member no longer, since it has failed; its further messages are
+/// refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MaskOut {
+    /// Index in the list of members.
+    pub index: u8,
+    /// Out: number of its last message in the graph.
+    pub last: u32,
+}
+question!(MaskOut { index, last }, "mask-out", Ask);

@@ -1,0 +1,459 @@
+//! The layer: the number of a conversation tells it from others, and an `OPEN` names its members.
+
+use crate::conversation::{self, BODY_OCTETS_MAX, Inner, Own, Talk, with};
+use crate::wire::{Address, Entry, HEADER_OCTETS, Header, LISTED, Opening, VERSION, kind};
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use xk_core::graph::{Build, BuildError};
+use xk_core::object::{OpenError, ProtocolId, PushError, Refused};
+use xk_core::participant::{AddressError, PARTICIPANTS_MAX};
+use xk_core::{
+    Answer, Ask, Kernel, Message, Part, Participant, Participants, ProtocolRef, SessionRef, Time,
+    Upper, reason,
+};
+use xk_kit::Turns;
+use xk_kit::control::{MaxPacket, MyHost, MyPort, OptPacket, PeerHost, PeerPort};
+use xk_kit::group::{
+    Context, IsStable, Leaves, MaskOut, MemberAt, MemberState, MyMember, NodeId, OrderOf,
+    Outstanding, PROCESS, SendNull, TakeNulls,
+};
+use xk_kit::layer::{Arrival, Layer, Layered, Many, Receiver, Unsent, Ways};
+use xk_kit::net::attribute::Peer;
+
+/// Nodes in one answer about the graph.
+const CONTEXT_MAX: usize = 64;
+/// The offer for all processes.
+const ANY: u64 = u64::MAX;
+/// The offer of no process: an arriving message says its conversation, not the process.
+const NONE: u64 = u64::MAX - 1;
+
+xk_core::settings! {
+    /// Parameters of the graph.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Settings {
+        window: u32 = int(1..=256, 16,
+            "how many messages a member may have sent that another does not have yet"),
+        upcalls: u32 = int(1..=64, 1,
+            "how many messages of a conversation may be delivered at the same time"),
+        sessions_max: u32 = int(1..=1_048_576, 64,
+            "how many sessions it holds; idle ones are evicted for new ones"),
+    }
+}
+
+/// A conversation that was opened above.
+struct Opened {
+    upper: ProtocolId,
+    ends: Participants,
+    conversation: u32,
+}
+
+/// A list of members that makes a session.
+#[derive(Clone)]
+struct Arriving {
+    opening: Opening,
+    /// Index of this member.
+    me: u8,
+}
+
+/// One instance of the layer.
+pub struct Psync {
+    pub(crate) settings: Settings,
+    /// The conversations of the protocols above, by what they opened.
+    opened: RefCell<Vec<Opened>>,
+    /// The conversations that are being opened.
+    opening: Turns<u32>,
+    /// Lists of members whose packets are making sessions.
+    arriving: RefCell<BTreeMap<u32, Arriving>>,
+}
+
+/// Builds it from its place in a graph.
+///
+/// # Errors
+/// [`BuildError::Lower`] if the graph gives it nothing to stand on.
+pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let layer = Psync {
+        settings: Settings::read(build)?,
+        opened: RefCell::default(),
+        opening: Turns::default(),
+        arriving: RefCell::default(),
+    };
+    Layered::build(build, layer)
+}
+
+/// Takes the number of a process off a participant; 0 for any.
+fn pop_process(end: &mut Participant) -> Result<u32, OpenError> {
+    let number = end.pop_number(PROCESS)?.value().unwrap_or(0);
+    Ok(u32::try_from(number).map_err(|_| AddressError::OutOfRange)?)
+}
+
+/// The port of this end of a session below; 0 where there are no ports.
+fn port_of(cx: &Kernel, lower: &SessionRef) -> u16 {
+    lower.ask(cx, MyPort::default()).unwrap_or_default().port
+}
+
+impl Psync {
+    /// Returns the number of the conversation that this upper protocol has opened, or is opening,
+    /// with these ends, or else a new one.
+    fn number_of(&self, cx: &Kernel, upper: ProtocolId, ends: &Participants) -> u32 {
+        let mut opened = self.opened.borrow_mut();
+        let mut all = opened.iter();
+        if let Some(found) = all.find(|other| other.upper == upper && other.ends == *ends) {
+            return found.conversation;
+        }
+        let conversation = cx.random().next_u32().max(1);
+        opened.push(Opened { upper, ends: ends.clone(), conversation });
+        conversation
+    }
+
+    fn forget(&self, conversation: u32) {
+        self.opened.borrow_mut().retain(|opened| opened.conversation != conversation);
+    }
+}
+
+/// Makes the conversation of a session that was opened: its members are those that it has ways to.
+fn found(
+    own: &Own,
+    cx: &Kernel,
+    this: &SessionRef,
+    processes: &[u32],
+    local: Participant,
+) -> Result<(), OpenError> {
+    let peers = own.ways.peers();
+    // Two of one host and port would be one.
+    if peers.len() + 1 != processes.len() {
+        return Err(OpenError::InUse);
+    }
+    let way = own.ways.first().ok_or(OpenError::NoLower)?;
+    let host = way.ask(cx, MyHost::default()).unwrap_or_default().host;
+    let own_peer = Peer { host, port: port_of(cx, &way) };
+    let all = core::iter::once(own_peer).chain(peers).zip(processes);
+    let members = all.map(|(peer, process)| Address { process: *process, peer }).collect();
+    let settings = &own.all.layer.settings;
+    let opening = Opening { window: settings.window as u16, members };
+    let inner = Inner::new(own.key, 0, &opening, local, settings.upcalls, cx.now());
+    conversation::begin(own, cx, this, inner);
+    Ok(())
+}
+
+impl Layer<HEADER_OCTETS, Many> for Psync {
+    /// Number of the conversation.
+    type Key = u32;
+    type State = Talk;
+
+    const OCTETS_MAX: usize = BODY_OCTETS_MAX;
+    const ONE_BY_ONE: bool = true;
+    const PASSES_OFFERS: bool = true;
+
+    fn offer(
+        &self,
+        _: &Kernel,
+        _: &ProtocolRef,
+        _: Upper<'_>,
+        ends: &mut Participants,
+    ) -> Result<u64, OpenError> {
+        let local = ends.local_mut()?;
+        let process = match local.top() {
+            Some(Part::Number(PROCESS, _)) => pop_process(local)?.into(),
+            _ => ANY,
+        };
+        if local.is_empty() {
+            local.push(Part::Any);
+        }
+        Ok(process)
+    }
+
+    fn key_of(header: &[u8; HEADER_OCTETS]) -> u32 {
+        Header::parse(header).conversation
+    }
+
+    fn offer_for(_: u32) -> u64 {
+        NONE
+    }
+
+    fn open(
+        all: &Layered<Self, HEADER_OCTETS, Many>,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        asked: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        if !(2..=PARTICIPANTS_MAX).contains(&asked.len()) {
+            return Err(AddressError::Count.into());
+        }
+        let user = upper.receiver.id();
+        let mut ends: Vec<Participant> = asked.iter().cloned().collect();
+        let processes: Result<Vec<u32>, OpenError> = ends.iter_mut().map(pop_process).collect();
+        let (processes, mut local) = (processes?, ends.remove(0));
+        if local.is_empty() {
+            local.push(Part::Any);
+        }
+        let ends = Participants::among(local.clone(), ends);
+        let key = all.layer.number_of(cx, user, &asked);
+        // What the layer below is asked may block; another may open the same meanwhile.
+        let _turn = all.layer.opening.take(cx, key);
+        let opened = all.open_at(cx, this, upper.receiver, key, ends);
+        let session = opened.inspect_err(|_| all.layer.forget(key))?;
+        if let Some(own) = session.body::<Own>()
+            && with(own, |_| ()).is_none()
+            && let Err(error) = found(own, cx, &session, &processes, local)
+        {
+            all.layer.forget(key);
+            session.close(cx);
+            return Err(error);
+        }
+        Ok(session)
+    }
+
+    fn begin(&self, cx: &Kernel, _: &SessionRef, key: u32) -> Talk {
+        let talk = Talk::default();
+        let arriving = self.arriving.borrow().get(&key).cloned();
+        if let Some(Arriving { opening, me }) = arriving {
+            let upcalls = self.settings.upcalls;
+            let own = opening.members[usize::from(me)].peer;
+            let local = match own.port {
+                0 => Part::Any.into(),
+                port => Participant::of(Part::Any).with(Part::port(port)),
+            };
+            let inner = Inner::new(key, me, &opening, local, upcalls, cx.now());
+            *talk.inner.borrow_mut() = Some(inner);
+        }
+        talk
+    }
+
+    /// Only a packet with the list of members begins a conversation that was not opened above.
+    fn first(
+        all: &Layered<Self, HEADER_OCTETS, Many>,
+        at: Arrival<'_>,
+        header: &[u8; HEADER_OCTETS],
+        message: Message,
+    ) -> Result<(), Refused> {
+        let parsed = Header::parse(header);
+        if parsed.flags & LISTED == 0 {
+            return all.refuse(at, Some(header), message, &conversation::STRANGE);
+        }
+        let arriving = match at.cx.unless_lost(|| read_list(at, &parsed, &message)) {
+            Ok(Some(arriving)) => arriving,
+            Ok(None) => return all.refuse(at, Some(header), message, &reason::MALFORMED),
+            Err(lost) => return all.refuse(at, Some(header), message, lost),
+        };
+        let process = u64::from(arriving.opening.members[usize::from(arriving.me)].process);
+        let offered = all.offers.get(&process).or_else(|| all.offers.get(&ANY));
+        let Some(Receiver::Protocol(upper)) = offered else {
+            return all.refuse(at, Some(header), message, Self::NO_RECEIVER);
+        };
+        let key = parsed.conversation;
+        all.layer.arriving.borrow_mut().insert(key, arriving);
+        let result = all.accept(at, &upper, key, message);
+        all.layer.arriving.borrow_mut().remove(&key);
+        result
+    }
+
+    fn ends(&self, _: &Kernel, _: &SessionRef, key: u32) -> Participants {
+        let arriving = self.arriving.borrow();
+        let Some(Arriving { opening, me }) = arriving.get(&key) else {
+            return Participants::default();
+        };
+        let participant = |address: &Address| {
+            let host = Participant::of(Part::Host(address.peer.host));
+            let host = match address.peer.port {
+                0 => host,
+                port => host.with(Part::port(port)),
+            };
+            host.with(Part::Number(PROCESS, address.process.into()))
+        };
+        let me = usize::from(*me);
+        let others = opening.members.iter().enumerate().filter(|(at, _)| *at != me);
+        Participants::among(
+            participant(&opening.members[me]),
+            others.map(|(_, address)| participant(address)),
+        )
+    }
+
+    /// A member that is heard the first time has its way from then on.
+    fn joins(own: &Own, _: &Kernel, message: &Message) -> bool {
+        let peer = message.attribute::<Peer>();
+        let is_member = |inner: &mut Inner| {
+            inner.members.iter().any(|member| Some(member.address.peer) == peer)
+        };
+        with(own, is_member).unwrap_or(false)
+    }
+
+    /// Every message is [unsent](Self::unsent), since its entries lie behind the header.
+    fn fit(&self, _: &Own, _: &mut Message) -> bool {
+        false
+    }
+
+    fn header(&self, _: &Own, _: &Message) -> Option<[u8; HEADER_OCTETS]> {
+        None
+    }
+
+    fn unsent(
+        own: &Own,
+        cx: &Kernel,
+        this: &SessionRef,
+        message: Message,
+        _: Unsent,
+    ) -> Result<(), PushError> {
+        conversation::push(own, cx, this, message, false)
+    }
+
+    fn deliver(
+        own: &Own,
+        cx: &Kernel,
+        this: &SessionRef,
+        header: &[u8; HEADER_OCTETS],
+        message: Message,
+    ) -> Result<(), Refused> {
+        conversation::take(own, cx, this, header, message)
+    }
+
+    fn timeout(own: &Own, cx: &Kernel, this: &SessionRef, token: u64) {
+        conversation::timeout(own, cx, this, token);
+    }
+
+    fn end(own: &Own, cx: &Kernel, _: &SessionRef) {
+        own.all.layer.forget(own.key);
+        conversation::end(own, cx);
+    }
+
+    fn describe(&self, own: &Own) -> String {
+        let text = with(own, |inner| {
+            let (ready, waiting) = inner.graph.outstanding();
+            let (n, me, unheld) = (inner.members.len(), inner.me, inner.graph.unheld());
+            format!("member {me} of {n}, {ready} ready, {waiting} waiting, {unheld} unheld")
+        });
+        format!("conversation {}, {}", own.key, text.as_deref().unwrap_or("over"))
+    }
+
+    fn session_control(own: &Own, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        if ask.get::<SendNull>().is_some() {
+            let Ok(message) = cx.pool().empty(conversation::HEADROOM) else {
+                return Answer::Unknown;
+            };
+            return match conversation::push(own, cx, this, message, true) {
+                Ok(()) => Answer::Answered,
+                Err(_) => Answer::Unknown,
+            };
+        }
+        match with(own, |inner| inner.answer_to(cx.now(), ask)) {
+            Some(Answer::Answered) => {
+                conversation::let_pushes_go_on(own, cx);
+                Answer::Answered
+            }
+            _ => {
+                let answer = own.answer(cx, ask);
+                let room = conversation::room_of(own) as u32;
+                let _ = ask.answer::<MaxPacket>(|q| q.octets = q.octets.min(room));
+                let _ = ask.answer::<OptPacket>(|q| q.octets = q.octets.min(room));
+                answer
+            }
+        }
+    }
+
+    fn stop(&self) {
+        self.opened.borrow_mut().clear();
+        self.arriving.borrow_mut().clear();
+    }
+}
+
+/// Reads the list of a packet, header still in front, whose sender is the first of the members:
+/// what it says, with the sender's host and port as they are seen here, and the index of this
+/// member.
+fn read_list(
+    Arrival { cx, lower, .. }: Arrival<'_>,
+    header: &Header,
+    message: &Message,
+) -> Option<Arriving> {
+    let is_sound = header.version == VERSION
+        && matches!(header.kind, kind::DATA | kind::OPEN)
+        && header.sender == 0
+        && header.incarnation == 1
+        && header.conversation != 0;
+    let at = HEADER_OCTETS + Entry::OCTETS * usize::from(header.entries);
+    let mut opening = Opening::read(message, at).filter(|_| is_sound)?;
+    opening.members.get_mut(0)?.peer = Peer {
+        host: lower.ask(cx, PeerHost::default()).unwrap_or_default().host,
+        port: lower.ask(cx, PeerPort::default()).unwrap_or_default().port,
+    };
+    let own = Peer {
+        host: lower.ask(cx, MyHost::default()).unwrap_or_default().host,
+        port: port_of(cx, lower),
+    };
+    let members = &opening.members;
+    let at_peer = |peer: Peer| members.iter().position(|member| member.peer == peer);
+    let me = at_peer(own).filter(|me| *me > 0)?;
+    let is_once = |(at, member): (usize, &Address)| at_peer(member.peer) == Some(at);
+    let is_sound = members.iter().enumerate().all(is_once);
+    is_sound.then_some(Arriving { opening, me: me as u8 })
+}
+
+impl Inner {
+    /// Answers what only this layer knows.
+    fn answer_to(&mut self, now: Time, ask: &mut Ask<'_>) -> Answer {
+        let (members, graph) = (&self.members, &mut self.graph);
+        if let Some(question) = ask.get::<MyMember>() {
+            *question = MyMember {
+                index: self.me,
+                members: members.len() as u8,
+                conversation: self.number,
+                incarnation: 1,
+                window: self.window as u16,
+            };
+        } else if let Some(question) = ask.get::<MemberAt>() {
+            let Some(member) = members.get(usize::from(question.index)) else {
+                return Answer::Unknown;
+            };
+            let Address { process, peer: Peer { host, port } } = member.address;
+            *question = MemberAt { index: question.index, process, host, port };
+        } else if let Some(question) = ask.get::<MemberState>() {
+            let at = usize::from(question.index);
+            let Some(member) = members.get(at) else {
+                return Answer::Unknown;
+            };
+            let last = graph.last(at);
+            let id = NodeId { sender: question.index, seq: last };
+            *question = MemberState {
+                index: question.index,
+                incarnation: 1,
+                last,
+                depth: graph.depth(id).unwrap_or(0),
+                is_masked: graph.is_masked(at),
+                silent: now.since(member.heard_at),
+            };
+        } else if let Some(question) = ask.get::<IsStable>() {
+            question.by_all = graph.is_stable(question.id);
+            question.members = graph.followers(question.id);
+        } else if let Some(question) = ask.get::<OrderOf>() {
+            question.order = graph.order(question.one, question.other);
+        } else if let Some(question) = ask.get::<Leaves>() {
+            question.leaves = graph.leaves().to_vec();
+        } else if let Some(question) = ask.get::<Outstanding>() {
+            let (ready, waiting) = graph.outstanding();
+            *question = Outstanding {
+                ready: ready as u32,
+                waiting: waiting as u32,
+                unheld: graph.unheld(),
+            };
+        } else if let Some(question) = ask.get::<Context>() {
+            let mut kept: Vec<NodeId> = graph.kept().filter(|id| *id > question.from).collect();
+            kept.sort_unstable();
+            let node =
+                |id: NodeId| (id, graph.depth(id).unwrap_or(0), graph.predecessors(id).to_vec());
+            question.nodes = kept.into_iter().take(CONTEXT_MAX).map(node).collect();
+        } else if ask.get::<TakeNulls>().is_some() {
+            self.takes_nulls = true;
+        } else if let Some(question) = ask.get::<MaskOut>() {
+            if usize::from(question.index) >= members.len() || question.index == self.me {
+                return Answer::Unknown;
+            }
+            graph.mask(question.index.into(), true);
+            question.last = graph.last(question.index.into());
+        } else {
+            return Answer::Unknown;
+        }
+        Answer::Answered
+    }
+}
