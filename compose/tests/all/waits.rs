@@ -47,15 +47,21 @@ pub(crate) fn sources(kind: &str) -> Option<PathBuf> {
     if own.exists() { Some(own) } else { modules.find(|module| module.exists()) }
 }
 
-/// Whether a file in the folder or below has a semaphore in it: nothing else makes a shepherd wait.
-/// Modules of other kinds do not count.
+/// What makes a shepherd wait: a semaphore, or a part of the kit that has one.
+const WAITS: [&str; 3] = ["Semaphore", "WaitQueue", "Pending::default()"];
+
+/// Whether a file in the folder or below has something in it that makes a shepherd wait. Modules of
+/// other kinds do not count.
 fn has_semaphore(folder: &Path, standard: &Catalog) -> bool {
     fs::read_dir(folder).unwrap().any(|file| {
         let path = file.unwrap().path();
         match path.is_dir() {
             true if standard.find(path.file_name().unwrap().to_str().unwrap()).is_some() => false,
             true => has_semaphore(&path, standard),
-            false => fs::read_to_string(path).unwrap().contains("Semaphore"),
+            false => {
+                let text = fs::read_to_string(path).unwrap();
+                WAITS.iter().any(|waits| text.contains(waits))
+            }
         }
     })
 }
@@ -74,5 +80,5 @@ fn who_waits_says_so() {
         waiting.push(entry.kind);
         assert!(entry.may_wait(), "`{}` waits, and its entry does not say so", entry.kind);
     }
-    assert_eq!(waiting, ["fragment", "nbp", "rdgram", "vipaddr", "zip"]);
+    assert_eq!(waiting, ["fragment", "nbp", "psync", "rdgram", "vipaddr", "zip"]);
 }
