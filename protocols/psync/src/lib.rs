@@ -11,10 +11,10 @@
 //!
 //! # Behaviour
 //! The *members* of a conversation are the processes of an `open`, in its order. The protocol sends
-//! the list to each, which the layer there takes for the protocol that has enabled the process.
+//! the list to each of the others, where the protocol that has enabled the process gets the session.
 //! Members do not come or go later; the layer above may mask one out that has failed.
 //!
-//! A message *precedes* another if the sender of the other had had it. The messages so form a graph
+//! A message *precedes* another if the sender of the other had it when it sent. The messages form a graph
 //! without circles, the *context graph*, and all members see the same graph. A message sent goes to
 //! all members, with its immediate predecessors. It is passed up when the upcalls of all of them
 //! have returned. Two messages that do not precede each other may come up in either order; with

@@ -167,7 +167,7 @@ fn graphs_are_drawn() {
 fn manuals_are_complete() {
     for kind in ["udp", "tap", "packet", "ip"] {
         let told = good(&["help", kind]);
-        for part in ["SYNOPSIS", "BEHAVIOUR", "EXAMPLE", "PARAMETERS", "QUESTIONS"] {
+        for part in ["SYNOPSIS", "BEHAVIOUR", "EXAMPLE", "PARAMETERS", "CONTROL"] {
             assert!(told.contains(part), "{kind}: {part}: {told}");
         }
         assert!(!told.contains("```") && !told.contains("[`"), "{kind}: {told}");
