@@ -66,6 +66,7 @@ pub const ELSEWHERE: &[(&str, &str)] = &[
     ("bsd-on-streams", "an adapter; its own laws try it"),
     ("bsd-on-xk", "an adapter; its own laws try it"),
     ("caller", "asks; the host that asks has it"),
+    ("chatter", "asks; its own tests attack it"),
     ("ddp", "AppleTalk; attacked by `strangers_apple`, not on real devices"),
     ("host-eth", "a wire"),
     ("host-tcp", "a wire"),

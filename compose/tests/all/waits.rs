@@ -47,7 +47,7 @@ pub(crate) fn sources(kind: &str) -> Option<PathBuf> {
     if own.exists() { Some(own) } else { modules.find(|module| module.exists()) }
 }
 
-/// What makes a shepherd wait: a semaphore, or a part of the kit that has one.
+/// Words for a semaphore, or a part of the kit that has one.
 const WAITS: [&str; 3] = ["Semaphore", "WaitQueue", "Pending::default()"];
 
 /// Whether a file in the folder or below has something in it that makes a shepherd wait. Modules of

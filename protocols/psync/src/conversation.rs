@@ -3,7 +3,7 @@
 //!
 //! Nothing is borrowed while a message goes up or down. One timer serves all that is due.
 
-use crate::graph::{Arrival, Begun, Graph};
+use crate::graph::{Arrival, Begun, Graph, MEMBERS_MAX};
 use crate::protocol::Psync;
 use crate::wire::{
     ANSWER, Address, Entry, HEADER_OCTETS, Header, LISTED, NULL, Opening, VERSION, kind,
@@ -52,7 +52,7 @@ const ANSWER_EVERY: Duration = Duration::from_millis(100);
 /// The conversation is not the one that its number names.
 pub(crate) static STRANGE: Reason = Reason::new("not this conversation", Class::NotMine);
 /// The message has arrived before.
-pub(crate) static DUPLICATE: Reason = Reason::new("duplicate", Class::NotMine);
+pub(crate) static DUPLICATE: Reason = Reason::new("came before", Class::NotMine);
 /// The number is further on than the window allows.
 pub(crate) static BEYOND_WINDOW: Reason = Reason::new("beyond the window", Class::Bad);
 /// The predecessors cannot be those of this message.
@@ -174,7 +174,11 @@ impl Inner {
     /// Whether this member has opened the conversation, and another has not answered.
     fn is_calling(&self) -> bool {
         let mut others = self.others();
-        self.me == 0 && others.any(|other| !self.members[usize::from(other)].is_open)
+        self.me == 0 && others.any(|other| self.is_to_be_called(other))
+    }
+
+    fn is_to_be_called(&self, other: u8) -> bool {
+        !self.members[usize::from(other)].is_open && !self.graph.is_masked(other.into())
     }
 
     fn opening(&self) -> Opening {
@@ -222,7 +226,10 @@ impl Inner {
     fn note_progress(&mut self, now: Time) {
         let soon = now.after(REQUEST_WAIT[0]);
         for want in self.wants.iter_mut().filter(|want| want.due > soon) {
-            (want.due, want.tries) = (soon, 1);
+            want.due = soon;
+            if want.tries + 1 >= REQUESTS_MAX {
+                want.tries = REQUESTS_FIRST;
+            }
         }
     }
 
@@ -241,17 +248,23 @@ impl Inner {
         self.wants.retain(|want| !graph.has(want.id) && !graph.waits(want.id));
         let mut wants = core::mem::take(&mut self.wants);
         let mut given_up = 0;
+        // As many as a packet has room for, of one member at one time.
+        let most = (self.window as usize).min(MEMBERS_MAX);
         for want in wants.iter_mut().filter(|want| want.due <= now) {
             if want.tries == REQUESTS_MAX {
                 given_up += self.graph.give_up(want.id);
                 continue;
             }
             let asked = self.asked(want);
+            let is_full = |act: &Act| matches!(act, Act::Request { to, ids } if *to == asked && ids.len() >= most);
+            if acts.iter().any(is_full) {
+                want.due = now.after(REQUEST_DELAY);
+                continue;
+            }
             let wait = REQUEST_WAIT[0] * (1 << want.tries.min(5));
             (want.due, want.tries) = (now.after(wait.min(REQUEST_WAIT[1])), want.tries + 1);
-            let window = self.window as usize;
             let open = acts.iter_mut().find_map(|act| match act {
-                Act::Request { to, ids } if *to == asked && ids.len() < window => Some(ids),
+                Act::Request { to, ids } if *to == asked => Some(ids),
                 _ => None,
             });
             match open {
@@ -338,7 +351,7 @@ impl Inner {
     /// Does all that is due; returns how many waiting messages were given up.
     fn work(&mut self, now: Time, acts: &mut Acts) -> usize {
         if self.open_due.is_some_and(|due| due <= now) {
-            let all = self.others().filter(|to| !self.members[usize::from(*to)].is_open);
+            let all = self.others().filter(|to| self.is_to_be_called(*to));
             acts.extend(all.map(|to| Act::Open { to }));
             self.open_due = None;
             if acts.iter().any(|act| matches!(act, Act::Open { .. })) {
@@ -383,7 +396,7 @@ impl Inner {
 
 /// The entries of a packet, which lie in front of the message.
 struct Entries {
-    ids: [Id; crate::graph::MEMBERS_MAX],
+    ids: [Id; MEMBERS_MAX],
     count: usize,
 }
 
@@ -442,6 +455,19 @@ pub(crate) fn begin(own: &Own, cx: &Kernel, this: &SessionRef, inner: Inner) {
 
 /// Sends a message of this member to all others, once the window has room for it.
 pub(crate) fn push(
+    own: &Own,
+    cx: &Kernel,
+    this: &SessionRef,
+    message: Message,
+    is_null: bool,
+) -> Result<(), PushError> {
+    let pushed = push_one(own, cx, this, message, is_null);
+    // The room that is left, or that this one did not use, is the next one's.
+    let_pushes_go_on(own, cx);
+    pushed
+}
+
+fn push_one(
     own: &Own,
     cx: &Kernel,
     this: &SessionRef,
@@ -625,7 +651,7 @@ impl Inner {
         if header.kind != kind::RESENT && header.sender != u16::from(from) {
             return Err(&NOT_A_MEMBER);
         }
-        if self.graph.is_masked(from.into()) || self.graph.is_masked(header.sender.into()) {
+        if self.graph.is_masked(from.into()) {
             return Err(&MASKED);
         }
         let is_message = matches!(header.kind, kind::DATA | kind::RESENT);
@@ -697,6 +723,9 @@ fn deliver(own: &Own, cx: &Kernel, this: &SessionRef) {
         let Some(Some((begun, body, has_next))) = next else {
             return;
         };
+        // The upcall may take long, and may push.
+        arm(own, cx, this);
+        let_pushes_go_on(own, cx);
         if has_next {
             // The wait of this upcall must not keep the other.
             let _ = cx.schedule(this, Duration::ZERO, DRAIN);
@@ -785,9 +814,11 @@ fn open_ways(own: &Own, cx: &Kernel, this: &SessionRef) {
     if own.extend(cx, this, &Participants::among(local.clone(), peers.iter().cloned())).is_ok() {
         return;
     }
-    // One that cannot be reached keeps no other from being.
+    // One that cannot be reached keeps no other from being, and is tried again.
     for peer in peers {
-        let _ = own.extend(cx, this, &Participants::pair(local.clone(), peer));
+        if own.extend(cx, this, &Participants::pair(local.clone(), peer)).is_err() {
+            with(own, |inner| inner.has_ways = false);
+        }
     }
 }
 

@@ -228,17 +228,19 @@ impl<B> Graph<B> {
         !self.has(id) && self.slot(id).is_some()
     }
 
-    /// Whether the number is one that its sender may use by now.
+    /// Whether the number is one that its sender may use by now: the view of this member is a part
+    /// of what all hold, so that no number is further on than the window beyond that.
     #[must_use]
     pub fn may_exist(&self, id: Id) -> bool {
+        let window = if id.sender == self.me { 0 } else { self.window };
         let member = self.members.get(usize::from(id.sender));
-        member.is_some_and(|m| id.seq != 0 && id.seq <= m.inserted.saturating_add(self.window))
+        member.is_some_and(|m| id.seq != 0 && id.seq <= m.begun.saturating_add(window))
     }
 
     /// Returns the messages that wait.
     pub fn waiting(&self) -> impl Iterator<Item = Id> + '_ {
         self.members.iter().enumerate().flat_map(|(sender, member)| {
-            let numbers = member.inserted + 1..=member.inserted.saturating_add(self.window);
+            let numbers = member.inserted + 1..=member.begun.saturating_add(self.window);
             let id = move |seq| Id { sender: sender as u8, seq };
             numbers.map(id).filter(|id| member.row.is_some() && self.waits(*id))
         })
@@ -314,7 +316,7 @@ impl<B> Graph<B> {
         for before in predecessors {
             let bit = 1_u64.checked_shl(before.sender.into()).unwrap_or(0);
             is_sound &= self.may_exist(*before) && senders & bit == 0;
-            is_sound &= before.sender != id.sender || before.seq + 1 == id.seq;
+            is_sound &= before.sender != id.sender || before.seq.checked_add(1) == Some(id.seq);
             senders |= bit;
         }
         // All but the first message of a sender follow its one before.
@@ -331,7 +333,10 @@ impl<B> Graph<B> {
         let depth = self.insert(id);
         match depth {
             Some(_) => self.ready.push_back(id),
-            None => self.drop_waiting(id),
+            None => {
+                self.drop_waiting(id);
+                self.give_up(id);
+            }
         }
         depth
     }
@@ -552,13 +557,18 @@ impl<B> Graph<B> {
         }
     }
 
-    /// Throws away the waiting messages that name `id`, which does not come, as a predecessor;
-    /// returns how many those are.
+    /// Throws away the waiting messages that `id`, which does not come, precedes; returns how many
+    /// those are.
     pub fn give_up(&mut self, id: Id) -> usize {
-        let names = |waiting: &Id| self.predecessors(*waiting).contains(&id);
-        let all: Vec<Id> = self.waiting().filter(names).collect();
-        all.iter().for_each(|waiting| self.drop_waiting(*waiting));
-        all.len()
+        let (mut lost, mut count) = (vec![id], 0);
+        while let Some(id) = lost.pop() {
+            let names = |waiting: &Id| self.predecessors(*waiting).contains(&id);
+            let all: Vec<Id> = self.waiting().filter(names).collect();
+            all.iter().for_each(|waiting| self.drop_waiting(*waiting));
+            count += all.len();
+            lost.extend(all);
+        }
+        count
     }
 
     /// Returns the number of this member's messages that another does not hold.
@@ -605,8 +615,9 @@ impl<B> Graph<B> {
     pub fn followers(&self, id: Id) -> u64 {
         let sender = usize::from(id.sender);
         let all = self.members.iter().enumerate();
-        let follows =
-            |(at, member): &(usize, &Member<B>)| *at == sender || member.heard[sender] >= id.seq;
+        let follows = |(at, member): &(usize, &Member<B>)| {
+            *at == sender || member.heard.get(sender).is_some_and(|seq| *seq >= id.seq)
+        };
         all.filter(follows).fold(0, |bits, (at, _)| bits | 1 << at)
     }
 

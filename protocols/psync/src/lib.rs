@@ -11,15 +11,18 @@
 //!
 //! # Behaviour
 //! The *members* of a conversation are the processes of an `open`, in its order. The protocol sends
-//! the list to each of the others, where the protocol that has enabled the process gets the session.
-//! Members do not come or go later; the layer above may mask one out that has failed.
+//! the list to each of the others, where the protocol that has enabled the process gets the
+//! session; a host refuses a conversation whose window is larger than its own. Members do not come
+//! or go later: one that has lost its session does not find its way back, and the layer above masks
+//! it out, at all members.
 //!
-//! A message *precedes* another if the sender of the other had it when it sent. The messages form a graph
-//! without circles, the *context graph*, and all members see the same graph. A message sent goes to
-//! all members, with its immediate predecessors. It is passed up when the upcalls of all of them
-//! have returned. Two messages that do not precede each other may come up in either order; with
-//! `upcalls` above 1 they may be in their upcalls at the same time, one of each sender at most. No
-//! shepherd waits for its turn. A message that is sent during the upcall of another follows that.
+//! A message *precedes* another if the sender of the other had it when it sent. The messages form a
+//! graph without circles, the *context graph*, and all members see the same graph. A message sent
+//! goes to all members, with its immediate predecessors. It is passed up when the upcalls of all of
+//! them have returned. Two messages that do not precede each other may come up in either order;
+//! with `upcalls` above 1 they may be in their upcalls at the same time, one of each sender at
+//! most. No shepherd waits for its turn. A message that is sent during the upcall of another
+//! follows that.
 //!
 //! A message that comes up has its place as the attribute `node`: sender, number, and *depth*, the
 //! length of the longest path that leads to it. What the protocol above refuses is dropped there.
@@ -45,8 +48,9 @@
 //! A packet is taken from members alone, by the host and port that the layer below says. One that
 //! can forge these must guess the number of the conversation, which has 32 random bits; one on the
 //! way can read it. Nothing is sent to the hosts that a stranger's `OPEN` names before the protocol
-//! above sends or the host itself is heard. Requests are answered with twice the window of messages
-//! in 100 ms at most.
+//! above sends or the host itself is heard. A member can lie: it can send others' messages again
+//! with other octets, and claim to hold what it lacks. Requests are answered with twice the window
+//! of messages in 100 ms at most.
 //!
 //! # Example
 //! ```kdl

@@ -239,6 +239,10 @@ impl Layer<HEADER_OCTETS, Many> for Psync {
             Ok(None) => return all.refuse(at, Some(header), message, &reason::MALFORMED),
             Err(lost) => return all.refuse(at, Some(header), message, lost),
         };
+        if u32::from(arriving.opening.window) > all.layer.settings.window {
+            // This host alone decides of its memory.
+            return all.refuse(at, Some(header), message, &conversation::BEYOND_WINDOW);
+        }
         let process = u64::from(arriving.opening.members[usize::from(arriving.me)].process);
         let offered = all.offers.get(&process).or_else(|| all.offers.get(&ANY));
         let Some(Receiver::Protocol(upper)) = offered else {

@@ -399,6 +399,63 @@ fn a_member_that_is_masked_out_holds_no_other_up() {
     assert!(net.sessions[0].ask(&net.members[0].cx, MaskOut { index: 0, last: 0 }).is_none());
 }
 
+/// Messages that a member sent before it was masked out precede those that others sent after them.
+#[test]
+fn messages_of_a_masked_member_come_from_others() {
+    let net = Net::new(3, &[]);
+    net.push(2, "last words").unwrap();
+    net.carry(|packet| packet.to == 1);
+    net.push(1, "after them").unwrap();
+    net.carry(|packet| packet.to == 0);
+    net.ask(0, MaskOut { index: 2, last: 0 });
+    net.advance(20 * MS);
+    net.carry(|packet| packet.from != 2 && packet.to != 2);
+    assert_eq!(net.texts(0), ["last words", "after them"]);
+}
+
+/// A request has room for 64 messages, however large the window is.
+#[test]
+fn a_large_window_is_asked_for_in_parts() {
+    let net = Net::new(2, &[("window", 200)]);
+    (0..150).for_each(|n| net.push(0, &format!("{n}")).unwrap());
+    drop(net.sent());
+    net.push(0, "last").unwrap();
+    net.carry(|_| true);
+    for _ in 0..20 {
+        net.advance(20 * MS);
+        net.carry(|_| true);
+    }
+    let texts = net.texts(1);
+    assert_eq!((texts.len(), texts.last().map(String::as_str)), (151, Some("last")));
+    assert_eq!(net.members[0].drops("malformed"), 0);
+}
+
+#[test]
+fn questions_about_no_member_harm_nothing() {
+    let net = Net::new(2, &[]);
+    let id = NodeId { sender: 200, seq: 1 };
+    assert!(!net.ask(0, IsStable { id, ..IsStable::default() }).by_all);
+    let order = OrderOf { one: id, other: id, order: NodeOrder::Before };
+    assert_eq!(net.ask(0, order).order, NodeOrder::Unknown);
+    assert!(
+        net.sessions[0]
+            .ask(&net.members[0].cx, MemberAt { index: 9, ..MemberAt::default() })
+            .is_none()
+    );
+    let state = MemberState { index: 9, ..MemberState::default() };
+    assert!(net.sessions[0].ask(&net.members[0].cx, state).is_none());
+}
+
+#[test]
+fn an_opener_does_not_choose_how_much_memory_others_take() {
+    let (small, large) = (Member::new(0, &[("window", 8)]), Member::new(1, &[("window", 9)]));
+    large.open(&[0, 2]).unwrap();
+    large.cx.advance(Duration::ZERO);
+    let open = octets(&large.bottom.take_sent()[0].message);
+    assert!(!small.arrive(1, &open));
+    assert_eq!(small.drops("beyond the window"), 1);
+}
+
 #[test]
 fn an_open_needs_two_to_64_different_members() {
     let member = Member::new(0, &[]);

@@ -166,6 +166,7 @@ const ELSEWHERE: &[&str] = &[
     "bsd-on-streams",
     "bsd-on-xk",
     "caller",
+    "chatter",
     "ddp",
     "discard",
     "echo",
