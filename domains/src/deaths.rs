@@ -126,6 +126,13 @@ impl Port {
         }
     }
 
+    /// Takes back what a side that has died meanwhile has told.
+    pub(crate) fn disown(&self, cx: &Kernel, of: ProtocolId, kind: &QuestionType, fields: &[u8]) {
+        if let Some(undone_by) = kind.undone_by {
+            self.take_back(cx, &Heard { of, undone_by, fields: fields.to_vec() });
+        }
+    }
+
     /// Takes a notice of the other side back in its place.
     fn take_back(&self, cx: &Kernel, heard: &Heard) {
         let (kind, of) = (self.question(heard.undone_by), self.own(heard.of));
@@ -290,6 +297,12 @@ impl Port {
         }
         let told = self.told.borrow().clone();
         for (protocol, fields) in told {
+            let is_told =
+                |known: &(ProtocolId, Vec<u8>)| (known.0, &known.1) == (protocol, &fields);
+            if !self.told.borrow().iter().any(is_told) {
+                // It was taken back while another was told.
+                continue;
+            }
             let Ok(body) = cx.pool().copy_from(0, &fields) else {
                 self.count(&reason::NO_BUFFERS);
                 continue;

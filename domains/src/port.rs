@@ -615,7 +615,13 @@ impl Port {
         // The first time it is asked whether that is understood.
         let (is_tell, told) = (kind.kind == Kind::Tell, (target.protocol, kind.key));
         let may_stand = kind.is_standing || !self.told.borrow().is_empty();
-        let noted = (may_stand && target.op == Op::AskProtocol).then(|| fields.clone());
+        let mut noted = (may_stand && target.op == Op::AskProtocol).then(|| fields.clone());
+        if !kind.is_standing
+            && let Some(fields) = noted.take()
+        {
+            // What is taken back stays so, though the other side may be gone just now.
+            self.remember(target.protocol, kind, fields);
+        }
         if is_tell && self.understood.borrow().contains(&told) {
             self.tell(cx, header, &fields);
             self.keep_scratch(Some(fields));

@@ -588,9 +588,13 @@ impl Port {
                     let of = ProtocolId(number);
                     permits(Wish::AskProtocol(of, kind))?;
                     self.may_hear(kind).then_some(())?;
+                    let losses = self.losses.get();
                     let answer = self.own(of)?.control(cx, ask);
-                    if answer.is_answered() {
-                        self.hear(of, kind, from.rest());
+                    match answer.is_answered() {
+                        true if losses == self.losses.get() => self.hear(of, kind, from.rest()),
+                        // The other side has died meanwhile.
+                        true => self.disown(cx, of, kind, from.rest()),
+                        false => {}
                     }
                     answer
                 };

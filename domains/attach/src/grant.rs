@@ -44,9 +44,9 @@ pub struct Grant {
 }
 
 /// Questions that a program may put to a session that it has, besides those that tell facts: they
-/// concern that conversation alone; joins of groups are bounded for each user. All others change
-/// what other programs see, or show it.
-const OF_SESSIONS: [u32; 23] = [
+/// concern that conversation alone. All others change what other programs see, or show it. Joins of
+/// groups are permitted besides, to sessions of UDP, which has a bound for each user.
+const OF_SESSIONS: [u32; 21] = [
     AskCopy::KEY,
     CancelCall::KEY,
     FreeCopy::KEY,
@@ -54,10 +54,8 @@ const OF_SESSIONS: [u32; 23] = [
     IsGroup::KEY,
     IsLocalHost::KEY,
     IsOutstanding::KEY,
-    JoinHost::KEY,
     KeepWhole::KEY,
     LastCopy::KEY,
-    LeaveHost::KEY,
     PeerOnLink::KEY,
     PeerProved::KEY,
     StreamAbort::KEY,
@@ -118,8 +116,15 @@ pub(crate) fn permits(grants: &[Grant], wish: &Wish<'_>) -> bool {
         Wish::AskProtocol(_, question) => {
             question.kind == Kind::Fact || OF_PROTOCOLS.contains(&question.key)
         }
-        Wish::AskSession(_, question) => {
+        Wish::AskSession(of, question) => {
             let key = question.key;
+            if [JoinHost::KEY, LeaveHost::KEY].contains(&key) {
+                // Other layers pass them on to a protocol, which all have in common.
+                let is_it = |grant: &Grant| grant.node.id() == *of;
+                return grants
+                    .iter()
+                    .any(|grant| is_it(grant) && grant.node.head().kind() == "udp");
+            }
             // Those of a registry are for what the program has there, which a grant has opened.
             let is_of_registry = xk_registry::QUESTIONS.iter().any(|own| own.key == key);
             question.kind == Kind::Fact || OF_SESSIONS.contains(&key) || is_of_registry

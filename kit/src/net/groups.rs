@@ -1,7 +1,7 @@
 //! Membership in groups of hosts: what a host asks to receive (RFC 3376, sections 2 and 3).
 
 use alloc::vec::Vec;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use xk_core::{Answer, Ask, HostAddr, Kernel, ProtocolRef, fields, question};
 
 /// Sources that a membership names at most (RFC 3376, section 3.1, leaves the number to the host).
@@ -71,7 +71,8 @@ impl Filter {
             }
             (false, false) => {
                 self.sources.extend_from_slice(&other.sources);
-                self.sources.sort_unstable();
+                // Two runs in order, which a stable sort merges in one pass.
+                self.sources.sort();
                 self.sources.dedup();
             }
         }
@@ -117,13 +118,17 @@ question!(LeaveHost { membership }, "leave-host", Tell);
 
 /// The joins of one session of a transport, made below on its behalf.
 #[derive(Debug, Default)]
-pub struct Joins(RefCell<Vec<Membership>>);
+pub struct Joins {
+    all: RefCell<Vec<Membership>>,
+    /// The session has ended: a join that comes back from below is taken back.
+    is_over: Cell<bool>,
+}
 
 impl Joins {
     /// True if packets of a source to a group are wanted. A session that has not joined the group
     /// takes those that others have the host take (as Linux's `IP_MULTICAST_ALL`).
     pub fn admits(&self, group: HostAddr, source: HostAddr) -> bool {
-        let joined = self.0.borrow();
+        let joined = self.all.borrow();
         let mut own = joined.iter().filter(|own| own.group == group).peekable();
         own.peek().is_none() || own.any(|own| own.filter.admits(source))
     }
@@ -133,24 +138,29 @@ impl Joins {
     pub fn answer(&self, cx: &Kernel, lower: &ProtocolRef, ask: &mut Ask<'_>) -> Option<Answer> {
         if let Some(JoinHost { membership }) = ask.get() {
             let joined = membership.clone();
-            let is_full = self.0.borrow().len() >= MEMBERSHIPS_MAX;
+            let is_full = self.all.borrow().len() >= MEMBERSHIPS_MAX;
             if is_full || !lower.control(cx, ask).is_answered() {
                 return Some(Answer::Unknown);
             }
-            self.0.borrow_mut().push(joined);
+            if self.is_over.get() {
+                let _ = lower.ask(cx, LeaveHost { membership: joined });
+                return Some(Answer::Unknown);
+            }
+            self.all.borrow_mut().push(joined);
             return Some(Answer::Answered);
         }
         let LeaveHost { membership } = ask.get()?;
-        let at = self.0.borrow().iter().position(|own| own == membership);
+        let at = self.all.borrow().iter().position(|own| own == membership);
         let Some(at) = at else { return Some(Answer::Unknown) };
-        self.0.borrow_mut().swap_remove(at);
+        self.all.borrow_mut().swap_remove(at);
         let _ = lower.control(cx, ask);
         Some(Answer::Answered)
     }
 
     /// Takes all joins back: the session ends.
     pub fn clear(&self, cx: &Kernel, lower: &ProtocolRef) {
-        for membership in self.0.take() {
+        self.is_over.set(true);
+        for membership in self.all.take() {
             let _ = lower.ask(cx, LeaveHost { membership });
         }
     }

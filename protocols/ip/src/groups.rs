@@ -103,13 +103,13 @@ impl Memberships {
     fn remove(&self, group: Ipv4, (payer, on, filter): &Join) -> Option<(usize, bool)> {
         let mut groups = self.groups.borrow_mut();
         let fits = |join: &Join| (&join.1, &join.2) == (on, filter);
-        let find = |entry: &Group| {
-            let own = entry.joins.iter().position(|join| fits(join) && join.0 == *payer);
-            own.or_else(|| entry.joins.iter().position(fits))
+        let is_own = |join: &Join| fits(join) && join.0 == *payer;
+        let find = |is_meant: &dyn Fn(&Join) -> bool| {
+            let mut all = groups.range((group, 0)..=(group, usize::MAX));
+            all.find_map(|(key, entry)| Some((key.1, entry.joins.iter().position(is_meant)?)))
         };
-        let mut all = groups.range_mut((group, 0)..=(group, usize::MAX));
-        let found = all.find_map(|(key, entry)| find(entry).map(|at| (key.1, entry, at)));
-        let (interface, entry, at) = found?;
+        let (interface, at) = find(&is_own).or_else(|| find(&fits))?;
+        let entry = groups.get_mut(&(group, interface))?;
         entry.joins.swap_remove(at);
         entry.update();
         self.joins.set(self.joins.get() - 1);

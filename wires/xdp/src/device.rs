@@ -489,12 +489,12 @@ impl FrameDevice for XdpDevice {
         }
     }
 
-    #[inline]
     fn set_group(&mut self, group: EthAddr, is_joined: bool) -> bool {
         let groups = self.groups.as_ref();
         groups.is_some_and(|groups| groups.set(group.0, is_joined).is_ok())
     }
 
+    #[inline]
     fn flush(&mut self) -> Result<bool, &'static Reason> {
         let mut all = true;
         for lane in &mut self.lanes {

@@ -157,6 +157,10 @@ impl Layer {
     /// # Errors
     /// `ENODEV` if no interface has this host.
     fn check_interface(&self, cx: &Kernel, on: HostAddr) -> Result<(), Errno> {
+        if on.is_group() || on.is_loopback() {
+            // Hosts of ours, and of no interface.
+            return Err(Errno::NODEV);
+        }
         let udp = self.udp()?;
         let asked =
             (!on.is_unspecified()).then(|| udp.ask(cx, IsLocalHost { host: on, local: true }));
