@@ -133,6 +133,11 @@ impl Joins {
         own.peek().is_none() || own.any(|own| own.filter.admits(source))
     }
 
+    /// Whether the question is [`JoinHost`] or [`LeaveHost`].
+    pub fn are_meant(ask: &mut Ask<'_>) -> bool {
+        ask.get::<JoinHost>().is_some() || ask.get::<LeaveHost>().is_some()
+    }
+
     /// Answers [`JoinHost`] and [`LeaveHost`], which the layer `lower` is asked in turn; `None` to
     /// other questions.
     pub fn answer(&self, cx: &Kernel, lower: &ProtocolRef, ask: &mut Ask<'_>) -> Option<Answer> {

@@ -16,7 +16,7 @@ use xk_kit::control::{self, NetworkError};
 use xk_kit::layer::{Arrival, Conversation, Layer, Layered, Receiver, Unsent};
 use xk_kit::net::attribute::Peer;
 use xk_kit::net::drop_sources::Source;
-use xk_kit::net::groups::{JoinHost, LeaveHost};
+use xk_kit::net::groups::Joins;
 use xk_kit::net::ports;
 use xk_kit::net::template::{HeaderField, Headers};
 use xk_kit::wire::offload;
@@ -376,8 +376,7 @@ impl Layer<HEADER_LEN> for Udp {
         if ports::answer(ask, (local, None), Some((peer, None))) {
             return Answer::Answered;
         }
-        if covers_hosts(ask) || ask.get::<JoinHost>().is_some() || ask.get::<LeaveHost>().is_some()
-        {
+        if covers_hosts(ask) || Joins::are_meant(ask) {
             // A session to one peer has no groups, nor does what it stands on have some for it.
             return Answer::Unknown;
         }
