@@ -17,8 +17,8 @@
 //! `udp`, which promise no order.
 //!
 //! It reports `sent`, `received`, `members` heard, `early`, `twice`, and `failed` pushes. It has
-//! finished when it has sent all, and has received `count` messages of each peer or none for
-//! `timeout`. It has failed if a message was early, twice or missing by then.
+//! finished when it has sent all and has received `count` messages of each peer, or has heard none
+//! for `timeout`. It has failed if a message was early, twice or missing by then.
 //!
 //! A member is known by a random number of 32 bits. At most 64 are counted; messages of others are
 //! dropped as `stranger`.

@@ -20,6 +20,9 @@ use xk_kit::group::MyMember;
 /// The message is none of a member, or of one too many.
 pub(crate) static STRANGER: Reason = Reason::new("stranger", Class::Bad);
 
+/// Tokens of the timers for sending, and for looking whether it is over.
+const SEND: u64 = 0;
+const LOOK: u64 = 1;
 const PEER: &str = "process7@10.0.0.2";
 
 xk_core::settings! {
@@ -104,6 +107,7 @@ impl Chatter {
         }
         match self.lower.open(cx, Upper::new(this), self.ends()) {
             Ok(session) => {
+                self.heard_at.set(cx.now());
                 *self.session.borrow_mut() = Some(session.clone());
                 Some(session)
             }
@@ -129,7 +133,7 @@ impl Chatter {
     }
 
     fn plan(&self, cx: &Kernel, this: &ProtocolRef, after: Duration) {
-        if let Err(error) = cx.schedule_protocol(this, after.max(SHORTEST), 0) {
+        if let Err(error) = cx.schedule_protocol(this, after.max(SHORTEST), SEND) {
             self.open_error.set(Some(error));
         }
     }
@@ -161,22 +165,28 @@ impl Chatter {
         let has_sent = self.sent.get() >= self.settings.count;
         let is_quiet = cx.now().since(self.heard_at.get()) >= self.settings.timeout;
         let waits = self.session.borrow().is_none() && self.settings.to.is_empty();
+        let is_open = self.session.borrow().is_some();
         let open_error = self.open_error.get();
         if let Some(error) = open_error {
             lines.push(("why".into(), error.to_string()));
         }
         report.lines = lines;
-        report.finished = open_error.is_some() || waits || has_sent && (has_all || is_quiet);
+        // Whether it has finished is not asked again once it has.
+        report.finished = open_error.is_some()
+            || is_open && has_sent && has_all
+            || is_quiet && (waits || is_open);
         report.failed = open_error.is_some()
-            || report.finished && !waits && !has_all
+            || report.finished && !waits && !(has_sent && has_all)
             || self.early.get() + self.twice.get() + self.failed.get() > 0;
     }
 }
 
 impl Protocol for Chatter {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        self.heard_at.set(cx.now());
+        cx.schedule_protocol(this, self.settings.timeout.max(SHORTEST), LOOK)?;
         if !self.settings.to.is_empty() {
-            return cx.schedule_protocol(this, self.settings.start.max(SHORTEST), 0).map(drop);
+            return cx.schedule_protocol(this, self.settings.start.max(SHORTEST), SEND).map(drop);
         }
         let local = match self.settings.local.is_empty() {
             true => Participant::of(Part::Any),
@@ -225,7 +235,14 @@ impl Protocol for Chatter {
         Ok(())
     }
 
-    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, _: u64) {
+    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, token: u64) {
+        if token == LOOK {
+            // A kernel in which nothing happens does not know that time has passed.
+            if cx.now().since(self.heard_at.get()) < self.settings.timeout {
+                let _ = cx.schedule_protocol(this, self.settings.timeout, LOOK);
+            }
+            return;
+        }
         self.send(cx, this);
         // Not before the push has returned, which may wait.
         if self.sent.get() < self.settings.count && self.open_error.get().is_none() {
