@@ -25,7 +25,7 @@ pub const LAYERS: &str = r#"
     vip vipadv ip
     "null" ip
     fanout ip joins=#true
-    psync ip
+    psync ip { number "ip"=202; }
     vipaddr vipadv ip
     fragment vipaddr
     vipsize vipaddr fragment
