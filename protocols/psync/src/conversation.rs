@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use xk_core::kernel::Timer;
 use xk_core::object::{CallCause, PushError, Refused};
 use xk_core::reason::Class;
-use xk_core::{Kernel, Message, Part, Participant, Participants, Reason, SessionRef, Time, reason};
+use xk_core::{Kernel, Message, Participant, Participants, Reason, SessionRef, Time, reason};
 use xk_kit::group::{Node, NodeId as Id};
 use xk_kit::layer::{Conversation, Many, NOT_A_MEMBER};
 use xk_kit::net::attribute::Peer;
@@ -84,7 +84,7 @@ pub(crate) struct Member {
     /// Messages that it may still be sent again in this period, and the beginning of that.
     resends: u32,
     resends_from: Time,
-    told_at: Time,
+    told_at: Option<Time>,
     /// The last of its messages in the view that it was told of.
     acknowledged: u32,
 }
@@ -145,7 +145,7 @@ impl Inner {
             heard_at: now,
             resends: 2 * window,
             resends_from: now,
-            told_at: Time::ZERO,
+            told_at: None,
             acknowledged: 0,
         };
         Self {
@@ -256,21 +256,20 @@ impl Inner {
                 continue;
             }
             let asked = self.asked(want);
-            let is_full = |act: &Act| matches!(act, Act::Request { to, ids } if *to == asked && ids.len() >= most);
-            if acts.iter().any(is_full) {
-                want.due = now.after(REQUEST_DELAY);
-                continue;
-            }
-            let wait = REQUEST_WAIT[0] * (1 << want.tries.min(5));
-            (want.due, want.tries) = (now.after(wait.min(REQUEST_WAIT[1])), want.tries + 1);
             let open = acts.iter_mut().find_map(|act| match act {
                 Act::Request { to, ids } if *to == asked => Some(ids),
                 _ => None,
             });
             match open {
+                Some(ids) if ids.len() >= most => {
+                    want.due = now.after(REQUEST_DELAY);
+                    continue;
+                }
                 Some(ids) => ids.push(want.id),
                 None => acts.push(Act::Request { to: asked, ids: [want.id].into() }),
             }
+            let wait = REQUEST_WAIT[0] * (1 << want.tries.min(5));
+            (want.due, want.tries) = (now.after(wait.min(REQUEST_WAIT[1])), want.tries + 1);
         }
         wants.retain(|want| want.due > now);
         self.wants = wants;
@@ -295,8 +294,8 @@ impl Inner {
 
     /// Tells a member the leaves, but not too often.
     fn answer(&mut self, to: u8, now: Time, acts: &mut Acts) {
-        let member = &mut self.members[usize::from(to)];
-        if member.told_at == Time::ZERO || now.since(member.told_at) >= ANSWER_EVERY {
+        let told_at = self.members[usize::from(to)].told_at;
+        if told_at.is_none_or(|told_at| now.since(told_at) >= ANSWER_EVERY) {
             self.tell(to, false, now, acts);
         }
     }
@@ -304,7 +303,7 @@ impl Inner {
     fn tell(&mut self, to: u8, wants_answer: bool, now: Time, acts: &mut Acts) {
         let seen = self.graph.seen(to.into());
         let member = &mut self.members[usize::from(to)];
-        (member.told_at, member.acknowledged) = (now, seen);
+        (member.told_at, member.acknowledged) = (Some(now), seen);
         acts.push(Act::Leaves { to, wants_answer });
     }
 
@@ -354,7 +353,7 @@ impl Inner {
             let all = self.others().filter(|to| self.is_to_be_called(*to));
             acts.extend(all.map(|to| Act::Open { to }));
             self.open_due = None;
-            if acts.iter().any(|act| matches!(act, Act::Open { .. })) {
+            if self.is_calling() {
                 let wait = OPEN_WAIT[0] * (1 << self.opens.min(5));
                 self.opens = self.opens.saturating_add(1);
                 let wait = match self.opens < OPENS_MAX {
@@ -585,13 +584,13 @@ pub(crate) fn take(
         let before = inner.graph.unheld();
         let taken = inner.take(&header, from, &mut message, cx.now(), &mut acts);
         inner.note_held(before, cx.now());
-        taken
+        taken.map(|message| message.map(|(id, before)| (id, before, from)))
     }) {
         Some(taken) => taken,
         None => Err(&STRANGE),
     };
     match taken {
-        Ok(Some((id, before))) => {
+        Ok(Some((id, before, from))) => {
             let is_null = header.flags & NULL != 0;
             let arrived = with(own, |inner| {
                 let unheld = inner.graph.unheld();
@@ -600,9 +599,7 @@ pub(crate) fn take(
                 if matches!(arrived, Arrival::Inserted | Arrival::Waiting) {
                     inner.note_progress(cx.now());
                 }
-                if let (Arrival::Waiting, Some(from)) =
-                    (arrived, peer.and_then(|peer| inner.member_of(peer)))
-                {
+                if arrived == Arrival::Waiting {
                     let own = Id { seq: id.seq - 1, ..id };
                     let missing: Vec<Id> = inner.graph.missing(id).chain([own]).collect();
                     inner.want(&missing, from, cx.now().after(REQUEST_DELAY));
@@ -800,13 +797,8 @@ fn open_ways(own: &Own, cx: &Kernel, this: &SessionRef) {
         if core::mem::replace(&mut inner.has_ways, true) {
             return None;
         }
-        let participant = |Peer { host, port }: Peer| match port {
-            0 => Participant::of(Part::Host(host)),
-            port => Participant::of(Part::Host(host)).with(Part::port(port)),
-        };
-        let peers = inner.others().map(|at| inner.members[usize::from(at)].address.peer);
-        let peers: Vec<Participant> = peers.map(participant).collect();
-        Some((inner.local.clone(), peers))
+        let peers = inner.others().map(|at| inner.members[usize::from(at)].address.end());
+        Some((inner.local.clone(), peers.collect::<Vec<_>>()))
     });
     let Some((local, peers)) = ends.flatten() else {
         return;

@@ -260,14 +260,8 @@ impl Layer<HEADER_OCTETS, Many> for Psync {
         let Some(Arriving { opening, me }) = arriving.get(&key) else {
             return Participants::default();
         };
-        let participant = |address: &Address| {
-            let host = Participant::of(Part::Host(address.peer.host));
-            let host = match address.peer.port {
-                0 => host,
-                port => host.with(Part::port(port)),
-            };
-            host.with(Part::Number(PROCESS, address.process.into()))
-        };
+        let participant =
+            |address: &Address| address.end().with(Part::Number(PROCESS, address.process.into()));
         let me = usize::from(*me);
         let others = opening.members.iter().enumerate().filter(|(at, _)| *at != me);
         Participants::among(
