@@ -38,7 +38,7 @@ impl Parametrized<'_> {
             }
         }
         let given = |name: &str| properties.iter().any(|p| *p.name == name);
-        complete(diagnostics, (self.what, self.span), self.scalars, given, &mut params);
+        complete(diagnostics, self.what, self.span, self.scalars, given, &mut params);
         for child in children {
             match self.blocks.iter().find(|spec| spec.name == *child.name) {
                 Some(spec) => params.add_block(spec.name, block(diagnostics, spec, child)),
@@ -133,7 +133,8 @@ fn form(spec: &BlockSpec) -> String {
 /// Fills in defaults, and reports what must be given and is not.
 fn complete(
     diagnostics: &mut Diagnostics,
-    (what, span): (&str, Span),
+    what: &str,
+    span: Span,
     specs: &'static [ParamSpec],
     given: impl Fn(&str) -> bool,
     params: &mut Params,

@@ -106,10 +106,10 @@ pub(crate) fn rehearse(mut graph: CheckedGraph) -> Result<CheckedGraph, Box<Diag
     };
     let mut diagnostics = graph.diagnostics();
     for (host, plan) in graph.graph.hosts.iter().zip(&graph.plans) {
-        rehearse_host(&graph, (host, plan), 0, &pool, &mut diagnostics);
+        rehearse_host(&graph, host, plan, 0, &pool, &mut diagnostics);
         let last = u32::try_from(count_of(host).saturating_sub(1)).unwrap_or(u32::MAX);
         if last > 0 && !diagnostics.has_errors() {
-            rehearse_host(&graph, (host, plan), last, &pool, &mut diagnostics);
+            rehearse_host(&graph, host, plan, last, &pool, &mut diagnostics);
         }
     }
     let failed = diagnostics.has_errors();
@@ -180,7 +180,8 @@ fn kernel(pool: &Pool) -> Kernel {
 
 fn rehearse_host(
     graph: &CheckedGraph,
-    (host, plan): (&Host, &HostPlan),
+    host: &Host,
+    plan: &HostPlan,
     index: u32,
     pool: &Pool,
     diagnostics: &mut Diagnostics,

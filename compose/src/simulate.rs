@@ -99,7 +99,7 @@ pub fn simulate(graph: &CheckedGraph, config: SimulationConfig) -> Result<World,
             domains::add_host(graph, &host, &mut world, config)?;
             continue;
         }
-        let kernel = kernel(graph, &host, (&world, &host.name), config);
+        let kernel = kernel(graph, &host, &world, &host.name, config);
         let id = world.add_host(&host.name, kernel);
         if let Some(kernel) = world.kernel(id) {
             build(graph, &host, kernel)?;
@@ -137,7 +137,8 @@ fn keep_addresses(graph: &CheckedGraph, world: &World) {
 fn kernel(
     graph: &CheckedGraph,
     host: &HostInstance<'_>,
-    (world, name): (&World, &str),
+    world: &World,
+    name: &str,
     config: SimulationConfig,
 ) -> Kernel {
     let (switch, shepherds_max): (Box<dyn Switch>, u32) = match graph.plan_of(host) {
@@ -168,7 +169,7 @@ pub fn rebuild_host(
     let (Some(id), Some(host)) = (world.find(name), graph.host(name)) else {
         return Ok(None);
     };
-    let kernel = kernel(graph, &host, (world, name), config);
+    let kernel = kernel(graph, &host, world, name, config);
     world.reboot(id, kernel);
     match world.kernel(id) {
         Some(kernel) => build(graph, &host, kernel).map(|_| Some(id)),

@@ -179,7 +179,7 @@ impl Kernel {
         upper: &ProtocolRef,
         body: S,
     ) -> SessionRef {
-        self.make_session(this, upper, (1, 0), body)
+        self.make_session(this, upper, 1, 0, body)
     }
 
     /// Makes a session of the protocol `this` because a message arrived; it has no holder yet.
@@ -192,14 +192,15 @@ impl Kernel {
         source: u64,
         body: S,
     ) -> SessionRef {
-        self.make_session(this, upper, (0, source), body)
+        self.make_session(this, upper, 0, source, body)
     }
 
     fn make_session<S: Session + 'static>(
         &self,
         this: &ProtocolRef,
         upper: &ProtocolRef,
-        (opens, source): (u32, u64),
+        opens: u32,
+        source: u64,
         body: S,
     ) -> SessionRef {
         let id = self.session_last.get() + 1;

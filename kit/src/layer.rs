@@ -582,7 +582,7 @@ impl<L: Layer<N, W>, const N: usize, W: Ways> Layered<L, N, W> {
     ) -> Result<SessionRef, OpenError> {
         let first = ways.first().ok_or(OpenError::NoLower)?;
         let place = W::place(&first, key);
-        let body = self.conversation_by(cx, upper, (&first, key), ways);
+        let body = self.conversation_by(cx, upper, &first, key, ways);
         self.sessions.open(cx, this, upper, place, body)
     }
 
@@ -690,7 +690,7 @@ impl<L: Layer<N, W>, const N: usize, W: Ways> Layered<L, N, W> {
         W::admits(cx, lower)?;
         let make = || {
             let ways = W::begin(cx, lower);
-            let body = self.conversation_by(cx, upper, (lower, key), ways);
+            let body = self.conversation_by(cx, upper, lower, key, ways);
             let made = (body, self.layer.ends(cx, lower, key));
             drop(turn);
             made
@@ -748,7 +748,8 @@ impl<L: Layer<N, W>, const N: usize, W: Ways> Layered<L, N, W> {
         &self,
         cx: &Kernel,
         upper: &ProtocolRef,
-        (first, key): (&SessionRef, L::Key),
+        first: &SessionRef,
+        key: L::Key,
         ways: W,
     ) -> Conversation<L, N, W> {
         Conversation {
@@ -894,7 +895,7 @@ impl<L: Layer<N>, const N: usize> Layered<L, N> {
         lower: &SessionRef,
         key: L::Key,
     ) -> Conversation<L, N> {
-        self.conversation_by(cx, upper, (lower, key), One(lower.clone()))
+        self.conversation_by(cx, upper, lower, key, One(lower.clone()))
     }
 }
 

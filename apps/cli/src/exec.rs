@@ -92,7 +92,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
         }
         let devices = Arc::default();
         let setup = setup.once_open(opened(server.as_ref(), args, &devices));
-        serve(args, &setup, user, folder, (&devices, line))
+        serve(args, &setup, user, folder, &devices, line)
     };
     let (stack, ticket) = StackProcess::start(folder, serve)?;
     let status = run(args, &library, &ticket, before, stack.pid)?;
@@ -219,7 +219,8 @@ fn serve(
     setup: &Setup,
     user: User,
     folder: Folder,
-    (devices, line): (&Names, &UnixStream),
+    devices: &Names,
+    line: &UnixStream,
 ) -> Result<(), Failure> {
     folder.give_to(user.uid, user.gid).map_err(failed)?;
     // Each socket of the program has an end here.

@@ -101,7 +101,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
         let runner = how.runner(&member.kernel)?;
         host::start(&graph, &host, &runner, user)?;
         let leave = |runner: &Runner| member.leave(runner);
-        return run_and_leave(&graph, &host, runner, server.as_ref(), (how, user, &leave));
+        return run_and_leave(&graph, &host, runner, server.as_ref(), how, user, &leave);
     }
     if is_cut {
         return in_domains(args, &graph, &host, user, server.as_ref());
@@ -123,7 +123,7 @@ pub(crate) fn run(
     server: Option<&Server>,
     (how, user): (&HowArgs, User),
 ) -> Result<(), Failure> {
-    run_and_leave(graph, host, runner, server, (how, user, &|_| {}))
+    run_and_leave(graph, host, runner, server, how, user, &|_| {})
 }
 
 /// Function to run at the end of a run, while its loop still turns.
@@ -135,7 +135,9 @@ fn run_and_leave(
     host: &HostInstance<'_>,
     runner: Rc<Runner>,
     server: Option<&Server>,
-    (how, user, leave): (&HowArgs, User, Leave<'_>),
+    how: &HowArgs,
+    user: User,
+    leave: Leave<'_>,
 ) -> Result<(), Failure> {
     let kernel = Rc::clone(runner.kernel());
     let lowers = host::lowers(host);

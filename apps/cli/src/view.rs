@@ -38,7 +38,7 @@ pub(crate) fn of_kernel(kernel: &Kernel, lowers: &Lowers, sessions_max: usize) -
             true => stand_ins(&crossing, &protocol),
             false => figures::sessions_of(kernel, &protocol),
         };
-        let seen = of_protocol(kernel, &protocol, below, (sessions, sessions_max), &protocols);
+        let seen = of_protocol(kernel, &protocol, below, sessions, sessions_max, &protocols);
         protocols.push(seen);
     }
     json!({
@@ -67,7 +67,8 @@ fn of_protocol(
     kernel: &Kernel,
     protocol: &ProtocolRef,
     below: &[String],
-    (sessions, sessions_max): (ListSessions, usize),
+    sessions: ListSessions,
+    sessions_max: usize,
     before: &[Value],
 ) -> Value {
     let head = protocol.head();

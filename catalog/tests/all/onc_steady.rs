@@ -100,7 +100,7 @@ fn stack(cx: &Kernel, below: ProtocolRef, with_credentials: bool) -> ProtocolRef
         (None, AUTH_NONE)
     };
     let below = upper.clone().unwrap_or_else(|| select.clone());
-    let prog = xk_sunprog::add(cx, "sunprog", (below, &[]), xk_sunprog::Settings::default());
+    let prog = xk_sunprog::add(cx, "sunprog", below, &[], xk_sunprog::Settings::default());
     let chosen = upper.as_ref().unwrap_or(&prog);
     cx.numbers_mut().override_pair(chosen.id(), select.id(), flavor);
     prog

@@ -160,7 +160,7 @@ fn node_picture(place: Option<&Place>, lines: &[String]) -> Picture {
             escape(label)
         );
     } else {
-        node_box(&mut text, (width, height), place.map(|place| place.entry().realm), lines);
+        node_box(&mut text, width, height, place.map(|place| place.entry().realm), lines);
     }
     Picture { width, height, text, feet: Vec::new() }
 }
@@ -264,7 +264,7 @@ fn lines(out: &mut String, layout: &Layout, edges: &[(i64, i64)]) {
 }
 
 /// A box of this size; of no realm is what stands for a node of another domain.
-fn node_box(out: &mut String, (width, height): (i64, i64), realm: Option<Realm>, lines: &[String]) {
+fn node_box(out: &mut String, width: i64, height: i64, realm: Option<Realm>, lines: &[String]) {
     let (fill, stroke, dashes) = match realm {
         Some(Realm::Wire) => ("#d6e4f0", "#2e6da4", ""),
         Some(Realm::Top) => ("#d9efdc", "#2f7d3b", ""),

@@ -89,7 +89,7 @@ impl<'a> Seats<'a> {
     }
 
     /// Has a neighbour of `domain` take `end` for the way to it.
-    fn reconnect(&self, world: &mut World, (neighbour, domain): (usize, usize), end: Queue) {
+    fn reconnect(&self, world: &mut World, neighbour: usize, domain: usize, end: Queue) {
         let id = self.id(world, neighbour);
         let kernel = id.and_then(|id| world.kernel(id));
         let cuts = kernel.and_then(|kernel| kernel.surroundings::<Cuts>());
@@ -125,7 +125,7 @@ pub(super) fn add_host(
     }
     for domain in seats.all() {
         let name = seats.name(domain);
-        let kernel = kernel(graph, host, (world, &name), config);
+        let kernel = kernel(graph, host, world, &name, config);
         world.add_host(&name, kernel);
     }
     let mut ends: Vec<(usize, usize, Queue)> = Vec::new();
@@ -183,7 +183,7 @@ pub fn restart(
     let Some(domain) = seats.setups.iter().position(|setup| setup.name == own) else {
         return Ok(None);
     };
-    let kernel = kernel(graph, &host, (world, name), config);
+    let kernel = kernel(graph, &host, world, name, config);
     world.reboot(id, kernel);
     let plan = &seats.plan.domains[domain];
     let (mut own, mut below, mut above) = (Vec::new(), Vec::new(), Vec::new());
@@ -200,12 +200,12 @@ pub fn restart(
         }
     }
     for (lower, end) in below {
-        seats.reconnect(world, (lower, domain), end);
+        seats.reconnect(world, lower, domain, end);
     }
     seats.build(world, domain, &own)?;
     let started = started(graph, &host, world, id)?;
     for (upper, end) in above {
-        seats.reconnect(world, (upper, domain), end);
+        seats.reconnect(world, upper, domain, end);
     }
     Ok(started)
 }

@@ -120,7 +120,7 @@ impl Faults {
                 _ => None,
             };
             let lasts = time("away").or_else(|| time("for"));
-            all.add(seed, what, label(kind, params), (time("at"), time("every")), lasts);
+            all.add(seed, what, label(kind, params), time("at"), time("every"), lasts);
         }
         all
     }
@@ -129,7 +129,7 @@ impl Faults {
     /// a graph that is cut these are domains of the hosts that have several, in others hosts.
     pub fn crash_every(&mut self, graph: &CheckedGraph, seed: u64, mean: Duration) {
         let what = What::Crash(choices(graph));
-        self.add(seed, what, "crash".into(), (None, Some(mean)), Some(mean));
+        self.add(seed, what, "crash".into(), None, Some(mean), Some(mean));
     }
 
     /// Adds the crash of `HOST`, with all its domains, or of `HOST/DOMAIN` (`HOST/` is the first)
@@ -148,7 +148,7 @@ impl Faults {
         if is_known {
             let at = at.since(Time::ZERO);
             let label = format!("crash {name}");
-            self.add(0, What::CrashAll(names), label, (Some(at), None), away);
+            self.add(0, What::CrashAll(names), label, Some(at), None, away);
         }
         is_known
     }
@@ -158,7 +158,8 @@ impl Faults {
         seed: u64,
         what: What,
         label: String,
-        (at, every): (Option<Duration>, Option<Duration>),
+        at: Option<Duration>,
+        every: Option<Duration>,
         lasts: Option<Duration>,
     ) {
         let chance = Random::new(seed).fork(LABEL + self.list.len() as u64);
@@ -266,7 +267,7 @@ impl Faults {
         self.list[at].fired += 1;
         // A host whose first domain alone crashes.
         let first = if named_alone(&name, world) { "" } else { "/" };
-        self.begun.push(line("crash", &format!("\"{name}{first}\""), now, ("away", lasts)));
+        self.begun.push(line("crash", &format!("\"{name}{first}\""), now, "away", lasts));
         self.ends.extend(lasts.map(|lasts| (now.after(lasts), End::Crash(name.clone()))));
         Some(Event::Crashed(name))
     }
@@ -286,14 +287,14 @@ impl Faults {
                 if !and.is_empty() {
                     text.push_str(&format!(" and=\"{}\"", and.join(" ")));
                 }
-                line("partition", &text, now, ("for", lasts))
+                line("partition", &text, now, "for", lasts)
             }
             What::Link(name, params) => {
                 let given =
                     CHANGES.iter().filter_map(|spec| Some((spec.name, params.get(spec.name)?)));
                 let said: String =
                     given.map(|(name, value)| format!(" {name}=\"{value}\"")).collect();
-                line("link", &format!("\"{name}\"{said}"), now, ("for", lasts))
+                line("link", &format!("\"{name}\"{said}"), now, "for", lasts)
             }
             What::Crash(_) | What::CrashAll(_) => return None,
         };
@@ -367,7 +368,7 @@ fn named_alone(name: &str, world: &World) -> bool {
 }
 
 /// A fault as a graph file says it: what it is, when it begins, and how long it lasts.
-fn line(kind: &str, what: &str, now: Time, (name, lasts): (&str, Option<Duration>)) -> String {
+fn line(kind: &str, what: &str, now: Time, name: &str, lasts: Option<Duration>) -> String {
     let mut text = format!("{kind} {what} at=\"{}ns\"", now.as_ns());
     if let Some(lasts) = lasts {
         text.push_str(&format!(" {name}=\"{}ns\"", lasts.as_nanos()));

@@ -108,7 +108,8 @@ fn replaced(
     cx: &Kernel,
     hop: Hop<'_>,
     mut message: Message,
-    (copy, why): (Result<Message, NoBuffers>, &'static Reason),
+    copy: Result<Message, NoBuffers>,
+    why: &'static Reason,
 ) -> Result<Message, Outcome> {
     let Ok(copy) = copy else {
         hop.this.discard(cx, message, &reason::NO_BUFFERS);
@@ -143,12 +144,13 @@ impl Fault {
         &self,
         cx: &Kernel,
         hop: Hop<'_>,
-        (direction, message): (Direction, Message),
+        direction: Direction,
+        message: Message,
         go: &dyn Fn(Message) -> Result<(), E>,
         stopped: &dyn Fn(PushError) -> Result<(), E>,
     ) -> Result<(), E> {
         if segments::of(&message).is_some() {
-            return self.treat_apart(cx, hop, (direction, message), go, stopped);
+            return self.treat_apart(cx, hop, direction, message, go, stopped);
         }
         if self.is_too_big(&message) {
             hop.this.discard(cx, message, &reason::TOO_BIG);
@@ -174,11 +176,12 @@ impl Fault {
         &self,
         cx: &Kernel,
         hop: Hop<'_>,
-        (direction, run): (Direction, Message),
+        direction: Direction,
+        run: Message,
         go: &dyn Fn(Message) -> Result<(), E>,
         stopped: &dyn Fn(PushError) -> Result<(), E>,
     ) -> Result<(), E> {
-        let treat = |piece| self.treat(cx, hop, (direction, piece), go, stopped);
+        let treat = |piece| self.treat(cx, hop, direction, piece, go, stopped);
         apart(cx, hop, run).map(treat).fold(Ok(()), Result::and)
     }
 
@@ -202,7 +205,7 @@ impl Fault {
         if !message.is_empty() && self.hits(self.faults.corrupt) {
             let bit = self.random.below(message.len() as u64 * 8) as usize;
             let copy = copy_flipped(cx.pool(), &message, bit);
-            message = match replaced(cx, hop, message, (copy, &CORRUPTED)) {
+            message = match replaced(cx, hop, message, copy, &CORRUPTED) {
                 Ok(message) => message,
                 Err(full) => return full,
             };
@@ -210,7 +213,7 @@ impl Fault {
         if self.hits(self.faults.mark)
             && let Some(copy) = copy_marked(cx.pool(), &message)
         {
-            message = match replaced(cx, hop, message, (copy, &MARKED)) {
+            message = match replaced(cx, hop, message, copy, &MARKED) {
                 Ok(message) => message,
                 Err(full) => return full,
             };
@@ -319,7 +322,7 @@ impl Filter for Fault {
     fn down(&self, cx: &Kernel, hop: Hop<'_>, message: Message) -> Result<(), PushError> {
         let go = |message| hop.push(cx, message);
         match self.faults.down {
-            true => self.treat(cx, hop, (Direction::Down, message), &go, &Err),
+            true => self.treat(cx, hop, Direction::Down, message, &go, &Err),
             false => go(message),
         }
     }
@@ -327,7 +330,7 @@ impl Filter for Fault {
     fn up(&self, cx: &Kernel, hop: Hop<'_>, message: Message) -> Result<(), Refused> {
         let go = |message| hop.deliver(cx, message);
         match self.faults.up {
-            true => self.treat(cx, hop, (Direction::Up, message), &go, &|_| Ok(())),
+            true => self.treat(cx, hop, Direction::Up, message, &go, &|_| Ok(())),
             false => go(message),
         }
     }

@@ -212,7 +212,7 @@ pub(crate) fn udp(data: &[u8]) {
     let (streams, _) = xk_streams::add(&cx, "streams", Bounds::default());
     let ip = Ip::default();
     let up = Rc::clone(&ip.0);
-    let lower = xk_streams::add_line(&cx, ("ip", "ip"), &[], Rc::new(ip)).expect("the subsystem");
+    let lower = xk_streams::add_line(&cx, "ip", "ip", &[], Rc::new(ip)).expect("the subsystem");
     xk_streams_inet::udp::add(&cx, "udp", lower).expect("the subsystem");
     assert!(cx.start().is_ok(), "the graph starts");
     let user = streams.open(&cx, "udp").expect("room for one");

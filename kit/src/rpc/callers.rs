@@ -64,7 +64,8 @@ pub fn serve_by<L: Layer<N, Key = u32>, const N: usize>(
     one: &Conversation<L, N>,
     cx: &Kernel,
     this: &SessionRef,
-    (server, none): (Option<ProtocolRef>, &'static Reason),
+    server: Option<ProtocolRef>,
+    none: &'static Reason,
     request: Message,
     serve: impl FnOnce(&Conversation<L, N>, &SessionRef, Message) -> Result<(), Refused>,
 ) -> Result<(), Refused> {

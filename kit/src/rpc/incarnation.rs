@@ -105,7 +105,7 @@ impl Clients {
         match self.records.touch_if(&host, is_right) {
             Some(record) if is_right(&record) => Admission::Known,
             Some(record) if record.boot == boot => Admission::Challenge(record.ticket),
-            known => self.admit_other(host, (boot, ticket), known.is_some(), may_forget),
+            known => self.admit_other(host, boot, ticket, known.is_some(), may_forget),
         }
     }
 
@@ -113,7 +113,8 @@ impl Clients {
     fn admit_other(
         &self,
         host: PeerName,
-        (boot, ticket): (u32, u16),
+        boot: u32,
+        ticket: u16,
         is_known: bool,
         mut may_forget: impl FnMut(PeerName) -> bool,
     ) -> Admission {

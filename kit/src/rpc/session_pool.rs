@@ -192,7 +192,7 @@ impl SessionPool {
         request: Message,
     ) -> Result<Message, CallError> {
         if let Some(shared) = &self.shared {
-            return self.call_shared(cx, (caller, shared), request);
+            return self.call_shared(cx, caller, shared, request);
         }
         if request.has_attributes() {
             return self.call_with_options(cx, caller, request);
@@ -225,7 +225,8 @@ impl SessionPool {
     fn call_shared(
         &self,
         cx: &Kernel,
-        (caller, shared): (&SessionRef, &SessionRef),
+        caller: &SessionRef,
+        shared: &SessionRef,
         request: Message,
     ) -> Result<Message, CallError> {
         let call = (caller.id(), cx.shepherds().current());

@@ -66,7 +66,8 @@ impl Shared {
     /// Hands on what a packet of a further type says; true if that was of use.
     pub(crate) fn hear(
         cx: &Kernel,
-        (protocol_type, receiver): (u16, &ProtocolRef),
+        protocol_type: u16,
+        receiver: &ProtocolRef,
         packet: &Packet,
     ) -> bool {
         let (host, address) = (packet.sender_ip.into(), packet.sender_eth.0);

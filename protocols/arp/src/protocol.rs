@@ -151,7 +151,8 @@ impl Arp {
         &self,
         cx: &Kernel,
         lower: &SessionRef,
-        (number, receiver): (u16, &ProtocolRef),
+        number: u16,
+        receiver: &ProtocolRef,
         message: &Message,
     ) -> Result<(), (Ipv4, &'static Reason)> {
         let nobody = |why| (Ipv4::UNSPECIFIED, why);
@@ -173,7 +174,7 @@ impl Arp {
             // No station speaks for others here.
             return bad(&reason::BAD_SOURCE);
         }
-        match Shared::hear(cx, (number, receiver), &packet) {
+        match Shared::hear(cx, number, receiver, &packet) {
             true => Ok(()),
             false => bad(&UNSOLICITED),
         }
@@ -195,7 +196,7 @@ impl Arp {
             // A packet in several slices is brought together; one that is not all there stays
             // unread.
             let _ = message.pull_up(PACKET_LEN);
-            let taken = self.receive_other(cx, lower, (number, &receiver), &message);
+            let taken = self.receive_other(cx, lower, number, &receiver, &message);
             return taken.map_err(|(host, why)| {
                 self.shared.drop_sources.count(Source::Host(host.into()), why);
                 this.refuse(message, why)

@@ -139,7 +139,7 @@ impl Asp {
     ) -> Option<Message> {
         let tries = if packets == 0 { 1 } else { self.settings.tries };
         let message = at.message(octets)?;
-        let replied = wire::call(at.cx, lower, (request.emit(), packets, tries), message);
+        let replied = wire::call(at.cx, lower, request.emit(), packets, tries, message);
         replied.ok().map(|(reply, _)| reply)
     }
 
@@ -219,8 +219,10 @@ impl Asp {
     fn asked_by_server(
         &self,
         at: At<'_>,
-        (asked, from): (&Options, Address),
-        (request, message): (Request, Message),
+        asked: &Options,
+        from: Address,
+        request: Request,
+        message: Message,
     ) -> Result<Message, Refused> {
         for session in self.callers() {
             let Some(body) = session.body::<Calling>() else { continue };
@@ -267,7 +269,8 @@ fn session(all: &Rc<Running<Asp>>, at: At<'_>, number: u8) -> Result<SessionRef,
 fn execute(
     all: &Rc<Running<Asp>>,
     at: At<'_>,
-    (asked, number): (&Options, u8),
+    asked: &Options,
+    number: u8,
     request: Message,
 ) -> Result<Message, Refused> {
     let session = match session(all, at, number) {
@@ -338,10 +341,10 @@ impl Machine for Asp {
         let is_served = all.uppers.get(0).is_some();
         match request {
             Request::WriteContinue { .. } | Request::Attention { .. } => {
-                return all.asked_by_server(at, (&asked, from), (request, message));
+                return all.asked_by_server(at, &asked, from, request, message);
             }
             Request::Tickle { .. } if !is_served => {
-                return all.asked_by_server(at, (&asked, from), (request, message));
+                return all.asked_by_server(at, &asked, from, request, message);
             }
             _ if !is_served => return at.refuse(message, &reason::NO_PROTOCOL),
             _ => {}
@@ -359,7 +362,7 @@ impl Machine for Asp {
                 all.arm(at);
                 Ok(empty(&asked, message, user))
             }
-            Asked::Execute(number) => execute(all, at, (&asked, number), message),
+            Asked::Execute(number) => execute(all, at, &asked, number, message),
             Asked::ExecuteWrite(number) => {
                 let sequence = match request {
                     Request::Write { sequence, .. } => sequence,
@@ -376,7 +379,7 @@ impl Machine for Asp {
                     // There is room: it was taken off it.
                     let _ = message.set_attribute(Transaction(beside.emit()));
                 }
-                execute(all, at, (&asked, number), message)
+                execute(all, at, &asked, number, message)
             }
             Asked::Closed(number) => {
                 all.end(at.cx, number);

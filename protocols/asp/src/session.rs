@@ -60,7 +60,7 @@ impl Calling {
         let open = Request::OpenSession { socket, version: VERSION }.emit();
         let request = message(cx, options)?;
         let (_, user) =
-            wire::call(cx, &self.listener, (open, 1, self.shared.settings.tries), request)?;
+            wire::call(cx, &self.listener, open, 1, self.shared.settings.tries, request)?;
         let client = Client::opened(now(cx), user, |socket| socket);
         let client = client.map_err(|_| CallError::rejected(&SYSTEM_ERROR))?;
         let opened = self.shared.act(cx, |at| self.shared.open_socket(at, &self.to, client.peer()));
@@ -104,7 +104,7 @@ impl Calling {
             (None, _) => return Ok(None),
         };
         let tries = self.shared.settings.tries;
-        let replied = wire::call(cx, &session, (user, RESPONSES_MAX, tries), sent);
+        let replied = wire::call(cx, &session, user, RESPONSES_MAX, tries, sent);
         self.write.take();
         let (reply, user) = match replied {
             Ok(replied) => replied,

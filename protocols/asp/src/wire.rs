@@ -21,7 +21,9 @@ fn want(user: [u8; 4], packets: usize, tries: u8) -> Want {
 pub(crate) fn call(
     cx: &Kernel,
     session: &SessionRef,
-    (user, packets, tries): ([u8; 4], usize, u8),
+    user: [u8; 4],
+    packets: usize,
+    tries: u8,
     mut request: Message,
 ) -> Result<(Message, [u8; 4]), CallError> {
     let beside = Options::request(&want(user, packets, tries), 0);

@@ -37,7 +37,8 @@ pub(crate) fn want(own: &Own, request: &mut Message) -> Want {
 pub(crate) fn converse(
     own: &Own,
     cx: &Kernel,
-    (tid, call): (u16, &Call),
+    tid: u16,
+    call: &Call,
     options: Option<CallOptions>,
 ) -> Result<(u8, Arrived<Data>), CallError> {
     let requester = &own.all.layer.requester;

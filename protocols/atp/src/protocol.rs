@@ -322,7 +322,7 @@ impl Layer<HEADER_OCTETS> for Atp {
                     // There is nothing to wait for.
                     Ok(()) if want.bitmap == 0 => client::empty(cx).map_err(CallError::from),
                     Ok(()) => {
-                        let ended = client::converse(own, cx, (tid, &call), options);
+                        let ended = client::converse(own, cx, tid, &call, options);
                         ended.and_then(client::reply_of)
                     }
                     Err(error) => Err(error.into()),

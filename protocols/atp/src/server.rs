@@ -41,7 +41,7 @@ pub(crate) fn serve(
         // One that calls was first.
         let server = layer.server_at(local);
         let by = |own: &Own, this: &SessionRef, request| serve(own, cx, this, header, request);
-        return callers::serve_by(own, cx, this, (server, &NOT_A_SERVER), request, by);
+        return callers::serve_by(own, cx, this, server, &NOT_A_SERVER, request, by);
     }
     if request.len() > DATA_OCTETS_MAX {
         return Err(this.refuse(cx, request, &reason::MALFORMED));
@@ -116,7 +116,7 @@ fn reply(own: &Own, cx: &Kernel, this: &SessionRef, ticket: &Ticket<Origin>, mut
         octets => octets.min(data_octets(own)),
     };
     let mut responder = own.all.layer.responder.borrow_mut();
-    let sent = responder.reply(now(cx), ticket, (user, octets), Data(reply));
+    let sent = responder.reply(now(cx), ticket, user, octets, Data(reply));
     drop(responder);
     // Without a reply it is remembered as under way, and is executed no second time.
     match sent {

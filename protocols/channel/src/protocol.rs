@@ -154,7 +154,7 @@ impl Channel {
         let (octets, message) = this.header(message)?;
         let key = key_of(cx, lower, &octets);
         let Some(session) = self.table.sessions.get(&key) else {
-            return self.demux_first(cx, this, lower, (key, octets), message);
+            return self.demux_first(cx, this, lower, key, octets, message);
         };
         if self.table.last_lower.replace(lower.id().0) != lower.id().0
             && let Some(server) = session.body::<ServerSession>()
@@ -171,7 +171,8 @@ impl Channel {
         cx: &Kernel,
         this: &ProtocolRef,
         lower: &SessionRef,
-        (key, octets): (Key, [u8; HEADER_OCTETS]),
+        key: Key,
+        octets: [u8; HEADER_OCTETS],
         message: Message,
     ) -> Result<(), Refused> {
         if key.0 == PeerName::UNKNOWN {
@@ -181,7 +182,7 @@ impl Channel {
             return Err(this.refuse(message, &reason::MALFORMED));
         };
         if !header.for_server {
-            return self.demux_nobodys(cx, this, lower, (key, &header), message);
+            return self.demux_nobodys(cx, this, lower, key, &header, message);
         }
         if !matches!(header.kind, Kind::Request | Kind::Probe) {
             return Err(this.refuse(message, &LATE));
@@ -205,7 +206,7 @@ impl Channel {
             drop(message);
             return Ok(());
         }
-        let made = self.make(cx, this, (&upper, lower), (key, &header));
+        let made = self.make(cx, this, &upper, lower, key, &header);
         match made {
             Ok(session) => session.pop(cx, message),
             Err(why) => {
@@ -221,8 +222,10 @@ impl Channel {
         &self,
         cx: &Kernel,
         this: &ProtocolRef,
-        (upper, lower): (&ProtocolRef, &SessionRef),
-        (key, header): (Key, &Header),
+        upper: &ProtocolRef,
+        lower: &SessionRef,
+        key: Key,
+        header: &Header,
     ) -> Result<SessionRef, &'static xk_core::Reason> {
         let make = || {
             let begun = (key, State::new(header.boot, header.error));
@@ -245,7 +248,8 @@ impl Channel {
         cx: &Kernel,
         this: &ProtocolRef,
         lower: &SessionRef,
-        (key, header): (Key, &Header),
+        key: Key,
+        header: &Header,
         message: Message,
     ) -> Result<(), Refused> {
         if header.please_ack

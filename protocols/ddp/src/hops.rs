@@ -38,12 +38,7 @@ pub(crate) fn open(
 
 impl Hops {
     /// The session to a node over a port.
-    pub(crate) fn to(
-        &self,
-        at: At<'_>,
-        (nth, port): (usize, &Port),
-        to: Node,
-    ) -> Option<SessionRef> {
+    pub(crate) fn to(&self, at: At<'_>, nth: usize, port: &Port, to: Node) -> Option<SessionRef> {
         let place = (nth, to);
         let found = {
             let mut kept = self.0.borrow_mut();

@@ -243,7 +243,7 @@ impl Machine for Ddp {
         message: Message,
     ) -> Result<(), Refused> {
         match all.ports.over(at.cx, lower) {
-            Some(port) => receive(all, at, (port, Some(lower)), message),
+            Some(port) => receive(all, at, port, Some(lower), message),
             None => at.refuse(message, &reason::NOT_MINE),
         }
     }
@@ -272,7 +272,7 @@ impl Machine for Ddp {
         let looped = all.looped.borrow_mut().pop_front();
         if let Some(packet) = looped {
             // A refusal of our own datagram is counted, and nothing is below to hear of it.
-            drop(receive(all, at, (0, None), packet));
+            drop(receive(all, at, 0, None, packet));
         }
     }
 

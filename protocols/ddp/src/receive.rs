@@ -96,7 +96,8 @@ pub(crate) fn receive_burst(
 pub(crate) fn receive(
     all: &Rc<Running<Ddp>>,
     at: At<'_>,
-    (port, lower): (usize, Option<&SessionRef>),
+    port: usize,
+    lower: Option<&SessionRef>,
     mut message: Message,
 ) -> Result<(), Refused> {
     let header = match open(&mut message) {
@@ -104,7 +105,7 @@ pub(crate) fn receive(
         Err(why) => return at.refuse(message, why),
     };
     let Some(via) = all.ports.is_for_me(port, header.to.at()) else {
-        return all.forward(at, (port, header), message);
+        return all.forward(at, port, header, message);
     };
     if !is_intact(&header, &message, 0) {
         return at.refuse(message, &reason::BAD_CHECKSUM);
@@ -178,7 +179,8 @@ impl Ddp {
     fn forward(
         &self,
         at: At<'_>,
-        (from, header): (usize, Long),
+        from: usize,
+        header: Long,
         mut message: Message,
     ) -> Result<(), Refused> {
         let to = header.to.at();
@@ -205,7 +207,7 @@ impl Ddp {
         if message.push_array(&header.octets()).is_err() {
             return at.refuse(message, &reason::NO_BUFFERS);
         }
-        let Some(lower) = self.hops.to(at, (out, port), node) else {
+        let Some(lower) = self.hops.to(at, out, port, node) else {
             return at.refuse(message, &reasons::NO_ROUTE);
         };
         // Counted below.

@@ -132,7 +132,8 @@ pub(crate) fn send_error(all: &Pings, cx: &Kernel, this: &ProtocolRef, question:
 pub(crate) fn take_error(
     all: &Pings,
     at: Arrival<'_>,
-    (octets, header): (&[u8; HEADER_LEN], Header),
+    octets: &[u8; HEADER_LEN],
+    header: Header,
     mut message: Message,
 ) -> Result<(), Refused> {
     let Arrival { cx, lower, .. } = at;

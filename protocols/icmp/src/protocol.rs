@@ -200,7 +200,7 @@ impl Layer<HEADER_LEN> for Icmp {
         ends: Participants,
     ) -> Result<SessionRef, OpenError> {
         let lower = all.lower.open(cx, Upper::new(this), ends)?;
-        let opened = open_through(all, cx, (this, upper.receiver), &lower);
+        let opened = open_through(all, cx, this, upper.receiver, &lower);
         opened.inspect_err(|_| lower.close(cx))
     }
 
@@ -243,13 +243,13 @@ impl Layer<HEADER_LEN> for Icmp {
                 answer_echo(all, at, *octets, message)
             }
             Ok(Header::TimestampRequest(query)) if !cast && icmp.timestamp => {
-                answer_timestamp(all, at, (octets, Header::TimestampReply(query)), message)
+                answer_timestamp(all, at, octets, Header::TimestampReply(query), message)
             }
             Ok(Header::EchoReply(_)) => refuse(message, Self::NO_RECEIVER),
             Ok(Header::EchoRequest(_) | Header::TimestampRequest(_)) if cast => {
                 refuse(message, &reasons::BROADCAST)
             }
-            Ok(header) if header.is_error() => take_error(all, at, (octets, header), message),
+            Ok(header) if header.is_error() => take_error(all, at, octets, header, message),
             Ok(_) => refuse(message, &reasons::IGNORED),
             Err(_) => refuse(message, &reasons::UNKNOWN_TYPE),
         }
@@ -286,7 +286,8 @@ impl Layer<HEADER_LEN> for Icmp {
 fn open_through(
     all: &Pings,
     cx: &Kernel,
-    (this, upper): (&ProtocolRef, &ProtocolRef),
+    this: &ProtocolRef,
+    upper: &ProtocolRef,
     lower: &SessionRef,
 ) -> Result<SessionRef, OpenError> {
     let owners = &all.layer.owners;
@@ -327,7 +328,8 @@ fn answer_echo(
 fn answer_timestamp(
     all: &Pings,
     at: Arrival<'_>,
-    (octets, reply): (&[u8; HEADER_LEN], Header),
+    octets: &[u8; HEADER_LEN],
+    reply: Header,
     mut message: Message,
 ) -> Result<(), Refused> {
     let mut whole = [0; HEADER_LEN + TIMES_LEN];

@@ -58,7 +58,7 @@ pub(crate) fn send(
             None => (payload, None),
         };
         offset += piece.len();
-        if let Err(error) = send_one(cx, lower, (cut.header, place, options), piece) {
+        if let Err(error) = send_one(cx, lower, cut.header, place, options, piece) {
             return (sent, Err(error));
         }
         sent += 1;
@@ -73,7 +73,9 @@ pub(crate) fn send(
 fn send_one(
     cx: &Kernel,
     lower: &SessionRef,
-    (mut header, place, options): (Header, Fragment, Options<'_>),
+    mut header: Header,
+    place: Fragment,
+    options: Options<'_>,
     mut piece: Message,
 ) -> Result<(), PushError> {
     header.fragment = place;

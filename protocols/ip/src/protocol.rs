@@ -102,7 +102,9 @@ impl Ip {
         &self,
         cx: &Kernel,
         this: &ProtocolRef,
-        (first, key, session): (Plain, Key, SessionRef),
+        first: Plain,
+        key: Key,
+        session: SessionRef,
         burst: Burst<'_>,
     ) {
         let mut headers = [first; BURST_MAX];
@@ -278,7 +280,7 @@ impl Protocol for Ip {
                 && let key = Key::of_plain(first)
                 && let Some(session) = self.shared.sessions.get(&key)
             {
-                self.pop_run(cx, this, (first, key, session), burst);
+                self.pop_run(cx, this, first, key, session, burst);
             } else if let Some(message) = burst.next() {
                 self.demux_other(cx, this, lower, message)?;
             }

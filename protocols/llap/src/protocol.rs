@@ -164,7 +164,7 @@ fn deliver(
 ) -> Result<(), Refused> {
     let net = all.net.get();
     let whole = match header.kind {
-        Kind::ShortDatagram => wire::lengthen(&mut message, net, (header.to, header.from)),
+        Kind::ShortDatagram => wire::lengthen(&mut message, net, header.to, header.from),
         Kind::LongDatagram => Ok(()),
         _ => Err(&reason::NO_PROTOCOL),
     };

@@ -32,7 +32,8 @@ pub(crate) fn shorten(message: &mut Message) -> Result<Kind, &'static Reason> {
 pub(crate) fn lengthen(
     message: &mut Message,
     net: u16,
-    (to, from): (u8, u8),
+    to: u8,
+    from: u8,
 ) -> Result<(), &'static Reason> {
     let octets = message.header::<SHORT_LEN>().map_err(<&Reason>::from)?;
     let short = Short::parse(&octets).map_err(|_| &reason::MALFORMED)?;

@@ -49,7 +49,7 @@ impl MrpcSession {
                 0 => call.cut.last(),
                 _ => call.cut.all(),
             };
-            call.cut.send(cx, &self.lower, (&template, 0), Some(&request), mask)?;
+            call.cut.send(cx, &self.lower, &template, 0, Some(&request), mask)?;
             kept.put(request);
         } else {
             if !request.is_empty() {
@@ -122,7 +122,7 @@ impl MrpcSession {
                         self.ask_missing(cx, channel, call);
                     } else {
                         let mask = self.unacknowledged(channel, call);
-                        self.resend(cx, channel, (call, request), (PLSACK, mask))?;
+                        self.resend(cx, channel, call, request, PLSACK, mask)?;
                     }
                 }
                 Err(error) => return Err(error.into()),
@@ -131,7 +131,7 @@ impl MrpcSession {
                 channel.delivered.set(0);
                 challenges += 1;
                 if challenges <= CHALLENGES_MAX {
-                    self.resend(cx, channel, (call, request), (0, call.cut.all()))?;
+                    self.resend(cx, channel, call, request, 0, call.cut.all())?;
                     retry.resent(cx.now());
                 }
             }
@@ -143,7 +143,7 @@ impl MrpcSession {
             }
             if events & PARTIAL != 0 {
                 let missing = call.cut.all() & !channel.delivered.get();
-                self.resend(cx, channel, (call, request), (0, missing))?;
+                self.resend(cx, channel, call, request, 0, missing)?;
                 retry.advanced(cx.now());
             } else if events & ACKED != 0 && retry.acknowledged(cx.now()) {
                 self.hung.set(self.hung.get() + 1);
@@ -193,15 +193,17 @@ impl MrpcSession {
         &self,
         cx: &Kernel,
         channel: &Channel,
-        (call, request): (&Call, &SavedMessage),
-        (extra, mask): (u16, u16),
+        call: &Call,
+        request: &SavedMessage,
+        extra: u16,
+        mask: u16,
     ) -> Result<(), CallError> {
         let mut template = self.stamp(channel, call)?;
         template.flags |= channel.next_round(REQUESTS).flags();
         let sent = match request.again(cx.pool()) {
             Ok(request) => {
                 let cut = &call.cut;
-                cut.send(cx, &self.lower, (&template, extra), request.as_ref(), mask)
+                cut.send(cx, &self.lower, &template, extra, request.as_ref(), mask)
             }
             Err(_) => Err(PushError::NoBuffers),
         };

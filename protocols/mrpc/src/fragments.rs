@@ -49,10 +49,10 @@ impl Cut {
         if len <= usual && area1 == 0 {
             return Some(Self { len, area1, payload: usual, fragments: 0 });
         }
-        Self::several(len, area1, (usual, max))
+        Self::several(len, area1, usual, max)
     }
 
-    fn several(len: usize, area1: usize, (usual, max): (usize, usize)) -> Option<Self> {
+    fn several(len: usize, area1: usize, usual: usize, max: usize) -> Option<Self> {
         let area2 = len.checked_sub(area1)?;
         if area1 > AREA1_LEN_MAX || area2 > AREA2_LEN_MAX {
             return None;
@@ -113,14 +113,15 @@ impl Cut {
         &self,
         cx: &Kernel,
         lower: &SessionRef,
-        (template, extra): (&Header, u16),
+        template: &Header,
+        extra: u16,
         message: Option<&Message>,
         mask: u16,
     ) -> Result<(), PushError> {
         if self.fragments == 0 {
             let mut header = self.header(template, 0);
             header.flags |= extra;
-            return push(cx, lower, &header, copy(cx, message, (0, self.len))?);
+            return push(cx, lower, &header, copy(cx, message, 0, self.len)?);
         }
         let mask = mask & self.all();
         let mut result = Ok(());
@@ -130,7 +131,7 @@ impl Cut {
                 header.flags |= LASTFRAG | extra;
             }
             let (start, end) = self.range(index);
-            let part = copy(cx, message, (start, end));
+            let part = copy(cx, message, start, end);
             result = result.and(part.and_then(|part| push(cx, lower, &header, part)));
         }
         result
@@ -140,7 +141,8 @@ impl Cut {
 fn copy(
     cx: &Kernel,
     message: Option<&Message>,
-    (start, end): (usize, usize),
+    start: usize,
+    end: usize,
 ) -> Result<Message, PushError> {
     match message {
         Some(message) => {

@@ -235,7 +235,7 @@ impl Protocol for Mrpc {
                         process.saved.borrow_mut().clear();
                         strip(&mut message, size);
                         let shared = &self.shared;
-                        shared.execute(cx, this, (&process, lower), message, 0);
+                        shared.execute(cx, this, &process, lower, message, 0);
                         return Ok(());
                     }
                 }

@@ -71,7 +71,7 @@ impl Shared {
             && process.is_of(header, lower)
         {
             process.heard.set(cx.now());
-            return self.requested(cx, this, (process, lower), header, message);
+            return self.requested(cx, this, process, lower, header, message);
         }
         if let Some(why) = self.objection(cx, lower, header) {
             return Err(this.refuse(message, why));
@@ -94,20 +94,20 @@ impl Shared {
                 Admission::Known => {}
                 Admission::Replaced => self.processes.remove_others(host, header.boot),
                 Admission::Challenge(ticket) => {
-                    self.refuse_call(cx, lower, header, (NACK | ERROR, ticket));
+                    self.refuse_call(cx, lower, header, NACK | ERROR, ticket);
                     return Err(this.refuse(message, &CHALLENGED));
                 }
                 Admission::Full => {
-                    self.refuse_call(cx, lower, header, (NACK, ticket));
+                    self.refuse_call(cx, lower, header, NACK, ticket);
                     return Err(this.refuse(message, &NO_PROCESS));
                 }
             }
         }
         let Some(process) = self.process(cx, this, lower, header) else {
-            self.refuse_call(cx, lower, header, (NACK, ticket));
+            self.refuse_call(cx, lower, header, NACK, ticket);
             return Err(this.refuse(message, &NO_PROCESS));
         };
-        self.requested(cx, this, (&process, lower), header, message)
+        self.requested(cx, this, &process, lower, header, message)
     }
 
     /// Why a packet is not for us, or not from whom it says.
@@ -159,7 +159,8 @@ impl Shared {
         self: &Rc<Self>,
         cx: &Kernel,
         this: &ProtocolRef,
-        (process, lower): (&Rc<Process>, &SessionRef),
+        process: &Rc<Process>,
+        lower: &SessionRef,
         header: &Header,
         message: Message,
     ) -> Result<(), Refused> {
@@ -179,7 +180,7 @@ impl Shared {
             }
             (Age::Same, State::Fragment) => {}
             (Age::Same, State::Busy) if process.is_to_answer(header, PLSACK) => {
-                self.acknowledge(cx, process, header, (0, header.all()));
+                self.acknowledge(cx, process, header, 0, header.all());
                 return Ok(());
             }
             (Age::Same, State::Waiting) if process.is_to_answer(header, PLSACK) => {
@@ -197,12 +198,12 @@ impl Shared {
             let body = body_of(message, header);
             if process.is_to_answer(header, PLSACK) {
                 process.state.set(State::Busy);
-                self.acknowledge(cx, process, header, (0, 0));
+                self.acknowledge(cx, process, header, 0, 0);
             }
-            self.execute(cx, this, (process, lower), body, area1);
+            self.execute(cx, this, process, lower, body, area1);
             return Ok(());
         }
-        self.collect(cx, this, (process, lower), header, message)
+        self.collect(cx, this, process, lower, header, message)
     }
 
     /// A fragment of the request that the process is at.
@@ -210,14 +211,15 @@ impl Shared {
         self: &Rc<Self>,
         cx: &Kernel,
         this: &ProtocolRef,
-        (process, lower): (&Rc<Process>, &SessionRef),
+        process: &Rc<Process>,
+        lower: &SessionRef,
         header: &Header,
         message: Message,
     ) -> Result<(), Refused> {
         match process.partial.take(header, body_of(message, header)) {
             Taken::Forged => this.head().drops().count(&FORGED_FRAGMENT),
             Taken::Duplicate | Taken::New if process.is_to_answer(header, PLSACK | LASTFRAG) => {
-                self.acknowledge(cx, process, header, (LASTFRAG, process.partial.held()));
+                self.acknowledge(cx, process, header, LASTFRAG, process.partial.held());
             }
             Taken::Duplicate => this.head().drops().count(&REPLAYED),
             Taken::New => {}
@@ -225,9 +227,9 @@ impl Shared {
                 Some((request, area1)) => {
                     if process.is_to_answer(header, PLSACK) {
                         process.state.set(State::Busy);
-                        self.acknowledge(cx, process, header, (0, header.all()));
+                        self.acknowledge(cx, process, header, 0, header.all());
                     }
-                    self.execute(cx, this, (process, lower), request, area1);
+                    self.execute(cx, this, process, lower, request, area1);
                 }
                 None => {
                     this.head().drops().count(&FORGED_FRAGMENT);
@@ -294,7 +296,8 @@ impl Shared {
         self: &Rc<Self>,
         cx: &Kernel,
         this: &ProtocolRef,
-        (process, lower): (&Rc<Process>, &SessionRef),
+        process: &Rc<Process>,
+        lower: &SessionRef,
         mut request: Message,
         area1: u16,
     ) {
@@ -312,7 +315,7 @@ impl Shared {
                 Err(why)
             }
         };
-        self.finish(cx, this, (process, lower), result);
+        self.finish(cx, this, process, lower, result);
     }
 
     /// A session for a procedure and a client that has called it for the first time.
@@ -359,7 +362,8 @@ impl Shared {
         &self,
         cx: &Kernel,
         this: &ProtocolRef,
-        (process, lower): (&Process, &SessionRef),
+        process: &Process,
+        lower: &SessionRef,
         result: Result<Message, &'static Reason>,
     ) {
         if process.stuck.get() || !process.is_bound() {
@@ -439,18 +443,12 @@ impl Shared {
         let saved = process.saved.borrow().again(cx.pool());
         if let Ok(saved) = saved {
             // What does not go is asked for again.
-            let _ = cut.send(cx, &lower, (&header, 0), saved.as_ref(), mask);
+            let _ = cut.send(cx, &lower, &header, 0, saved.as_ref(), mask);
         }
     }
 
     /// Tells a client which fragments of its request are held.
-    fn acknowledge(
-        &self,
-        cx: &Kernel,
-        process: &Process,
-        request: &Header,
-        (flags, mask): (u16, u16),
-    ) {
+    fn acknowledge(&self, cx: &Kernel, process: &Process, request: &Header, flags: u16, mask: u16) {
         let Some(lower) = process.lower.get() else {
             return;
         };
@@ -466,7 +464,8 @@ impl Shared {
         cx: &Kernel,
         lower: &SessionRef,
         request: &Header,
-        (flags, ticket): (u16, u16),
+        flags: u16,
+        ticket: u16,
     ) {
         if !request.is_last() {
             return;
@@ -536,7 +535,7 @@ impl Shared {
                 // The first pass only marks it as ageing.
                 let passes = silent.as_nanos() as u64 / PASS.as_nanos() as u64;
                 if passes >= 1 && (passes <= PROBES || passes.is_multiple_of(PROBES)) {
-                    self.acknowledge(cx, process, &process.header(0, 0), (CLOSE, 0));
+                    self.acknowledge(cx, process, &process.header(0, 0), CLOSE, 0);
                 }
             }
             State::Free if silent >= PROCESS_KEPT => self.reclaim(process),

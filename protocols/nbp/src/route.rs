@@ -40,7 +40,7 @@ impl Nbp {
         for net in nets {
             let here = cables.iter().find(|cable| (cable.first..=cable.last).contains(&net));
             match here {
-                Some(cable) => self.look_up_at(at, (cable, of), request.id, tuple)?,
+                Some(cable) => self.look_up_at(at, cable, of, request.id, tuple)?,
                 None => {
                     self.allow(at, of)?;
                     let function = Function::FwdReq;
@@ -62,14 +62,15 @@ impl Nbp {
         let wanted = *request.wanted().ok_or(&reason::MALFORMED)?;
         let cables = cables(at.cx, at.lower);
         let cable = cables.get(port).ok_or(&reason::NOT_MINE)?;
-        self.look_up_at(at, (cable, of), request.id, wanted)
+        self.look_up_at(at, cable, of, request.id, wanted)
     }
 
     /// Asks all nodes of a zone at one cable, this one among them.
     fn look_up_at(
         &self,
         at: At<'_>,
-        (cable, of): (&DdpCable, Option<u64>),
+        cable: &DdpCable,
+        of: Option<u64>,
         id: u8,
         wanted: Tuple,
     ) -> Result<(), &'static Reason> {

@@ -29,7 +29,9 @@ pub(crate) type Asking = RefCell<Vec<SessionRef>>;
 /// Names a procedure of a program at `rest`, a port and what lies below it.
 pub(crate) fn procedure_at(
     rest: Participant,
-    (program, version, procedure): (u32, u32, u32),
+    program: u32,
+    version: u32,
+    procedure: u32,
 ) -> Participant {
     rest.with(Part::Number(PROGRAM_LABEL, program.into()))
         .with(Part::Number(VERSION, version.into()))
@@ -61,7 +63,7 @@ impl Client {
         if !matches!(rest.top(), Some(Part::Number(label, _)) if *label == PORT_LABEL) {
             rest.push(Part::port(PORT));
         }
-        let peer = procedure_at(rest, (PROGRAM, self.version, procedure));
+        let peer = procedure_at(rest, PROGRAM, self.version, procedure);
         let participants = Participants::pair(local, peer);
         self.lower.open(cx, Upper::new(this), participants)
     }

@@ -42,7 +42,7 @@ impl Resolver {
         let found = client.find(cx, &self.this, &self.host, wanted, waiting)?;
         let port = found.ok_or(CallError::rejected(&NO_PROGRAM))?;
         let rest = self.host.clone().with(Part::port(port));
-        let peer = procedure_at(rest, (program, version, procedure));
+        let peer = procedure_at(rest, program, version, procedure);
         let participants = Participants::pair(self.local.clone(), peer);
         let opened = client
             .lower

@@ -90,7 +90,8 @@ impl Calls {
     pub(crate) fn begin(
         &self,
         cx: &Kernel,
-        (session, lower): (SessionId, SessionId),
+        session: SessionId,
+        lower: SessionId,
         tag: u64,
     ) -> Option<Rc<Call>> {
         if self.waiting.get() >= self.max {

@@ -115,7 +115,8 @@ pub(crate) fn gather(
     own: &Own,
     cx: &Kernel,
     this: &SessionRef,
-    (what, options): (Gather, CallOptions),
+    what: Gather,
+    options: CallOptions,
     request: Message,
 ) -> Result<Message, CallError> {
     let ReqRep { gatherings, calls, settings, .. } = &own.all.layer;

@@ -206,7 +206,8 @@ impl Gatherings {
     pub(crate) fn timeout(
         &self,
         cx: &Kernel,
-        (session, lower): (&SessionRef, &SessionRef),
+        session: &SessionRef,
+        lower: &SessionRef,
         xid: u32,
         settings: &Settings,
     ) {

@@ -250,11 +250,11 @@ impl Layer<HEADER_OCTETS> for ReqRep {
             && let Some(what) = request.remove_attribute::<Gather>()
             && let Some(options) = options
         {
-            return client::gather(own, cx, this, (what, options), request);
+            return client::gather(own, cx, this, what, options, request);
         }
         let tag = options.map_or(0, |options| options.tag);
         let calls = &own.all.layer.calls;
-        let Some(call) = calls.begin(cx, (this.id(), own.lower().id()), tag) else {
+        let Some(call) = calls.begin(cx, this.id(), own.lower().id(), tag) else {
             this.discard(cx, request, &TOO_MANY_CALLS);
             return Err(PushError::QueueFull.into());
         };
@@ -384,7 +384,7 @@ impl Layer<HEADER_OCTETS> for ReqRep {
 
     fn timeout(own: &Own, cx: &Kernel, this: &SessionRef, token: u64) {
         let ReqRep { gatherings, settings, .. } = &own.all.layer;
-        gatherings.timeout(cx, (this, own.lower()), token as u32, settings);
+        gatherings.timeout(cx, this, own.lower(), token as u32, settings);
     }
 
     fn end(own: &Own, cx: &Kernel, this: &SessionRef) {

@@ -42,7 +42,7 @@ pub(crate) fn serve(
             true => serve(own, cx, this, xid, request),
             false => Err(this.refuse(cx, request, &NOT_A_SERVER)),
         };
-        return callers::serve_by(own, cx, this, (server, &NOT_A_SERVER), request, by);
+        return callers::serve_by(own, cx, this, server, &NOT_A_SERVER, request, by);
     }
     if layer.executing.get() >= layer.settings.requests_max {
         return Err(this.refuse(cx, request, &BUSY));

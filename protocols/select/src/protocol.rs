@@ -214,7 +214,7 @@ impl CallLayer for Select {
         if let Some(route) = all.layer.routes.find(header.command) {
             let _ = request.strip(HEADER_OCTETS);
             return route
-                .forward(cx, (all, this, lower), header, request)
+                .forward(cx, all, this, lower, header, request)
                 .or_else(|refused| refusal(header.command, refused));
         }
         let session = match all.serving(lower, header.command) {

@@ -98,7 +98,9 @@ impl Route {
     pub(crate) fn forward(
         &self,
         cx: &Kernel,
-        (all, this, lower): (&CallLayered<Select>, &ProtocolRef, &SessionRef),
+        all: &CallLayered<Select>,
+        this: &ProtocolRef,
+        lower: &SessionRef,
         header: Header,
         mut request: Message,
     ) -> Result<Message, Refused> {

@@ -58,7 +58,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let settings = Settings::read(build)?;
     let first = build.lower(0)?;
     let others = build.lowers.get(1..).unwrap_or_default();
-    Ok(add(build.cx, build.name, (first, others), settings))
+    Ok(add(build.cx, build.name, first, others, settings))
 }
 
 /// Adds one to a kernel, for programs that compose without a graph file. It calls through `first`
@@ -66,7 +66,8 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 pub fn add(
     cx: &Kernel,
     name: &str,
-    (first, others): (ProtocolRef, &[ProtocolRef]),
+    first: ProtocolRef,
+    others: &[ProtocolRef],
     settings: Settings,
 ) -> ProtocolRef {
     let all = core::iter::once(&first).chain(others);

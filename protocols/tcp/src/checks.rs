@@ -62,7 +62,7 @@ impl TcpSession {
                 held.take_in(connection, cx.now());
             }
             let taken = match plain {
-                Some(plain) => self.take_plain(cx, connection, (message, &plain), held),
+                Some(plain) => self.take_plain(cx, connection, message, &plain, held),
                 None => self.take_any(cx, connection, message),
             };
             (taken, held.0.is_none() && !connection.is_quiet_so_far())
@@ -85,7 +85,8 @@ impl TcpSession {
         &self,
         cx: &Kernel,
         connection: &mut Connection,
-        (mut message, plain): (Message, &Plain),
+        mut message: Message,
+        plain: &Plain,
         held: &mut Held,
     ) -> Verdict {
         let octets = message.len() - PLAIN_LEN;

@@ -264,7 +264,8 @@ impl Tcp {
         cx: &Kernel,
         this: &ProtocolRef,
         upper: Upper<'_>,
-        (lower, origin): (&SessionRef, Origin),
+        lower: &SessionRef,
+        origin: Origin,
         ends: PendingKey,
     ) -> Result<SessionRef, OpenError> {
         let path = crate::origin::path(cx, lower);

@@ -59,7 +59,8 @@ impl Tcp {
     pub(crate) fn demux_first(
         &self,
         stray: Stray<'_>,
-        (message, length): (Message, usize),
+        message: Message,
+        length: usize,
     ) -> Result<(), Refused> {
         let Stray { cx, this, lower, origin, header } = stray;
         let pair = ports(header.dst, header.src);
@@ -76,7 +77,7 @@ impl Tcp {
         let listener = receiver(&self.table.offers, header.dst, origin.local);
         if let Some(note) = self.table.pending.get(&pending) {
             if listener.as_ref() == Some(&note.upper) {
-                return self.demux_pending(stray, (pending, note), (message, length));
+                return self.demux_pending(stray, pending, note, message, length);
             }
             // What listens no more begins no connection.
             self.table.pending.remove(&pending);
@@ -86,10 +87,10 @@ impl Tcp {
         match listener {
             Some(upper) if is_first => {
                 // Its data are kept only if it shows a Fast Open cookie: the peer sends them again.
-                self.take_syn(stray, (pending, &upper), (message, length));
+                self.take_syn(stray, pending, &upper, message, length);
             }
-            Some(upper) if let Some(note) = self.note_of_cookie(stray, (pending, &upper)) => {
-                return self.establish(stray, (pending, note), message);
+            Some(upper) if let Some(note) = self.note_of_cookie(stray, pending, &upper) => {
+                return self.establish(stray, pending, note, message);
             }
             // RFC 9293, section 3.10.7.2: a reset to a listener is ignored.
             // And so is what has neither SYN nor ACK.
@@ -98,7 +99,7 @@ impl Tcp {
             {
                 this.discard(message, &BAD_HANDSHAKE)
             }
-            _ => self.answer_reset(stray, (message, length)),
+            _ => self.answer_reset(stray, message, length),
         }
         Ok(())
     }
@@ -113,8 +114,10 @@ impl Tcp {
     fn take_syn(
         &self,
         stray: Stray<'_>,
-        (pending, upper): (PendingKey, &ProtocolRef),
-        (message, length): (Message, usize),
+        pending: PendingKey,
+        upper: &ProtocolRef,
+        message: Message,
+        length: usize,
     ) {
         let Stray { cx, this, lower, origin, header } = stray;
         let (table, now) = (&self.table, cx.now());
@@ -130,9 +133,9 @@ impl Tcp {
         }
         let known = table.pending.get(&pending);
         if let Some(note) = known.as_ref().filter(|note| note.syn.irs == header.seq) {
-            return self.answer_again(stray, (pending, note), message);
+            return self.answer_again(stray, pending, note, message);
         }
-        let ends = self.ends(path, pending.0, (header.dst, header.src));
+        let ends = self.ends(path, pending.0, header.dst, header.src);
         let settings = table.settings_within(&room);
         let mut first = Syn::of(header).marked(mark_of(&message));
         if let Some(shown) = first.fast_open.take().filter(|_| room.fast_open > 0) {
@@ -142,7 +145,7 @@ impl Tcp {
             let iss = table.secrets.sequence(pending.0, pending.1, now);
             let note = Note::new(now, (lower.clone(), upper.clone()), (iss, first, ends));
             if is_good {
-                if self.open_fast(stray, (pending, note), (message, length), room.fast_open) {
+                if self.open_fast(stray, pending, note, message, length, room.fast_open) {
                     return;
                 }
                 // As if there were no Fast Open: the peer does without for a while.
@@ -174,8 +177,10 @@ impl Tcp {
     fn open_fast(
         &self,
         stray: Stray<'_>,
-        (pending, note): (PendingKey, Note),
-        (mut message, length): (Message, usize),
+        pending: PendingKey,
+        note: Note,
+        mut message: Message,
+        length: usize,
         most: u32,
     ) -> bool {
         let Stray { cx, this, lower, origin, .. } = stray;
@@ -186,9 +191,8 @@ impl Tcp {
         }
         let data = message.strip(length).then_some(message).filter(|data| !data.is_empty());
         let (iss, first, given) = (note.iss, note.syn, note.syn.fast_open);
-        let accept = |settings| {
-            Connection::accept_fast((settings, note.ends), iss, &first, data, given, now)
-        };
+        let accept =
+            |settings| Connection::accept_fast(settings, note.ends, iss, &first, data, given, now);
         let found = self.found(cx, this, (lower, origin), (pending, &note), accept);
         let own = match &found {
             Ok((session, true)) => session.body::<TcpSession>(),
@@ -212,14 +216,15 @@ impl Tcp {
     fn note_of_cookie(
         &self,
         Stray { cx, lower, header, .. }: Stray<'_>,
-        (pending, upper): (PendingKey, &ProtocolRef),
+        pending: PendingKey,
+        upper: &ProtocolRef,
     ) -> Option<Note> {
         if !header.flags.has(Flags::ACK) || header.flags.any(Flags::SYN | Flags::RST) {
             return None;
         }
         let (table, now) = (&self.table, cx.now());
         let (iss, first) = table.cookies.taste(&table.secrets, pending, header, now)?;
-        let ends = self.ends(path(cx, lower), pending.0, (header.dst, header.src));
+        let ends = self.ends(path(cx, lower), pending.0, header.dst, header.src);
         let who = (lower.clone(), upper.clone());
         Some(Note::new(now, who, (iss, first, ends)))
     }
@@ -228,8 +233,10 @@ impl Tcp {
     fn demux_pending(
         &self,
         stray: Stray<'_>,
-        (pending, note): (PendingKey, Note),
-        (message, length): (Message, usize),
+        pending: PendingKey,
+        note: Note,
+        message: Message,
+        length: usize,
     ) -> Result<(), Refused> {
         let Stray { this, header, .. } = stray;
         let flags = header.flags;
@@ -247,19 +254,19 @@ impl Tcp {
             // A SYN sent again: our answer was lost. Another: the peer has begun again.
             let upper = note.upper.clone();
             if flags.has(Flags::ACK) {
-                self.answer_reset(stray, (message, length));
+                self.answer_reset(stray, message, length);
                 return Ok(());
             }
             if header.seq == note.syn.irs {
-                self.answer_again(stray, (pending, &note), message);
+                self.answer_again(stray, pending, &note, message);
             } else {
-                self.take_syn(stray, (pending, &upper), (message, length));
+                self.take_syn(stray, pending, &upper, message, length);
             }
             return Ok(());
         }
         if !flags.has(Flags::ACK) || header.ack != note.iss + 1 {
             if flags.has(Flags::ACK) {
-                self.answer_reset(stray, (message, length));
+                self.answer_reset(stray, message, length);
             } else {
                 this.discard(message, &BAD_HANDSHAKE);
             }
@@ -270,17 +277,12 @@ impl Tcp {
             this.discard(message, &BAD_HANDSHAKE);
             return Ok(());
         }
-        self.establish(stray, (pending, note), message)
+        self.establish(stray, pending, note, message)
     }
 
     /// The peer's SYN has come again. The first one's options stand, as with Linux: what is offered
     /// is not taken back. One that asks for marks to be fed back in another way ends it all.
-    fn answer_again(
-        &self,
-        stray: Stray<'_>,
-        (pending, note): (PendingKey, &Note),
-        message: Message,
-    ) {
+    fn answer_again(&self, stray: Stray<'_>, pending: PendingKey, note: &Note, message: Message) {
         let Stray { cx, this, lower, origin, header } = stray;
         let again = Syn::of(header).marked(mark_of(&message)).ecn;
         let Some(ecn) = note.syn.ecn.renewed(again, &self.table.settings.borrow()) else {
@@ -326,7 +328,8 @@ impl Tcp {
     fn establish(
         &self,
         stray: Stray<'_>,
-        (pending, note): (PendingKey, Note),
+        pending: PendingKey,
+        note: Note,
         message: Message,
     ) -> Result<(), Refused> {
         let Stray { cx, this, lower, origin, .. } = stray;
@@ -447,7 +450,7 @@ impl Tcp {
     }
 
     /// A segment of no port: dropped, counted, and answered by a reset.
-    fn answer_reset(&self, stray: Stray<'_>, (message, length): (Message, usize)) {
+    fn answer_reset(&self, stray: Stray<'_>, message: Message, length: usize) {
         let Stray { cx, this, lower, origin, header } = stray;
         let why = &reason::NO_PORT;
         self.table.drop_sources.record(cx, lower, header.src, why);

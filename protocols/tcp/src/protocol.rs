@@ -47,7 +47,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let given = build.params.participant("local")?;
     let enables = given.unwrap_or_else(|| Participant::of(Part::Any));
     let (cx, name) = (build.cx, build.name);
-    Ok(add_limited(cx, name, (lower, enables), &limits, settings))
+    Ok(add_limited(cx, name, lower, enables, &limits, settings))
 }
 
 /// Adds one to a kernel, for programs that compose without a graph file.
@@ -60,13 +60,14 @@ pub fn add(
 ) -> ProtocolRef {
     let limits = Limits { sessions_max, ..Limits::default() };
     let enables = Participant::of(Part::Any);
-    add_limited(cx, name, (lower, enables), &limits, settings)
+    add_limited(cx, name, lower, enables, &limits, settings)
 }
 
 fn add_limited(
     cx: &Kernel,
     name: &str,
-    (lower, enables): (ProtocolRef, Participant),
+    lower: ProtocolRef,
+    enables: Participant,
     limits: &Limits,
     settings: Settings,
 ) -> ProtocolRef {
@@ -252,7 +253,7 @@ impl Tcp {
         let origin = self.table.origins.of(cx, lower);
         let hosts = self.hosts(cx, &origin, lower);
         if self.table.holds.is_expected(&(hosts, ports(local, peer))) {
-            return self.go_on(cx, this, upper, (lower, origin), (hosts, ports(local, peer)));
+            return self.go_on(cx, this, upper, lower, origin, (hosts, ports(local, peer)));
         }
         let path = path(cx, lower);
         let link = Link::new(cx, lower, origin, hosts);
@@ -287,7 +288,7 @@ impl Tcp {
         if let Some(old) = sessions.get(&key) {
             iss = iss.max(self.make_way(cx, &key, &old).ok_or(OpenError::InUse)?);
         }
-        let ends = self.ends(path, hosts, (local, peer));
+        let ends = self.ends(path, hosts, local, peer);
         let mut connection = Connection::open(settings, ends, iss, cx.now());
         if connection.wants_fast()
             && let Some(known) = self.table.fast.known(&(hosts, ports(0, peer)), cx.now())
@@ -314,7 +315,7 @@ impl Tcp {
         Some(after)
     }
 
-    pub(crate) fn ends(&self, path: u32, hosts: u64, (local, peer): (u16, u16)) -> Ends {
+    pub(crate) fn ends(&self, path: u32, hosts: u64, local: u16, peer: u16) -> Ends {
         let clock_offset = self.table.secrets.clock_offset(hosts, ports(local, peer));
         Ends { local, peer, path, clock_offset }
     }
@@ -407,7 +408,7 @@ impl Tcp {
         let stray = Stray { cx, this, lower, origin: &origin, header: &header };
         // What holds it may release it while the protocol above is asked.
         lower.hold();
-        let taken = self.demux_first(stray, (message, length));
+        let taken = self.demux_first(stray, message, length);
         lower.ease(cx);
         taken
     }

@@ -361,7 +361,7 @@ impl TcpSession {
         while burst.len() < most {
             let first = burst.len();
             if !is_single && let Some(run) = connection.transmit_run(cx.now(), burst) {
-                self.seal_run(cx, this, &run, (burst, first));
+                self.seal_run(cx, this, &run, burst, first);
             } else if let Some(out) = connection.transmit(cx.now()) {
                 match seal_out(cx, self.how(), out) {
                     Ok(message) => burst.push(message),
@@ -383,7 +383,8 @@ impl TcpSession {
         cx: &Kernel,
         this: &SessionRef,
         run: &Run,
-        (burst, first): (&mut Outgoing, usize),
+        burst: &mut Outgoing,
+        first: usize,
     ) {
         let mut sealer = Sealer::new(self.how(), &run.header);
         let (mut seq, mut at) = (run.header.seq, first);

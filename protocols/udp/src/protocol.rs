@@ -334,7 +334,7 @@ impl Layer<HEADER_LEN> for Udp {
         let receiver = match origin.many {
             false => ports::receiver(&all.offers, header.dst(), destination),
             true => {
-                let (first, other) = members(all, (header.dst(), destination), &origin);
+                let (first, other) = members(all, header.dst(), destination, &origin);
                 if let Some(Receiver::Session(other)) = other {
                     match message.try_clone() {
                         // The sender hears of one refusal at most.
@@ -427,7 +427,8 @@ impl Reached {
 /// host.
 fn members(
     all: &Ports,
-    (port, group): (u16, Option<HostAddr>),
+    port: u16,
+    group: Option<HostAddr>,
     origin: &ports::Origin,
 ) -> (Option<Receiver>, Option<Receiver>) {
     let takes = |taker: &Receiver| match (taker, group, origin.peer) {

@@ -65,7 +65,8 @@ impl<T: Clone> Below<T> {
         &self,
         cx: &Kernel,
         lower: &SessionRef,
-        (host, link): (Option<HostAddr>, Option<&SessionRef>),
+        host: Option<HostAddr>,
+        link: Option<&SessionRef>,
     ) -> bool {
         let ether = |session: &SessionRef| session.ask(cx, PeerEther::default());
         let Some(PeerEther { address }) = ether(lower) else {

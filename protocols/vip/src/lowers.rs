@@ -141,7 +141,7 @@ pub(crate) fn unhear(own: &VipSession, cx: &Kernel) {
     own.state.unhear(own.mark.get(), |lower| {
         // The way by IP knows hosts itself.
         lower.ask(cx, PeerHost::default()).is_none()
-            && !own.all.layer.below.is_still(cx, lower, (Some(host), link.as_ref()))
+            && !own.all.layer.below.is_still(cx, lower, Some(host), link.as_ref())
     });
 }
 

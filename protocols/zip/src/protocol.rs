@@ -108,7 +108,7 @@ fn send_all(at: At<'_>, net: u16, packet: &Packet) {
 }
 
 /// Tells the layer below the networks and the zone of a port's cable.
-fn set_cable(at: At<'_>, port: u8, range: NetRange, (zone, group): (&Name, Option<[u8; 6]>)) {
+fn set_cable(at: At<'_>, port: u8, range: NetRange, zone: &Name, group: Option<[u8; 6]>) {
     let (first, last) = (range.first(), range.last());
     at.tell(SetCable { port, first, last, zone: zone.octets().to_vec(), group });
 }
@@ -225,7 +225,7 @@ impl Zip {
         if !is_its_router || range != Some(notify.range) || zone != notify.old {
             return Err(&reason::NOT_MINE);
         }
-        set_cable(at, 0, notify.range, (&notify.new, notify.multicast));
+        set_cable(at, 0, notify.range, &notify.new, notify.multicast);
         Ok(())
     }
 
@@ -236,7 +236,7 @@ impl Zip {
         let old = Name::new(&cable.zone).ok().filter(|zone| !zone.is_empty())?;
         let new = Name::from_text(&question.zone).ok().filter(|zone| !zone.is_empty())?;
         let multicast = Some(multicast(&new));
-        set_cable(at, question.port, range, (&new, multicast));
+        set_cable(at, question.port, range, &new, multicast);
         self.zones.borrow_mut().set_own(range, &[new]).ok()?;
         // All nodes of the cable, of whichever of its networks.
         send_all(at, cable.first, &Packet::Notify(Notify { range, old, new, multicast }));
@@ -256,7 +256,7 @@ impl Zip {
             return Err(&UNSOLICITED);
         }
         self.wait.take();
-        set_cable(at, 0, info.range, (&info.zone(), info.multicast));
+        set_cable(at, 0, info.range, &info.zone(), info.multicast);
         Ok(())
     }
 }

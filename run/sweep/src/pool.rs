@@ -151,7 +151,8 @@ impl Worker {
     fn start(
         pool: &Pool<'_>,
         task: &str,
-        (at, life): (usize, u64),
+        at: usize,
+        life: u64,
         to: Sender<(usize, u64, Told)>,
     ) -> Result<Self, PoolError> {
         let failed = |error: io::Error| PoolError::Worker(error.to_string());
@@ -260,7 +261,7 @@ impl<'a> Sweep<'a> {
 
     fn start(&mut self, at: usize) -> Result<Worker, PoolError> {
         self.lives += 1;
-        Worker::start(self.pool, &self.task, (at, self.lives), self.to.clone())
+        Worker::start(self.pool, &self.task, at, self.lives, self.to.clone())
     }
 
     fn whole(

@@ -280,7 +280,7 @@ fn connected_datagrams(
             failed => Ok(failed),
         };
     }
-    let (socket, id) = match to_be_sent_from(fd, family, (peer, Manner::USUAL), true) {
+    let (socket, id) = match to_be_sent_from(fd, family, peer, Manner::USUAL, true) {
         Ok(found) => found,
         Err(done) => return Ok(done),
     };
@@ -295,7 +295,8 @@ type Sender = (OwnedFd, u64);
 fn to_be_sent_from(
     fd: BorrowedFd<'_>,
     family: Family,
-    (peer, manner): (SocketAddrV4, Manner),
+    peer: SocketAddrV4,
+    manner: Manner,
     only: bool,
 ) -> Result<Sender, Done> {
     // What Linux has bound already keeps its port.
@@ -346,7 +347,7 @@ pub(crate) fn way(
             failed => Err(failed),
         };
     }
-    match to_be_sent_from(fd, family, (peer, manner), false) {
+    match to_be_sent_from(fd, family, peer, manner, false) {
         Ok((socket, id)) => {
             let was_linux = may_send_as_ours(fd.as_raw_fd()).is_some_and(|port| port != 0);
             let replaced = replace(fd, &socket, id).and_then(|()| Ok(stand_in(id, peer, manner)?));

@@ -136,7 +136,7 @@ unsafe fn destination(
     if address.is_null() {
         return match named {
             Some(name) => match (name.family, name.peer) {
-                (family, Some(peer)) => path(Some(name), family, (peer, manner)),
+                (family, Some(peer)) => path(Some(name), family, peer, manner),
                 _ => To::Said,
             },
             None => To::Said,
@@ -161,7 +161,7 @@ unsafe fn destination(
         }
         Some(name) => {
             let peer = replace::definite(&name, peer);
-            path(Some(name), family, (peer, manner))
+            path(Some(name), family, peer, manner)
         }
         // Linux's own host.
         None if peer.ip().is_unspecified() => To::Said,
@@ -174,7 +174,7 @@ unsafe fn destination(
 }
 
 /// By the way that there is for a peer, if it has one already.
-fn path(ours: Option<Name>, family: Family, (peer, manner): (SocketAddrV4, Manner)) -> To {
+fn path(ours: Option<Name>, family: Family, peer: SocketAddrV4, manner: Manner) -> To {
     let id = ours.as_ref().map_or(0, |name| name.id);
     match replace::stand_in(id, peer, manner) {
         Ok(path) => To::Path(path, ours, family, (peer, manner)),

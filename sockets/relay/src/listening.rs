@@ -235,7 +235,7 @@ impl Listening {
             return Handed::Nobody;
         };
         let peer = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
-        match self.carrier(folder, token, id, (self.local, peer)) {
+        match self.carrier(folder, token, id, self.local, peer) {
             Ok(unix) => {
                 answer(&unix, &Reply::Made(id), Some(&next.0.into()));
                 Handed::Outside
@@ -256,7 +256,8 @@ impl Listening {
         folder: &Folder,
         token: &str,
         id: u64,
-        (local, peer): (SocketAddrV4, SocketAddrV4),
+        local: SocketAddrV4,
+        peer: SocketAddrV4,
     ) -> io::Result<OwnedFd> {
         let name = Name {
             token: token.into(),
@@ -312,7 +313,7 @@ impl Listening {
         let (SocketAddr::V4(local), SocketAddr::V4(peer)) = (stream.local_addr()?, peer) else {
             return Err(Errno::AFNOSUPPORT.into());
         };
-        let unix = self.carrier(folder, token, id, (local, *peer))?;
+        let unix = self.carrier(folder, token, id, local, *peer)?;
         stream.set_nonblocking(true)?;
         self.options.apply_all(stream);
         Ok(unix)

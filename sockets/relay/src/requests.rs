@@ -53,7 +53,7 @@ impl Inner {
                 return answer(&asker, &reply, socket.as_ref());
             }
             Request::Connect(family, bound, peer, waits, settings) => {
-                return self.connect(asker, family, (bound, &settings), peer, waits);
+                return self.connect(asker, family, bound, &settings, peer, waits);
             }
             Request::Listen(id, backlog) => {
                 let (reply, socket) = self.listen(id, backlog);
@@ -191,7 +191,8 @@ impl Inner {
         &mut self,
         asker: OwnedFd,
         family: Family,
-        (bound, settings): (Option<u64>, &[Setting]),
+        bound: Option<u64>,
+        settings: &[Setting],
         peer: SocketAddrV4,
         waits: bool,
     ) {

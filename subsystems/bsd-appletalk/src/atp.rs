@@ -228,7 +228,7 @@ impl Atp {
         let header = Header::parse(m.mtod()).map_err(|_| &reason::MALFORMED)?;
         m.m_adj(HEADER_OCTETS as isize);
         match header.kind {
-            Kind::Request => self.request(cx, (from, socket), &header, m),
+            Kind::Request => self.request(cx, from, socket, &header, m),
             Kind::Response => self.response(cx, (from, socket), &header, m),
             Kind::Release => {
                 self.responder.borrow_mut().release(now(cx), (from, socket), header.tid);
@@ -240,7 +240,8 @@ impl Atp {
     fn request(
         &self,
         cx: &Kernel,
-        (from, socket): (AtAddr, u8),
+        from: AtAddr,
+        socket: u8,
         header: &Header,
         m: Mbuf,
     ) -> core::result::Result<(), &'static Reason> {
@@ -290,8 +291,7 @@ impl Atp {
             Ok(Heard::Done { owner, wanted, arrived, release }) => {
                 // A release that is lost is made up for by the responder's timer.
                 let _ = release.map(|release| self.atp_output(cx, release));
-                self.done(cx, owner, OptionKind::Response, (wanted, arrived))
-                    .map_err(<&Reason>::from)
+                self.done(cx, owner, OptionKind::Response, wanted, arrived).map_err(<&Reason>::from)
             }
         }
     }
@@ -302,7 +302,8 @@ impl Atp {
         cx: &Kernel,
         (so, number, peer): Owner,
         kind: OptionKind,
-        (wanted, arrived): (u8, Arrived<Chain>),
+        wanted: u8,
+        arrived: Arrived<Chain>,
     ) -> Result {
         let Some(so) = so.upgrade() else { return Ok(()) };
         let options = Options {
@@ -325,7 +326,8 @@ impl Atp {
         cx: &Kernel,
         so: &Rc<Socket>,
         pcb: &Rc<Atpcb>,
-        (peer, m): (AtAddr, Mbuf),
+        peer: AtAddr,
+        m: Mbuf,
         control: Option<Mbuf>,
     ) -> Result {
         let options = match &control {
@@ -356,8 +358,9 @@ impl Atp {
                     0 => DATA_OCTETS_MAX,
                     octets => octets.into(),
                 };
-                let form = (options.user, octets);
-                let reply = self.responder.borrow_mut().reply(now(cx), &ticket, form, Chain(m));
+                let mut responder = self.responder.borrow_mut();
+                let reply = responder.reply(now(cx), &ticket, options.user, octets, Chain(m));
+                drop(responder);
                 let segments = reply.map_err(|(error, _)| match error {
                     ReplyError::TooBig => Errno::EMSGSIZE,
                     ReplyError::NoBuffers => Errno::ENOBUFS,
@@ -496,7 +499,7 @@ impl ProtoFns for Atp {
                     Some(nam) => nam_addr(nam)?,
                     None => pcb.peer.get().ok_or(Errno::ENOTCONN)?,
                 };
-                return self.send(cx, so, &pcb, (peer, m), args.control.take());
+                return self.send(cx, so, &pcb, peer, m, args.control.take());
             }
             Pru::Sockaddr => {
                 let local = self.local(cx, &pcb);
@@ -528,7 +531,7 @@ impl ProtoFns for Atp {
                 }
                 Some(Due::Failed { owner, wanted, arrived }) => {
                     count(&self.failed);
-                    self.done(cx, owner, OptionKind::Failed, (wanted, arrived))
+                    self.done(cx, owner, OptionKind::Failed, wanted, arrived)
                 }
             };
             if let Err(errno) = result {

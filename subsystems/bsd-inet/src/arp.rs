@@ -178,7 +178,7 @@ impl Arp {
         }
         let is_for_us = ours().any(|mine| mine == tpa);
         if !spa.is_unspecified() && !spa.is_multicast() && !spa.is_broadcast() {
-            self.learn(cx, &ac, (spa, sha), is_for_us);
+            self.learn(cx, &ac, spa, sha, is_for_us);
         }
         if is_for_us && octets[7] == REQUEST {
             count(&self.replies);
@@ -187,13 +187,7 @@ impl Arp {
     }
 
     /// Learns where an address is; a new one only if it asks for ours. Sends what was held for it.
-    fn learn(
-        &self,
-        cx: &Kernel,
-        ac: &Rc<Arpcom>,
-        (spa, sha): (Ipv4Addr, [u8; 6]),
-        may_create: bool,
-    ) {
+    fn learn(&self, cx: &Kernel, ac: &Rc<Arpcom>, spa: Ipv4Addr, sha: [u8; 6], may_create: bool) {
         let key = (ac.ac_if.if_index, spa);
         let now = cx.now();
         let mut table = self.table.borrow_mut();

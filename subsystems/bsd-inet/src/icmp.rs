@@ -135,7 +135,7 @@ impl Ip {
     /// ICMP's, a fragment behind the first, or what was sent to many (RFC 1122, section 3.2.2).
     /// `word` is the second of the header. A router speaks from its address on the way to the
     /// sender.
-    pub(crate) fn icmp_error(&self, cx: &Kernel, m: Mbuf, (kind, code): (u8, u8), word: [u8; 4]) {
+    pub(crate) fn icmp_error(&self, cx: &Kernel, m: Mbuf, kind: u8, code: u8, word: [u8; 4]) {
         let Some(ip) = IpHdr::of(m.mtod()) else { return m.m_freem() };
         let is_error = ip.proto == IPPROTO_ICMP && {
             let mut first = [0; 1];

@@ -403,7 +403,7 @@ impl Ip {
             Prc::UnreachHost | Prc::HostUnreach => 1,
             _ => 0,
         };
-        self.icmp_error(cx, m, (crate::icmp::UNREACH, code), [0; 4]);
+        self.icmp_error(cx, m, crate::icmp::UNREACH, code, [0; 4]);
     }
 }
 

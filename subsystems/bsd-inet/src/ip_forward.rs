@@ -73,13 +73,13 @@ impl Ip {
         let head = m.mtod().get(..ip.hlen.min(HDR_MAX)).map(<[u8]>::to_vec);
         let mut head = head.ok_or(&reason::TRUNCATED)?;
         if head[TTL] <= 1 {
-            self.icmp_error(cx, m, (TIMXCEED, 0), [0; 4]);
+            self.icmp_error(cx, m, TIMXCEED, 0, [0; 4]);
             return Err(&TTL_EXCEEDED);
         }
         let lo = self.lo.get().ok_or(&NO_ROUTE)?;
         let Some(route) = rtalloc(&self.bsd, lo, &self.routes, ip.dst) else {
             count(&self.stat.cantforward);
-            self.icmp_error(cx, m, (UNREACH, 0), [0; 4]);
+            self.icmp_error(cx, m, UNREACH, 0, [0; 4]);
             return Err(&NO_ROUTE);
         };
         // What is for all hosts of another network stays outside of it (RFC 2644).
@@ -91,7 +91,7 @@ impl Ip {
         let tell = |kind, code, word| {
             if let Some(mut told) = told {
                 told.make_packet(ifp.if_index);
-                self.icmp_error(cx, told, (kind, code), word);
+                self.icmp_error(cx, told, kind, code, word);
             }
         };
         head[TTL] -= 1;
@@ -106,7 +106,7 @@ impl Ip {
         }
         m.m_adj(ip.hlen as isize);
         let sent = if ip.len > mtu {
-            self.forward_pieces(cx, &route, m, (&head, ip.off))
+            self.forward_pieces(cx, &route, m, &head, ip.off)
         } else {
             self.forward_piece(cx, &route, m, sealed(head, ip.len, ip.off))
         };
@@ -145,13 +145,7 @@ impl Ip {
     }
 
     /// Cuts a packet, which may be a piece itself.
-    fn forward_pieces(
-        &self,
-        cx: &Kernel,
-        route: &Route,
-        m: Mbuf,
-        (head, off): (&[u8], u16),
-    ) -> Result {
+    fn forward_pieces(&self, cx: &Kernel, route: &Route, m: Mbuf, head: &[u8], off: u16) -> Result {
         let mtu = route.ifp.if_mtu.get();
         let (first, others) = (head.to_vec(), of_fragment(head));
         let (total, base) = (m.m_length(), off & 0x1fff);

@@ -669,7 +669,7 @@ pub fn sosetopt(
 ///
 /// # Errors
 /// As of [`sosetopt`].
-pub fn sogetopt(cx: &Kernel, so: &Rc<Socket>, (level, name): (u16, u16)) -> Result<Mbuf> {
+pub fn sogetopt(cx: &Kernel, so: &Rc<Socket>, level: u16, name: u16) -> Result<Mbuf> {
     if level != SOL_SOCKET {
         let mut mp = None;
         let get = || so.so_proto.pr_ctloutput(cx, Prco::Getopt, so, (level, name), &mut mp);

@@ -432,7 +432,7 @@ fn options_have_their_values_and_limits() {
         sosetopt(&rig.cx, &so, (SOL_SOCKET, name), Some(m))
     };
     let get = |name| {
-        sogetopt(&rig.cx, &so, (SOL_SOCKET, name))
+        sogetopt(&rig.cx, &so, SOL_SOCKET, name)
             .map(|m| u32::from_ne_bytes(m.mtod().try_into().unwrap()))
     };
     assert_eq!((set(SO_BROADCAST, 1), get(SO_BROADCAST)), (Ok(()), Ok(u32::from(SO_BROADCAST))));
@@ -445,7 +445,7 @@ fn options_have_their_values_and_limits() {
     assert_eq!((get(SO_ERROR), get(SO_ERROR)), (Ok(50), Ok(0)));
     assert_eq!(set(0x7777, 1), Err(Errno::ENOPROTOOPT));
     assert_eq!(sosetopt(&rig.cx, &so, (SOL_SOCKET, SO_BROADCAST), None), Err(Errno::EINVAL));
-    assert_eq!(sogetopt(&rig.cx, &so, (17, 1)).err(), Some(Errno::ENOPROTOOPT));
+    assert_eq!(sogetopt(&rig.cx, &so, 17, 1).err(), Some(Errno::ENOPROTOOPT));
 }
 
 #[test]

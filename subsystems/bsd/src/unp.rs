@@ -172,7 +172,7 @@ impl Unp {
         if so.so_type == Sock::Dgram {
             let to =
                 args.nam.as_deref().map(|nam| Sockaddr::of_family(nam, AF_UNIX)).transpose()?;
-            return self.send_dgram(cx, so, unp, m, (to, args.control.take()));
+            return self.send_dgram(cx, so, unp, m, to, args.control.take());
         }
         if so.is(SS_CANTSENDMORE) {
             return Err(Errno::EPIPE);
@@ -190,7 +190,8 @@ impl Unp {
         so: &Rc<Socket>,
         unp: &Rc<Unpcb>,
         m: Mbuf,
-        (to, control): (Option<Sockaddr>, Option<Mbuf>),
+        to: Option<Sockaddr>,
+        control: Option<Mbuf>,
     ) -> Result {
         let so2 = match (to, unp.peer()) {
             (Some(_), Some(_)) => return Err(Errno::EISCONN),

@@ -151,7 +151,7 @@ fn new(cx: &Kernel, settings: Settings) -> Rc<Driver<Atp>> {
 /// # Errors
 /// [`BuildError`] in a kernel without the subsystem.
 pub fn add(cx: &Kernel, name: &str, ddp: ProtocolRef) -> Result<ProtocolRef, BuildError> {
-    xk_streams::add_line(cx, (ENTRY.kind, name), &[ddp], new(cx, Settings::default()))
+    xk_streams::add_line(cx, ENTRY.kind, name, &[ddp], new(cx, Settings::default()))
 }
 
 type Sent = Result<(), &'static Reason>;
@@ -232,7 +232,8 @@ impl Atp {
     fn request_arrived(
         &self,
         cx: &Kernel,
-        (from, socket): (AtAddr, u8),
+        from: AtAddr,
+        socket: u8,
         header: &Header,
         data: Mblk,
     ) -> Sent {
@@ -290,7 +291,8 @@ impl Atp {
     fn begin(
         &self,
         cx: &Kernel,
-        (socket, to): (u8, AtAddr),
+        socket: u8,
+        to: AtAddr,
         options: &Options,
         own: Owner,
         data: Mblk,
@@ -322,7 +324,7 @@ impl Atp {
         };
         let ticket = options.ticket(to, socket);
         let (now, data) = (Clock::now(cx), Data(data));
-        let replied = self.responder.borrow_mut().reply(now, &ticket, (options.user, octets), data);
+        let replied = self.responder.borrow_mut().reply(now, &ticket, options.user, octets, data);
         let segments = replied.map_err(|(error, _)| {
             SendError::Told(match error {
                 ReplyError::TooBig => Errno::EMSGSIZE,
@@ -412,7 +414,7 @@ impl OverDdp for Atp {
             return Err(&reason::TRUNCATED);
         }
         let done = match header.kind {
-            Packets::Request => self.request_arrived(cx, (from, socket), &header, data),
+            Packets::Request => self.request_arrived(cx, from, socket, &header, data),
             Packets::Response => self.response_arrived(cx, (from, socket), &header, data),
             Packets::Release => {
                 let now = Clock::now(cx);
@@ -499,7 +501,7 @@ impl Datagrams for Atp {
         let done = match options.kind {
             OptionKind::Request => {
                 let owner = Owner { user: q.id(), number: options.number, to };
-                self.begin(cx, (socket, to), &options, owner, data)
+                self.begin(cx, socket, to, &options, owner, data)
             }
             OptionKind::Response => self.reply(cx, (socket, to), &options, data),
             OptionKind::Refused => {

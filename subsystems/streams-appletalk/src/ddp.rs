@@ -165,7 +165,7 @@ pub fn add(
     ether: ProtocolRef,
     settings: Settings,
 ) -> Result<ProtocolRef, BuildError> {
-    xk_streams::add_line(cx, (ENTRY.kind, name), &[ether], Ddp::new(settings))
+    xk_streams::add_line(cx, ENTRY.kind, name, &[ether], Ddp::new(settings))
 }
 
 impl Ddp {

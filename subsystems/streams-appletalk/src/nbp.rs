@@ -117,7 +117,7 @@ fn new() -> Rc<Driver<Nbp>> {
 /// # Errors
 /// [`BuildError`] in a kernel without the subsystem.
 pub fn add(cx: &Kernel, name: &str, ddp: ProtocolRef) -> Result<ProtocolRef, BuildError> {
-    xk_streams::add_line(cx, (ENTRY.kind, name), &[ddp], new())
+    xk_streams::add_line(cx, ENTRY.kind, name, &[ddp], new())
 }
 
 /// Registers a name for a socket by a stream of `nbp`; waits for the search.
@@ -173,7 +173,7 @@ impl Nbp {
                 let entity =
                     data.split_first().and_then(|(socket, rest)| Some((*socket, text(rest)?)));
                 match entity {
-                    Some((socket, entity)) => self.register(cx, q, mp, (entity, socket)),
+                    Some((socket, entity)) => self.register(cx, q, mp, entity, socket),
                     None => Some(head::naked(mp, Errno::EINVAL)),
                 }
             }
@@ -182,7 +182,7 @@ impl Nbp {
                 _ => Some(head::naked(mp, Errno::EINVAL)),
             },
             Some(LOOKUP) => match text(&data) {
-                Some(entity) => self.search(cx, q, mp, (entity, None)),
+                Some(entity) => self.search(cx, q, mp, entity, None),
                 None => Some(head::naked(mp, Errno::EINVAL)),
             },
             _ => return self.link(cx, &q.read_side(), mp, SOCKET_NAMES),
@@ -193,20 +193,14 @@ impl Nbp {
     }
 
     /// Looks a name up that is to be registered; answers what can be said at once.
-    fn register(
-        &self,
-        cx: &Kernel,
-        q: &Q,
-        mp: Mblk,
-        (entity, socket): (Entity, u8),
-    ) -> Option<Mblk> {
+    fn register(&self, cx: &Kernel, q: &Q, mp: Mblk, entity: Entity, socket: u8) -> Option<Mblk> {
         if self.names.borrow().holds(&entity) {
             return Some(head::naked(mp, Errno::EADDRINUSE));
         }
         if !entity.is_one() || !xk_appletalk::ddp::is_socket(socket) {
             return Some(head::naked(mp, Errno::EINVAL));
         }
-        self.search(cx, q, mp, (entity, Some(socket)))
+        self.search(cx, q, mp, entity, Some(socket))
     }
 
     fn search(
@@ -214,7 +208,8 @@ impl Nbp {
         cx: &Kernel,
         q: &Q,
         mp: Mblk,
-        (entity, socket): (Entity, Option<u8>),
+        entity: Entity,
+        socket: Option<u8>,
     ) -> Option<Mblk> {
         // The address may have been claimed since.
         if self.mux.below.request(cx, Primitive::AddrReq).is_err() {

@@ -72,7 +72,7 @@ fn new() -> Rc<Driver<Rtmp>> {
 /// # Errors
 /// [`BuildError`] in a kernel without the subsystem.
 pub fn add(cx: &Kernel, name: &str, ddp: ProtocolRef) -> Result<ProtocolRef, BuildError> {
-    xk_streams::add_line(cx, (ENTRY.kind, name), &[ddp], new())
+    xk_streams::add_line(cx, ENTRY.kind, name, &[ddp], new())
 }
 
 impl Rtmp {

@@ -104,7 +104,7 @@ fn new() -> Rc<Driver<Ether>> {
 /// # Errors
 /// [`BuildError`] in a kernel without the subsystem.
 pub fn add(cx: &Kernel, name: &str, device: ProtocolRef) -> Result<ProtocolRef, BuildError> {
-    xk_streams::add_line(cx, (ENTRY.kind, name), &[device], new())
+    xk_streams::add_line(cx, ENTRY.kind, name, &[device], new())
 }
 
 impl Ether {

@@ -88,7 +88,7 @@ fn new() -> Rc<Driver<Udp>> {
 /// # Errors
 /// [`BuildError`] in a kernel without the subsystem.
 pub fn add(cx: &Kernel, name: &str, ip: ProtocolRef) -> Result<ProtocolRef, BuildError> {
-    xk_streams::add_line(cx, (ENTRY.kind, name), &[ip], new())
+    xk_streams::add_line(cx, ENTRY.kind, name, &[ip], new())
 }
 
 /// The sum of the pseudo header and these octets (RFC 768), not yet complemented.

@@ -140,7 +140,7 @@ impl Protocol for Line {
 /// # Errors
 /// [`BuildError::Environment`] in a kernel without the subsystem.
 pub fn line(build: &Build<'_>, tab: Rc<dyn Streamtab>) -> Result<ProtocolRef, BuildError> {
-    add_line(build.cx, (build.entry.kind, build.name), build.lowers, tab)
+    add_line(build.cx, build.entry.kind, build.name, build.lowers, tab)
 }
 
 /// As [`line()`], for programs that compose without a graph file: of this kind and name.
@@ -149,7 +149,8 @@ pub fn line(build: &Build<'_>, tab: Rc<dyn Streamtab>) -> Result<ProtocolRef, Bu
 /// As of [`line()`].
 pub fn add_line(
     cx: &Kernel,
-    (kind, name): (&'static str, &str),
+    kind: &'static str,
+    name: &str,
     lowers: &[ProtocolRef],
     tab: Rc<dyn Streamtab>,
 ) -> Result<ProtocolRef, BuildError> {

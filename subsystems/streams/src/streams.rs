@@ -231,7 +231,8 @@ impl Streams {
     pub fn attach_line(
         &self,
         cx: &Kernel,
-        (upper, lower): (ProtocolId, ProtocolId),
+        upper: ProtocolId,
+        lower: ProtocolId,
         top: Rc<dyn Module>,
     ) -> Result<Q, Errno> {
         self.attach(cx, self.line(lower).ok_or(Errno::ENXIO)?, Some(upper), top)

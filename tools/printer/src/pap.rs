@@ -57,7 +57,8 @@ pub(crate) fn asked(
 pub(crate) fn reply(
     cx: &Kernel,
     this: &ProtocolRef,
-    (asked, request): (&Options, Message),
+    asked: &Options,
+    request: Message,
     user: User,
     data: &[u8],
 ) -> Result<Message, Refused> {

@@ -228,13 +228,13 @@ impl Machine for Print {
             Function::SendData if is_ours => {
                 let (octets, is_last) = all.give(asked.bitmap.count_ones());
                 let user = User::data(user.connection, is_last);
-                reply(at.cx, at.this, (&asked, request), user, &octets)
+                reply(at.cx, at.this, &asked, request, user, &octets)
             }
             Function::CloseConnection => {
                 let user = User::new(user.connection, Function::CloseConnectionReply);
-                reply(at.cx, at.this, (&asked, request), user, &[])
+                reply(at.cx, at.this, &asked, request, user, &[])
             }
-            Function::Tickle => reply(at.cx, at.this, (&asked, request), user, &[]),
+            Function::Tickle => reply(at.cx, at.this, &asked, request, user, &[]),
             _ => at.refuse(request, &BAD_ARGUMENTS),
         }
     }

@@ -109,7 +109,7 @@ impl Printer {
     }
 
     /// A workstation opens a connection.
-    fn open(&self, at: At<'_>, lower: &SessionRef, (user, data): (User, &[u8])) -> Option<Opened> {
+    fn open(&self, at: At<'_>, lower: &SessionRef, user: User, data: &[u8]) -> Option<Opened> {
         let open = Open::parse(data).ok()?;
         let (net, node) = node_of(at.cx, lower)?;
         let Settings { socket, quantum, .. } = self.settings;
@@ -219,7 +219,7 @@ impl Machine for Printer {
     ) -> Result<Message, Refused> {
         let (cx, this) = (at.cx, at.this);
         let (asked, user, request) = asked(this, request)?;
-        let answer = |request, user, data: &[u8]| reply(cx, this, (&asked, request), user, data);
+        let answer = |request, user, data: &[u8]| reply(cx, this, &asked, request, user, data);
         match user.function {
             Function::SendStatus => {
                 let status = all.status();
@@ -228,7 +228,7 @@ impl Machine for Printer {
             }
             Function::OpenConnection => {
                 let data: Vec<u8> = request.octets().take(4).collect();
-                match all.open(at, lower, (user, &data)) {
+                match all.open(at, lower, user, &data) {
                     Some(opened) => {
                         let user = User::new(user.connection, Function::OpenConnectionReply);
                         answer(request, user, &opened.emit())

@@ -110,7 +110,7 @@ fn sit(
     let (jobs, is_over) = (Jobs::new().map_err(lost)?, Arc::new(AtomicBool::new(false)));
     let clients = jobs.clients();
     clients.take(reader, Arc::clone(&is_over)).map_err(lost)?;
-    receive((visits, clients), built.ports.clone(), ways, &runner).map_err(lost)?;
+    receive(visits, clients, built.ports.clone(), ways, &runner).map_err(lost)?;
     let about = json!({"domain": setup.name, "pid": std::process::id()});
     let begun = Rc::<Begun>::default();
     let desk = Desk::new(jobs, about, host::lowers(&host), &runner).of_domain(&begun);
@@ -157,7 +157,8 @@ fn nowhere() -> Box<dyn Carrier> {
 /// Takes what comes over `visits`: clients that look in, and neighbours that have been started
 /// again, or have not been when this domain was.
 fn receive(
-    (visits, clients): (OwnedFd, Clients),
+    visits: OwnedFd,
+    clients: Clients,
     ports: Vec<(usize, Rc<Port>)>,
     ways: Ways,
     runner: &Runner,

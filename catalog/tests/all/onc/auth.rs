@@ -26,7 +26,7 @@ fn select(cx: &Kernel, name: &str, below: ProtocolRef) -> ProtocolRef {
 
 fn prog(cx: &Kernel, name: &str, (first, others): (ProtocolRef, &[ProtocolRef])) -> ProtocolRef {
     let settings = xk_sunprog::Settings::default();
-    xk_sunprog::add(cx, &format!("sunprog-{name}"), (first, others), settings)
+    xk_sunprog::add(cx, &format!("sunprog-{name}"), first, others, settings)
 }
 
 fn add(

@@ -136,7 +136,7 @@ fn on_channel(cx: &Kernel, name: &str, below: ProtocolRef) -> ProtocolRef {
     let select = xk_sunselect::add(cx, &format!("sunselect-{name}"), channel.clone(), settings);
     cx.numbers_mut().override_pair(select.id(), channel.id(), 0x67);
     let settings = xk_sunprog::Settings::default();
-    let prog = xk_sunprog::add(cx, &format!("sunprog-{name}"), (select.clone(), &[]), settings);
+    let prog = xk_sunprog::add(cx, &format!("sunprog-{name}"), select.clone(), &[], settings);
     cx.numbers_mut().override_pair(prog.id(), select.id(), 0);
     prog
 }

@@ -152,7 +152,7 @@ pub(crate) fn over(
         xk_sunselect::Settings::default(),
     );
     let settings = xk_sunprog::Settings::default();
-    let prog = xk_sunprog::add(cx, &format!("sunprog-{name}"), (select.clone(), &[]), settings);
+    let prog = xk_sunprog::add(cx, &format!("sunprog-{name}"), select.clone(), &[], settings);
     cx.numbers_mut().override_pair(prog.id(), select.id(), 0);
     prog
 }

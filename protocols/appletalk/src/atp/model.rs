@@ -224,7 +224,7 @@ impl World {
             }
             Event::Reply { ticket, request } => {
                 let reply = Octets(reply_to(&request));
-                let sent = self.serves.reply(now, &ticket, ([1; 4], 578), reply);
+                let sent = self.serves.reply(now, &ticket, [1; 4], 578, reply);
                 match sent {
                     Ok(packets) => packets.for_each(|packet| self.send(packet)),
                     Err((why, _)) => assert_eq!(why, ReplyError::Unknown, "seed {}", self.seed),

@@ -268,7 +268,8 @@ impl<A: Peer, P: Payload> Responder<A, P> {
         &mut self,
         now: Duration,
         ticket: &Ticket<A>,
-        (user, packet_octets): ([u8; 4], usize),
+        user: [u8; 4],
+        packet_octets: usize,
         data: P,
     ) -> Result<Segments<A, P>, (ReplyError, P)> {
         let packet_octets = packet_octets.clamp(1, DATA_OCTETS_MAX);

@@ -102,7 +102,7 @@ fn an_exactly_once_transaction_of_three_responses() {
     assert_eq!(octets(&asked), [&[0x60, 7, 0x12, 0x34, 0, 0, 0, 1][..], b"hello"].concat());
     let executed = ticket(request(&mut serves, s(0), &asked.header));
     let reply = Octets([&[b'r'; 8][..], b"bye"].concat());
-    let sent: Vec<_> = serves.reply(s(0), &executed, ([0; 4], 4), reply).unwrap().collect();
+    let sent: Vec<_> = serves.reply(s(0), &executed, [0; 4], 4, reply).unwrap().collect();
     assert_eq!(octets(&sent[2]), [&[0x90, 2, 0x12, 0x34, 0, 0, 0, 0][..], b"bye"].concat());
     assert_eq!(octets(&sent[0])[..2], [0x80, 0]);
     let mut last = None;
@@ -128,7 +128,7 @@ fn only_what_is_missing_is_asked_for_again_and_sent_again() {
     let asked = begin(&mut asks, &once(8));
     let executed = ticket(request(&mut serves, s(0), &asked.header));
     let reply = Octets(vec![7; REPLY_OCTETS_MAX]);
-    let sent = serves.reply(s(0), &executed, ([0; 4], 999), reply).unwrap();
+    let sent = serves.reply(s(0), &executed, [0; 4], 999, reply).unwrap();
     for packet in sent.filter(|packet| ![1, 7].contains(&packet.header.number)) {
         assert!(packet.data.as_ref().is_some_and(|data| data.0.len() == 578));
         assert_eq!(arrive(&mut asks, s(1), packet), Ok(Heard::Kept(None)));
@@ -276,7 +276,7 @@ fn at_least_once_goes_up_each_time_and_is_not_remembered() {
         let ticket = ticket(request(&mut serves, s(0), &header));
         assert!(serves.is_empty());
         // The second response is not missing, whatever the reply is.
-        let reply = serves.reply(s(0), &ticket, ([1; 4], 2), Octets(b"aabbc".to_vec())).unwrap();
+        let reply = serves.reply(s(0), &ticket, [1; 4], 2, Octets(b"aabbc".to_vec())).unwrap();
         assert_eq!(reply.omitted(), 2);
         assert_eq!(reply.clone_numbers(), [(0, false), (2, true)]);
     }
@@ -289,7 +289,7 @@ fn a_release_of_what_has_no_reply_or_by_another_releases_nothing() {
     let ticket = ticket(request(&mut serves, s(0), &header));
     assert!(!serves.release(s(0), (CLIENT, SERVERS_SOCKET), 9));
     assert_eq!(request(&mut serves, s(0), &header), Verdict::InProgress);
-    assert!(serves.reply(s(0), &ticket, ([0; 4], 578), Octets(vec![])).is_ok());
+    assert!(serves.reply(s(0), &ticket, [0; 4], 578, Octets(vec![])).is_ok());
     for forged in [(CLIENT ^ 0x100, 0x90, 9), (CLIENT ^ 1, 0x90, 9), (CLIENT, 0x91, 9)] {
         assert!(!serves.release(s(0), (forged.0, forged.1), forged.2));
     }
@@ -304,14 +304,14 @@ fn the_release_timer_is_restarted_and_then_forgets() {
     let header = Header::request(Some(ReleaseTimer::OneMinute), 1, 9, [0; 4]);
     let first = ticket(request(&mut serves, s(0), &header));
     assert_eq!(serves.poll(s(59)), (0, 0));
-    assert!(serves.reply(s(59), &first, ([0; 4], 578), Octets(vec![1])).is_ok());
-    let late = serves.reply(s(59), &first, ([0; 4], 578), Octets(vec![2]));
+    assert!(serves.reply(s(59), &first, [0; 4], 578, Octets(vec![1])).is_ok());
+    let late = serves.reply(s(59), &first, [0; 4], 578, Octets(vec![2]));
     assert_eq!(late.map(|_| ()), Err((ReplyError::Repeated, Octets(vec![2]))));
     assert_eq!(serves.poll(s(118)), (0, 0));
     assert!(matches!(request(&mut serves, s(118), &header), Verdict::Repeat(_)));
     assert_eq!(serves.poll(s(177)), (0, 0));
     assert_eq!((serves.poll(s(179)), serves.len(), serves.octets()), ((1, 0), 0, 0));
-    let late = serves.reply(s(179), &first, ([0; 4], 578), Octets(vec![2]));
+    let late = serves.reply(s(179), &first, [0; 4], 578, Octets(vec![2]));
     assert_eq!(late.map(|_| ()), Err((ReplyError::Unknown, Octets(vec![2]))));
     // What no reply was made to is forgotten, too, and told apart.
     ticket(request(&mut serves, s(200), &header));
@@ -325,7 +325,7 @@ fn a_refused_request_may_be_executed_when_it_comes_again() {
     let first = ticket(request(&mut serves, s(0), &header));
     serves.refuse(&first);
     let second = ticket(request(&mut serves, s(1), &header));
-    assert!(serves.reply(s(1), &second, ([0; 4], 578), Octets(vec![])).is_ok());
+    assert!(serves.reply(s(1), &second, [0; 4], 578, Octets(vec![])).is_ok());
     serves.refuse(&second);
     assert_eq!(serves.len(), 1, "what has its reply stays");
     serves.close(SERVERS_SOCKET ^ 1);
@@ -341,11 +341,11 @@ fn a_reply_beyond_eight_packets_is_refused_and_an_empty_one_is_one_packet() {
         let header = Header::request(timer, 0xff, 9, [0; 4]);
         let ticket = ticket(request(&mut serves, s(0), &header));
         let big = Octets(vec![0; REPLY_OCTETS_MAX + 1]);
-        let refused = serves.reply(s(0), &ticket, ([0; 4], 0xffff), big.clone());
+        let refused = serves.reply(s(0), &ticket, [0; 4], 0xffff, big.clone());
         assert_eq!(refused.map(|_| ()), Err((ReplyError::TooBig, big)));
-        let nine = serves.reply(s(0), &ticket, ([0; 4], 0), Octets(vec![0; 9]));
+        let nine = serves.reply(s(0), &ticket, [0; 4], 0, Octets(vec![0; 9]));
         assert_eq!(nine.map(|_| ()), Err((ReplyError::TooBig, Octets(vec![0; 9]))));
-        let empty = serves.reply(s(0), &ticket, ([0; 4], 512), Octets(vec![])).unwrap();
+        let empty = serves.reply(s(0), &ticket, [0; 4], 512, Octets(vec![])).unwrap();
         assert_eq!(empty.clone_numbers(), [(0, true)]);
     }
 }
@@ -358,7 +358,7 @@ fn a_flood_of_exactly_once_requests_is_refused_and_evicts_nothing() {
         Serves::new(Bounds { transactions: 8, per_host: 4, octets: 100, unreleased: 0 });
     let header = |tid| Header::request(Some(ReleaseTimer::EightMinutes), 1, tid, [0; 4]);
     let own = ticket(request(&mut serves, s(0), &header(1)));
-    assert!(serves.reply(s(0), &own, ([0; 4], 578), Octets(vec![1])).is_ok());
+    assert!(serves.reply(s(0), &own, [0; 4], 578, Octets(vec![1])).is_ok());
     let mut flood = |host: u32, count: usize| {
         let at = |tid: u16| (host << 8 | u32::from(tid) & 0xff, SERVERS_SOCKET);
         (0..1000)
@@ -372,7 +372,7 @@ fn a_flood_of_exactly_once_requests_is_refused_and_evicts_nothing() {
     assert_eq!((serves.len(), serves.poll(s(480)), serves.poll(s(481)).0), (8, (7, 7), 1));
     // Octets that are kept have a bound of their own.
     let big = ticket(request(&mut serves, s(500), &header(1)));
-    assert!(serves.reply(s(500), &big, ([0; 4], 578), Octets(vec![1; 200])).is_ok());
+    assert!(serves.reply(s(500), &big, [0; 4], 578, Octets(vec![1; 200])).is_ok());
     assert_eq!(request(&mut serves, s(500), &header(2)), Verdict::Full);
 }
 
@@ -383,7 +383,7 @@ fn a_host_that_releases_is_served_in_spite_of_a_flood() {
     let mut serves = Serves::new(Bounds { transactions: 8, per_host: 4, ..Bounds::DEFAULT });
     let header = |tid| Header::request(Some(ReleaseTimer::HalfMinute), 1, tid, [0; 4]);
     let own = ticket(request(&mut serves, s(0), &header(1)));
-    assert!(serves.reply(s(0), &own, ([0; 4], 578), Octets(vec![1])).is_ok());
+    assert!(serves.reply(s(0), &own, [0; 4], 578, Octets(vec![1])).is_ok());
     assert!(serves.release(s(1), (CLIENT, SERVERS_SOCKET), 1));
     for forged in 100_000..102_000 {
         let from = (forged << 8, SERVERS_SOCKET);
@@ -404,7 +404,7 @@ fn a_host_that_releases_is_served_in_spite_of_a_flood() {
         let Verdict::Execute(own) = serves.request(s(0), from, &header(1)) else {
             panic!("{host}")
         };
-        assert!(serves.reply(s(0), &own, ([0; 4], 578), Octets(vec![1])).is_ok());
+        assert!(serves.reply(s(0), &own, [0; 4], 578, Octets(vec![1])).is_ok());
         assert!(serves.release(s(0), from, 1));
     }
     let ask = |host: u32| (host << 8, SERVERS_SOCKET);
@@ -431,7 +431,7 @@ fn a_forged_requester_is_sent_so_much_and_no_more() {
                 match request(&mut serves, at, &header(tid)) {
                     Verdict::Execute(ticket) => {
                         let data = Octets(vec![7; REPLY_OCTETS_MAX]);
-                        let reply = serves.reply(at, &ticket, ([0; 4], 578), data);
+                        let reply = serves.reply(at, &ticket, [0; 4], 578, data);
                         sent += reply.expect("it fits").count();
                     }
                     Verdict::Repeat(packets) => sent += packets.count(),
@@ -457,7 +457,7 @@ fn a_forged_requester_is_sent_so_much_and_no_more() {
         let header = Header::request(Some(ReleaseTimer::HalfMinute), 0xff, tid, [0; 4]);
         let own = ticket(request(&mut serves, s(0), &header));
         let data = Octets(vec![7; REPLY_OCTETS_MAX]);
-        assert!(serves.reply(s(0), &own, ([0; 4], 578), data).is_ok());
+        assert!(serves.reply(s(0), &own, [0; 4], 578, data).is_ok());
         assert!(serves.release(s(0), (CLIENT, SERVERS_SOCKET), tid), "{tid}");
     }
 }
@@ -481,13 +481,13 @@ fn a_request_delayed_past_its_release_is_executed_again() {
     let asked = begin(&mut asks, &once(1));
     let delayed = asked.header;
     let first = ticket(request(&mut serves, s(0), &asked.header));
-    let mut reply = serves.reply(s(0), &first, ([0; 4], 578), Octets(vec![1])).unwrap();
+    let mut reply = serves.reply(s(0), &first, [0; 4], 578, Octets(vec![1])).unwrap();
     let heard = arrive(&mut asks, s(0), reply.next().unwrap()).unwrap();
     let Heard::Done { release: Some(release), .. } = heard else { panic!("{heard:?}") };
     assert!(serves.release(s(0), (CLIENT, SERVERS_SOCKET), release.header.tid));
     let second = ticket(request(&mut serves, s(1), &delayed));
     assert_eq!(second, first);
-    let mut reply = serves.reply(s(1), &second, ([0; 4], 578), Octets(vec![1])).unwrap();
+    let mut reply = serves.reply(s(1), &second, [0; 4], 578, Octets(vec![1])).unwrap();
     assert_eq!(arrive(&mut asks, s(1), reply.next().unwrap()), Err(Unheard::Unknown));
 }
 
@@ -498,7 +498,7 @@ fn a_number_that_comes_round_within_the_release_timer_finds_the_old_reply() {
     let mut serves = serves();
     let header = Header::request(Some(ReleaseTimer::HalfMinute), 1, 9, [0; 4]);
     let first = ticket(request(&mut serves, s(0), &header));
-    assert!(serves.reply(s(0), &first, ([7; 4], 578), Octets(b"old".to_vec())).is_ok());
+    assert!(serves.reply(s(0), &first, [7; 4], 578, Octets(b"old".to_vec())).is_ok());
     let Verdict::Repeat(mut old) = request(&mut serves, s(29), &header) else { panic!() };
     assert_eq!(old.next().and_then(|packet| packet.data), Some(Octets(b"old".to_vec())));
 }

@@ -192,12 +192,12 @@ impl ClientSession {
         // Most replies come to the first try of a packet without a deadline: on their way nothing
         // is kept of what comes after it.
         if options.is_some() || len > self.path.whole_max {
-            return self.await_longer(cx, this, (len, options), None);
+            return self.await_longer(cx, this, len, options, None);
         }
         let waited = cx.wait(&self.done, Some(WAIT_SHORT));
         match self.take_outcome(waited) {
             Some(outcome) => outcome,
-            None => self.await_longer(cx, this, (len, None), Some(waited)),
+            None => self.await_longer(cx, this, len, None, Some(waited)),
         }
     }
 
@@ -216,7 +216,8 @@ impl ClientSession {
         &self,
         cx: &Kernel,
         this: &SessionRef,
-        (len, options): (usize, Option<CallOptions>),
+        len: usize,
+        options: Option<CallOptions>,
         mut first: Option<Result<(), WaitError>>,
     ) -> Outcome {
         // A step function ("RPC in the x-Kernel", section 3.2): the layer below may need time for

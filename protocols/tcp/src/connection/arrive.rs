@@ -230,7 +230,7 @@ impl Connection {
         let spans = span > 0 && seq.before(nxt) && last.at_or_after(nxt + window.max(1));
         let is_acceptable = begins || ends || spans;
         if !is_acceptable || (window == 0 && octets > 0 && seq == nxt) {
-            return self.take_unacceptable(now, header, (octets, is_acceptable));
+            return self.take_unacceptable(now, header, octets, is_acceptable);
         }
         let Some(mut payload) = payload else {
             return Ok(None);
@@ -249,7 +249,8 @@ impl Connection {
         &mut self,
         now: Time,
         header: &Header,
-        (octets, is_next): (usize, bool),
+        octets: usize,
+        is_next: bool,
     ) -> Result<Option<Message>, &'static Reason> {
         let flags = header.flags;
         if flags.has(Flags::RST) {
@@ -422,7 +423,7 @@ impl Connection {
         // On a SYN the bits agree, and echo nothing (RFC 3168, section 6.1.1).
         let ece = is_latest
             && !header.flags.has(Flags::SYN)
-            && self.is_congested(header, (octets, ack.since(una)));
+            && self.is_congested(header, octets, ack.since(una));
         let is_plain = octets == 0 && !header.flags.any(Flags::SYN | Flags::FIN) && !is_late;
         let told = Ack {
             ack,

@@ -481,11 +481,7 @@ impl Connection {
 
     /// Whether an acknowledgement that covers so many octets more tells of congestion. `octets` is
     /// how many of data it has.
-    pub(super) fn is_congested(
-        &mut self,
-        header: &Header,
-        (octets, covered): (usize, u32),
-    ) -> bool {
+    pub(super) fn is_congested(&mut self, header: &Header, octets: usize, covered: u32) -> bool {
         let segments = covered.div_ceil(u32::from(self.segment).max(1));
         let is_alone = octets == 0 && header.options.sack.as_slice().is_empty();
         let Some(accurate) = self.accurate.as_mut() else {

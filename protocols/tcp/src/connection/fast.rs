@@ -112,7 +112,8 @@ impl Connection {
     /// peer's.
     #[must_use]
     pub fn accept_fast(
-        (settings, ends): (Rc<Settings>, Ends),
+        settings: Rc<Settings>,
+        ends: Ends,
         iss: Seq,
         peer: &Syn,
         data: Option<Message>,

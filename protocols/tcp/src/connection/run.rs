@@ -79,7 +79,7 @@ impl Connection {
 
     /// Records what is sent as segments of `one` octets each: they are lost, and sent again,
     /// singly.
-    pub(super) fn record_sent(&mut self, (octets, one): (u32, u32), has_fin: bool, now: Time) {
+    pub(super) fn record_sent(&mut self, octets: u32, one: u32, has_fin: bool, now: Time) {
         let mut left = octets;
         // There is room: `may_send` was more than nothing, and a run has been measured.
         if left > one {

@@ -359,7 +359,7 @@ impl Connection {
         if octets > 0 && core::mem::take(&mut self.cwr) {
             flags |= Flags::CWR;
         }
-        self.record_sent((octets, one), has_fin, now);
+        self.record_sent(octets, one, has_fin, now);
         self.note_sent(now);
         self.force = false;
         let mut header = self.header(now, nxt, flags);

@@ -89,8 +89,8 @@ impl VipAddr {
             return Ok(session);
         }
         let both = Participants::pair(Part::Any, Part::Host(host));
-        let opened = shared.open_link(cx, &receiver, (host, both.clone()));
-        let noted = opened.and_then(|new| shared.note(cx, key, (&new, true)).map(|()| new));
+        let opened = shared.open_link(cx, &receiver, host, both.clone());
+        let noted = opened.and_then(|new| shared.note(cx, key, &new, true).map(|()| new));
         let session = noted.map_err(|_| &reason::TABLE_FULL)?;
         receiver.upper.open_done(cx, &session, both).inspect_err(|_| {
             shared.known.unbind(&key);
@@ -157,7 +157,7 @@ impl VipAddr {
         let changes = self.shared.changes.get();
         let host = |session: &SessionRef| session.ask(cx, PeerHost::default()).map(|q| q.host);
         if let Some(shown) = before
-            && self.shared.below.is_still(cx, lower, (host(&shown), Some(&shown)))
+            && self.shared.below.is_still(cx, lower, host(&shown), Some(&shown))
         {
             self.shared.show(cx, lower, &shown, changes);
             return Ok(shown);
@@ -195,10 +195,10 @@ impl Protocol for VipAddr {
         if !shared.goes_by_link(cx, upper.receiver, host) {
             return shared.below.net.open(cx, receiver.upper(), participants);
         }
-        let session = shared.open_link(cx, &receiver, (host, participants))?;
+        let session = shared.open_link(cx, &receiver, host, participants)?;
         let key = (host, place as u32);
         if shared.known(key).as_ref() != Some(&session) {
-            shared.note(cx, key, (&session, false))?;
+            shared.note(cx, key, &session, false)?;
         }
         Ok(session)
     }

@@ -126,7 +126,8 @@ impl Shared {
         &self,
         cx: &Kernel,
         receiver: &UpperReceiver,
-        (host, both): (HostAddr, Participants),
+        host: HostAddr,
+        both: Participants,
     ) -> Result<SessionRef, OpenError> {
         let (made, changes) = (Rc::default(), self.changes.get());
         let open = || self.below.link.open(cx, receiver.upper(), both);
@@ -193,7 +194,8 @@ impl Shared {
         &self,
         cx: &Kernel,
         key: (HostAddr, u32),
-        (session, held): (&SessionRef, bool),
+        session: &SessionRef,
+        held: bool,
     ) -> Result<(), OpenError> {
         if self.known.len() >= HEARD_MAX {
             self.sweep(cx);

@@ -244,7 +244,7 @@ pub(super) fn set_within(
         }
         (Body::Datagrams(_), Setting::TellArrivals) => layer.tell_arrivals(cx),
         (Body::Datagrams(datagrams), Setting::Group(group, on, change)) => {
-            layer.change_group(cx, datagrams, (group, on), change)
+            layer.change_group(cx, datagrams, group, on, change)
         }
         (Body::Datagrams(datagrams), Setting::GroupFrom(from)) => {
             layer.send_from(cx, datagrams, from)

@@ -112,7 +112,8 @@ impl Layer {
         &self,
         cx: &Kernel,
         datagrams: &Datagrams,
-        (group, on): (HostAddr, HostAddr),
+        group: HostAddr,
+        on: HostAddr,
         change: GroupChange,
     ) -> Result<(), Errno> {
         if !is_multicast(group) {

@@ -67,7 +67,7 @@ impl Below for OnStreams {
             sink,
         });
         let top = Rc::new(Head(Rc::downgrade(&door)));
-        let q = half.streams.attach_line(cx, (selector, half.edge.lower.id()), top)?;
+        let q = half.streams.attach_line(cx, selector, half.edge.lower.id(), top)?;
         *door.q.borrow_mut() = Some(q);
         if let Err(fault) = door.bind(cx) {
             door.detach(cx);

@@ -73,7 +73,7 @@ fn datagrams_go_between_ports() {
     let (streams, _) = xk_streams::add(&cx, "streams", Bounds::default());
     let ip = Ip::default();
     let last = Rc::clone(&ip.0);
-    let lower = xk_streams::add_line(&cx, ("ip", "ip"), &[], Rc::new(ip)).unwrap();
+    let lower = xk_streams::add_line(&cx, "ip", "ip", &[], Rc::new(ip)).unwrap();
     let line = udp::add(&cx, "udp", lower).unwrap();
     cx.start().unwrap();
     let open = |port| {

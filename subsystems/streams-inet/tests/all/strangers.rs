@@ -156,7 +156,7 @@ fn host() -> (TestKernel, Rc<Streams>, Rc<RefCell<Option<xk_streams::WeakQ>>>, x
     let (streams, _) = xk_streams::add(&cx, "streams", Bounds::default());
     let ip = Ip::default();
     let up = Rc::clone(&ip.1);
-    let lower = xk_streams::add_line(&cx, ("ip", "ip"), &[], Rc::new(ip)).unwrap();
+    let lower = xk_streams::add_line(&cx, "ip", "ip", &[], Rc::new(ip)).unwrap();
     let line = udp::add(&cx, "udp", lower).unwrap();
     cx.start().unwrap();
     (cx, streams, up, line)

@@ -121,7 +121,7 @@ impl Blocks {
     /// A message of one block of this type with a copy of `octets`, and `headroom` octets in front
     /// of the read pointer. `None` if the pool is exhausted, counted.
     pub fn copy(&self, kind: Kind, headroom: usize, octets: &[u8]) -> Option<Mblk> {
-        self.filled(kind, (headroom, octets.len()), |room| room.copy_from_slice(octets))
+        self.filled(kind, headroom, octets.len(), |room| room.copy_from_slice(octets))
     }
 
     /// As [`copy`](Self::copy), of `len` octets that `fill` writes.
@@ -129,7 +129,8 @@ impl Blocks {
     pub(crate) fn filled(
         &self,
         kind: Kind,
-        (headroom, len): (usize, usize),
+        headroom: usize,
+        len: usize,
         fill: impl FnOnce(&mut [u8]),
     ) -> Option<Mblk> {
         let priority = if kind == Kind::Data { Priority::Low } else { Priority::Medium };

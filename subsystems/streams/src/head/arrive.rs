@@ -100,7 +100,7 @@ impl Stream {
                 code => side.set(Some(Errno(u32::from(code)))),
             }
         }
-        self.flush_head(cx, (true, true), What::All);
+        self.flush_head(cx, true, true, What::All);
         if self.read_error.get().is_some() || self.write_error.get().is_some() {
             self.send_flush(cx, FLUSHRW, None);
         }

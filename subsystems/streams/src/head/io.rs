@@ -42,7 +42,7 @@ impl Stream {
     fn first_for_read(&self, cx: &Kernel, done: usize) -> Result<Option<Mblk>, Errno> {
         self.tell_read()?;
         if done == 0 {
-            self.wait_for(cx, (&self.readers, None), || {
+            self.wait_for(cx, &self.readers, None, || {
                 let is_over = self.is_hung_up.get() || self.check_read().is_err();
                 (self.head.qsize() > 0 || is_over).then_some(())
             })?;
@@ -128,7 +128,7 @@ impl Stream {
         if write.bcanputnext(band) {
             return Ok(());
         }
-        self.wait_for(cx, (&self.writers, None), || {
+        self.wait_for(cx, &self.writers, None, || {
             (write.bcanputnext(band) || self.check_write().is_err()).then_some(())
         })?;
         self.tell_write()

@@ -158,7 +158,7 @@ impl Stream {
         data: &[u8],
         limit: Duration,
     ) -> Result<Mblk, Errno> {
-        self.begin(cx, command, (data.len() as u32, data))?;
+        self.begin(cx, command, data.len() as u32, data)?;
         let answer = self.answer(cx, limit);
         self.end(cx);
         judge(answer?)
@@ -169,7 +169,8 @@ impl Stream {
         &self,
         cx: &Kernel,
         command: Command,
-        (count, data): (u32, &[u8]),
+        count: u32,
+        data: &[u8],
     ) -> Result<(), Errno> {
         // The request before must have ended; for that, one that is not to wait waits, too.
         while self.ioctl.borrow().is_some() {
@@ -192,7 +193,7 @@ impl Stream {
 
     /// Waits for what the request is answered with.
     pub(super) fn answer(&self, cx: &Kernel, limit: Duration) -> Result<Mblk, Errno> {
-        self.wait_for(cx, (&self.ioctls, Some(limit)), || self.answer_or_end())?
+        self.wait_for(cx, &self.ioctls, Some(limit), || self.answer_or_end())?
     }
 
     /// The request is done with: the next one may go.

@@ -47,7 +47,7 @@ impl Stream {
     /// of an M_ERROR.
     pub fn getp(&self, cx: &Kernel, want: Want) -> Result<Mblk, Errno> {
         self.tell_read()?;
-        self.wait_for(cx, (&self.readers, None), || {
+        self.wait_for(cx, &self.readers, None, || {
             let is_over = self.is_hung_up.get() || self.check_read().is_err();
             (self.is_there(want) || is_over).then_some(())
         })?;
@@ -180,7 +180,8 @@ impl Stream {
     pub fn fdinsert(
         &self,
         cx: &Kernel,
-        (control, offset): (&[u8], usize),
+        control: &[u8],
+        offset: usize,
         data: Option<&[u8]>,
         other: &Stream,
     ) -> Result<(), Errno> {

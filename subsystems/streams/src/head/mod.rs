@@ -321,7 +321,8 @@ impl Stream {
     fn wait_for<T>(
         &self,
         cx: &Kernel,
-        (sleep, limit): (&Sleep, Option<Duration>),
+        sleep: &Sleep,
+        limit: Option<Duration>,
         mut look: impl FnMut() -> Option<T>,
     ) -> Result<T, Errno> {
         let waits_until = limit.map(|limit| cx.now().after(limit));
@@ -344,7 +345,7 @@ impl Stream {
     }
 
     /// Frees what waits in the head's queues.
-    fn flush_head(&self, cx: &Kernel, (read, write): (bool, bool), what: What) {
+    fn flush_head(&self, cx: &Kernel, read: bool, write: bool, what: What) {
         if read {
             self.drop_passed(cx);
             self.head.flushq(cx, what);

@@ -169,7 +169,7 @@ impl Stream {
         let reads = events & !(POLLOUT | POLLWRBAND) != 0;
         let sleep = if reads { &self.readers } else { &self.writers };
         let limit = limit.or(if self.is_nonblocking.get() { Some(Duration::MAX) } else { None });
-        match self.wait_for(cx, (sleep, limit), look) {
+        match self.wait_for(cx, sleep, limit, look) {
             Err(Errno::ETIME) => Ok(0),
             found => found,
         }

@@ -56,7 +56,7 @@ impl CopyResp {
 }
 
 /// Writes a question over the head of an M_IOCTL or M_IOCDATA.
-fn ask(mut mp: Mblk, kind: Kind, (address, size): (u32, u32), private: u32) -> Mblk {
+fn ask(mut mp: Mblk, kind: Kind, address: u32, size: u32, private: u32) -> Mblk {
     if let Some(info) = Info::of(&mp) {
         let words = Info { count: address, error: Errno(size), value: private, ..info };
         let _ = words.write_to(&mut mp);
@@ -75,7 +75,7 @@ pub fn argument(mp: &Mblk) -> Option<u32> {
 #[must_use]
 pub fn copyin(mut mp: Mblk, (address, size): (u32, u32), private: u32) -> Mblk {
     drop(mp.unlinkb());
-    ask(mp, Kind::CopyIn, (address, size), private)
+    ask(mp, Kind::CopyIn, address, size, private)
 }
 
 /// Turns an M_IOCTL or M_IOCDATA into the wish that these octets be written to this address.
@@ -83,7 +83,7 @@ pub fn copyin(mut mp: Mblk, (address, size): (u32, u32), private: u32) -> Mblk {
 pub fn copyout(mut mp: Mblk, address: u32, octets: Mblk, private: u32) -> Mblk {
     drop(mp.unlinkb());
     let size = octets.size() as u32;
-    ask(mp, Kind::CopyOut, (address, size), private).linked(octets)
+    ask(mp, Kind::CopyOut, address, size, private).linked(octets)
 }
 
 impl Stream {
@@ -101,7 +101,7 @@ impl Stream {
         memory: &mut [u8],
     ) -> Result<u32, Errno> {
         self.check_sending_ioctl()?;
-        self.begin(cx, command, (TRANSPARENT, &argument.to_le_bytes()))?;
+        self.begin(cx, command, TRANSPARENT, &argument.to_le_bytes())?;
         let done = loop {
             match self.answer(cx, Duration::MAX) {
                 Ok(mp) if matches!(mp.kind(), Kind::CopyIn | Kind::CopyOut) => {

@@ -59,14 +59,14 @@ impl Endpoint {
             return Err(TliError::TBADDATA.into());
         }
         let data = self.block(data)?;
-        self.send_unit(cx, (to, opt), data)
+        self.send_unit(cx, to, opt, data)
     }
 
     /// Sends a unit of data whose blocks are there already.
     ///
     /// # Errors
     /// As of [`sndudata`](Self::sndudata).
-    pub fn send_unit(&self, cx: &Kernel, (to, opt): (&[u8], &[u8]), data: Mblk) -> Answer<()> {
+    pub fn send_unit(&self, cx: &Kernel, to: &[u8], opt: &[u8], data: Mblk) -> Answer<()> {
         self.is_of(&[Service::Clts])?;
         self.may(UserEvent::Sndudata)?;
         if self.look() == Some(Event::Uderr) {

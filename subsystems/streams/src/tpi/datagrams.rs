@@ -165,7 +165,7 @@ impl<D: Datagrams + 'static> Endpoint<D> {
     fn request(&self, cx: &Kernel, q: &Q, mut mp: Mblk) {
         let data = mp.unlinkb();
         match Primitive::of(&mp) {
-            Ok(Primitive::UnitdataReq { dest, opt }) => self.send(cx, q, (dest, opt), data),
+            Ok(Primitive::UnitdataReq { dest, opt }) => self.send(cx, q, dest, opt, data),
             Ok(primitive) => self.control(cx, q, primitive),
             Err(FormatError::Unknown) => {
                 let number = mp.octets().first_chunk().map_or(0, |word| u32::from_le_bytes(*word));
@@ -190,7 +190,7 @@ impl<D: Datagrams + 'static> Endpoint<D> {
         }
     }
 
-    fn send(&self, cx: &Kernel, q: &Q, (dest, opt): (&[u8], &[u8]), data: Option<Mblk>) {
+    fn send(&self, cx: &Kernel, q: &Q, dest: &[u8], opt: &[u8], data: Option<Mblk>) {
         if self.state.get() != State::Idle {
             return self.fail(cx, q);
         }

@@ -32,7 +32,7 @@ pub(super) fn datagram(
     let opt_at = if opt.is_empty() { 0 } else { SHORT as u32 };
     let (number, len) = (primitive.number(), opt.len() as u32);
     let words = [number, ADDRESS_OCTETS as u32, HEAD as u32, len, opt_at];
-    blocks.filled(Kind::Proto, (0, SHORT + opt.len()), |octets| {
+    blocks.filled(Kind::Proto, 0, SHORT + opt.len(), |octets| {
         let Some((short, room)) = octets.split_first_chunk_mut::<SHORT>() else { return };
         for (room, word) in short.as_chunks_mut::<4>().0.iter_mut().zip(words) {
             *room = word.to_le_bytes();

@@ -42,7 +42,7 @@ const CALLS: &[(&str, Call, Answers)] = &[
     ("I_SENDFD", |r| r.stream.sendfd(&r.cx, &r.stream), [P, X, I, B]),
     ("I_RECVFD", |r| r.stream.recvfd(&r.cx).map(drop), [P, X, I, B]),
     ("I_PEEK", |r| r.stream.peek(None, None, Want::Any).map(drop), [P, None, I, B]),
-    ("I_FDINSERT", |r| r.stream.fdinsert(&r.cx, (&[0; 4], 0), None, &r.stream), [P, X, I, B]),
+    ("I_FDINSERT", |r| r.stream.fdinsert(&r.cx, &[0; 4], 0, None, &r.stream), [P, X, I, B]),
     ("I_SWROPT", |r| r.stream.set_sends_zero(true), [P, None, I, B]),
     ("I_GWROPT", |r| r.stream.sends_zero().map(drop), [P, None, I, B]),
     ("I_CKBAND", |r| r.stream.has_band(0).map(drop), [P, None, I, B]),

@@ -142,9 +142,9 @@ fn another_stream_is_named_in_a_message() {
     let rig = Rig::new();
     let (cx, stream) = (&rig.cx, &rig.stream);
     let other = rig.streams.open(cx, "dev").unwrap();
-    stream.fdinsert(cx, (&[0; 8], 4), Some(b"d"), &other).unwrap();
+    stream.fdinsert(cx, &[0; 8], 4, Some(b"d"), &other).unwrap();
     for offset in [1, 5, 8, usize::MAX] {
-        assert_eq!(stream.fdinsert(cx, (&[0; 8], offset), None, &other), Err(Errno::EINVAL));
+        assert_eq!(stream.fdinsert(cx, &[0; 8], offset, None, &other), Err(Errno::EINVAL));
     }
     let got = rig.got();
     assert_eq!(got[0].1[4..8], other.token().to_le_bytes());
