@@ -150,7 +150,7 @@ impl Kernel {
         &self.random
     }
 
-    /// Where messages come from.
+    /// The pool from which messages come.
     #[inline]
     pub fn pool(&self) -> &Pool {
         &self.pool
@@ -536,7 +536,7 @@ impl Kernel {
         }
     }
 
-    /// When the next timer goes off at the earliest.
+    /// Earliest time at which the next timer may go off.
     #[inline]
     pub fn next_expiry(&self) -> Option<Time> {
         if self.waits.has_left() {

@@ -21,7 +21,7 @@ pub struct Node {
 #[derive(Default)]
 pub(crate) struct Protocols {
     nodes: Box<[Node]>,
-    /// By number; `None` for a node that another kernel has.
+    /// The protocols by number; `None` for a node that another kernel has.
     held: Vec<Option<ProtocolRef>>,
     /// The number of the first of those that are no nodes.
     own_first: u32,

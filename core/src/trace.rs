@@ -59,8 +59,8 @@ pub struct Crossing<'a> {
 /// Function of a [`PassiveOpens`], which gets the protocol above and the session.
 type Told = dyn Fn(&Kernel, &ProtocolRef, &SessionRef);
 
-/// Is told of each session that a message from outside has opened, once the protocol above has
-/// taken it. Put beside the kernel by what runs it.
+/// A function that is told of each session that a message from outside has opened, once the
+/// protocol above has taken it. The kernel's executor puts it beside the kernel.
 pub struct PassiveOpens(pub Box<Told>);
 
 /// Looks on. Set with [`Kernel::set_observer`](crate::kernel::Kernel::set_observer).

@@ -28,7 +28,7 @@ const NONE: u32 = u32::MAX;
 /// ```
 #[derive(Debug)]
 pub struct Cache<K, V = ()> {
-    /// Where the node of a key is.
+    /// The node of each key.
     places: Map<K, u32>,
     list: RefCell<List<K, V>>,
 }

@@ -69,13 +69,14 @@ impl TryOpen {
     }
 }
 
-/// From now on, what a session is pushed goes whole or not at all, and its packets tell routers so
-/// (RFC 791, section 2.3; RFC 1191, section 3); what does not fit the path is refused as too big.
+/// Asks a session to send each message whole or not at all, with packets that tell routers so (RFC
+/// 791, section 2.3; RFC 1191, section 3). A message that does not fit the path is refused as too
+/// big.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KeepWhole;
 question!(KeepWhole {}, "keep-whole", Tell);
 
-/// From now on, messages that arrive for the asking protocol tell what their headers said
+/// Asks that messages which arrive for the asking protocol bear the values of their headers
 /// ([`Arrived`](crate::net::attribute::Arrived)).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TellArrivals {

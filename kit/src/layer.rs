@@ -86,7 +86,7 @@ impl Receiver {
     }
 }
 
-/// Where a message arrives: at the protocol `this`, through the session `lower`.
+/// An arrival: of a message at the protocol `this`, through the session `lower`.
 #[derive(Clone, Copy)]
 pub struct Arrival<'a> {
     /// The kernel.
@@ -455,8 +455,8 @@ pub trait Layer<const N: usize, W: Ways = One>: Sized + 'static {
         own.answer(cx, ask)
     }
 
-    /// Where a dropped message came from whose header, if it had one, is `header`: for the table
-    /// of a layer that has the parameter [`sources_max`](crate::net::drop_sources::PARAMETER).
+    /// Source of a dropped message whose header, if it had one, is `header`: for the table of a
+    /// layer that has the parameter [`sources_max`](crate::net::drop_sources::PARAMETER).
     fn source(at: Arrival<'_>, header: Option<&[u8; N]>) -> Option<Source> {
         let _ = (at, header);
         None
@@ -493,7 +493,7 @@ pub struct Parts<L: Layer<N, W>, const N: usize, W: Ways = One> {
     pub lower: ProtocolRef,
     /// The receivers of what comes from new peers, by [`Layer::offer`].
     pub offers: Map<u64, Receiver>,
-    /// By the place that the ways say: session below and key for [`One`].
+    /// The sessions by place: session below and key for [`One`].
     sessions: SessionTable<W::Place<L::Key>>,
     /// Participants passed on to the layer below, by offer.
     passed: Map<u64, Participant>,

@@ -185,7 +185,7 @@ struct Shared<F> {
     lower: ProtocolRef,
     filter: F,
     uppers: UpperReceivers,
-    /// By the mark of a lower session.
+    /// The marks of lower sessions.
     marks: Marks,
 }
 

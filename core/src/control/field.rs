@@ -38,7 +38,7 @@ pub trait Handles {
     fn protocol(&self, id: ProtocolId) -> Option<ProtocolRef>;
     /// The reason of this key, if one of that name is known here.
     fn reason(&self, key: u32) -> Option<&'static Reason>;
-    /// Where messages are made.
+    /// The pool in which messages are made.
     fn pool(&self) -> &Pool;
 }
 
@@ -127,12 +127,12 @@ impl<'a> Reader<'a> {
         self.now.unwrap_or_default()
     }
 
-    /// Where messages are made.
+    /// The pool in which messages are made.
     pub fn pool(&self) -> &'a Pool {
         self.handles.pool()
     }
 
-    /// So many octets; `None` if there are fewer.
+    /// The next `count` octets; `None` if there are fewer.
     pub fn octets(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.octets.split_at_checked(count)?;
         self.octets = rest;

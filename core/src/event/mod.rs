@@ -29,7 +29,7 @@ const LEVEL_BITS: u32 = 6;
 const SLOTS: usize = 1 << LEVEL_BITS;
 /// Enough for every tick in 64 bits of nanoseconds.
 const LEVELS: usize = (64 - TICK_BITS).div_ceil(LEVEL_BITS) as usize;
-/// So many events of one slot are looked through for the earliest.
+/// Number of events of one slot that are looked through for the earliest.
 const SCAN_MAX: usize = 32;
 
 /// A bounded set of events, each with a deadline and a payload.

@@ -8,7 +8,7 @@ use core::ops::{Index, IndexMut};
 /// No node.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Where a node is.
+/// The list or heap that a node is in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NodeState {
     /// In the list of free nodes, through `next`.

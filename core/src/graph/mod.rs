@@ -279,9 +279,9 @@ pub struct Links {
 /// Depth of a look before the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// At the parameters alone, whatever the machine: nothing outside is touched.
+    /// Looks at the parameters alone, whatever the machine: nothing outside is touched.
     Parameters,
-    /// At the machine as well.
+    /// Looks at the machine as well.
     Machine,
 }
 

@@ -1,4 +1,5 @@
-//! Where keys were found of late: the cache in front of a map for many conversations in turn.
+//! Places at which keys were found of late: the cache in front of a map for many conversations in
+//! turn.
 
 use super::Key;
 use crate::secret::Secret;
@@ -74,7 +75,7 @@ impl Hasher for Mix {
     }
 }
 
-/// Where keys with one choice of places were found.
+/// Places of keys that share one choice of places.
 #[derive(Default)]
 struct Set {
     /// The tag of each way's key, that of the first way lowest.

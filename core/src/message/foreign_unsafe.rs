@@ -37,7 +37,7 @@ pub unsafe trait View {
     fn is_steady(&self, index: u32, slice: LentSlice) -> bool;
 }
 
-/// Where some lent octets lie.
+/// Place of some lent octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LentSlice {
     /// The position of the first in the lender's arena, in octets.

@@ -12,7 +12,7 @@ use super::pool_unsafe::Pool;
 /// does not have the buffers to itself either.
 pub struct Loans {
     pool: Pool,
-    /// By number.
+    /// The messages that are lent, by number.
     lent: Vec<Option<Message>>,
     /// The numbers without a message; there is room for all.
     free: Vec<u32>,

@@ -142,7 +142,7 @@ pub(super) struct Buf {
     pub(super) capacity: u32,
     /// First octet, in the pool's arena; the arena's first if the buffer is foreign.
     pub(super) base: *mut u8,
-    /// Where the buffer goes back to.
+    /// The pool that gets the buffer back.
     pub(super) pool: CoreRef,
     /// Next buffer of the free list.
     pub(super) next_free: Cell<Option<BufRef>>,

@@ -479,7 +479,7 @@ impl CoreRef {
     }
 }
 
-/// Where messages come from and go back to: buffers of several sizes in one arena, and descriptors.
+/// The pool of messages: buffers of several sizes in one arena, and descriptors.
 ///
 /// A handle; cloning it is cheap. The memory is freed when the last handle and the last message are
 /// gone, in any order. Nothing here blocks, and exhaustion is an answer ([`NoBuffers`]), counted,

@@ -26,7 +26,7 @@ pub(crate) struct Slots {
     end: Cell<usize>,
     /// Number of messages that went back; they count as gone, but not as taken.
     returned: Cell<usize>,
-    /// Where what is not taken goes back to.
+    /// The queue that gets back the messages that are not taken.
     home: Rc<RefCell<VecDeque<Message>>>,
 }
 

@@ -579,8 +579,8 @@ impl SessionRef {
         }
     }
 
-    /// From now on the protocol above is told by [`Protocol::gone`](super::Protocol::gone) when the
-    /// session ends, whether by a last hold given back, its own or another's, or by its protocol.
+    /// Has the protocol above told by [`Protocol::gone`](super::Protocol::gone) when the session
+    /// ends: by a last hold given back, its own or another's, or by its protocol.
     pub fn watch(&self) {
         self.0.head.is_watched.set(true);
     }

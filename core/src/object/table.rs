@@ -18,7 +18,7 @@ use core::cell::Cell;
 pub(super) const SCAN_MAX: usize = 64;
 /// Entries that were in use and that one eviction looks at again.
 const RECHECK: usize = 4;
-/// From how many sessions on a table counts the networks that their sources are in, at the latest.
+/// Number of sessions from which on a table counts the networks of their sources, at the latest.
 const COUNTED_FROM: usize = 64;
 
 /// Measure of a session's use and the time of the last one, for a table that breaks off the one
@@ -46,7 +46,7 @@ pub struct SessionTable<K> {
     crowds: Crowds,
     charged: Charged,
     max: usize,
-    /// From how many sessions on an idle one makes room for each that a message makes.
+    /// Number of sessions from which on an idle one makes room for each that a message makes.
     idle_max: usize,
     /// Sessions made by messages that one upper protocol may have.
     passive_max: usize,
@@ -222,7 +222,7 @@ impl<K: Key + Copy + Eq> SessionTable<K> {
         Ok(())
     }
 
-    /// So many entries that were in use may be looked at again for one bound.
+    /// Allows looks at a number of entries that were in use, for one that was bound.
     fn may_look(&self) {
         self.looks.set((self.looks.get() + SCAN_MAX).min(self.clocks.len()));
     }

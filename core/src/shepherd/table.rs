@@ -417,7 +417,7 @@ impl Table {
         Ok((slot, entry))
     }
 
-    /// From here on the wait can be decided. Returns its number.
+    /// Begins a wait, which can be decided from here on. Returns its number.
     #[inline]
     pub(super) fn begin_wait(entry: &Slot) -> u64 {
         let wait = entry.wait.get() + 1;

@@ -40,7 +40,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// So many sessions, and the usual number of offers.
+    /// Bounds for this many sessions, and the usual number of offers.
     #[must_use]
     pub fn sessions(sessions: usize) -> Self {
         Self { sessions, idle: sessions, passive: 0, offers: OFFERS_MAX, sources: None }

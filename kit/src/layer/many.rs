@@ -36,7 +36,7 @@ pub static NOT_A_MEMBER: Reason = Reason::new("not a member", Class::NotMine);
 /// peer that joined leaves when its way ends.
 #[derive(Default)]
 pub struct Many {
-    /// By number.
+    /// The members by number.
     members: RefCell<Vec<Rc<Member>>>,
     /// Number of the member that came last.
     last: Cell<u64>,

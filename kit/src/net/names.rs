@@ -19,28 +19,29 @@ pub struct NbpFound {
 
 fields!(NbpFound { name, net, node, socket });
 
-/// Looks a name up. Waits where it can; else it has `is_done` false at first, and is asked again.
+/// Looks a name up. The answer waits for the result where it may; otherwise it has `is_done` false,
+/// and the question is asked again.
 #[derive(Clone, Debug, Default)]
 pub struct NbpLookup {
     /// In: the name, perhaps with wildcards.
     pub name: String,
     /// Out: whether the search has ended.
     pub is_done: bool,
-    /// Out: what was found.
+    /// Out: the sockets found.
     pub found: Vec<NbpFound>,
 }
 
 question!(NbpLookup { name, is_done, found }, "nbp-lookup", Ask);
 
-/// Gives a socket of this node a name. Waits where it can; else it has `is_done` false at first,
-/// and is asked again.
+/// Gives a socket of this node a name. The answer waits for the result where it may; otherwise it
+/// has `is_done` false, and the question is asked again.
 #[derive(Clone, Debug, Default)]
 pub struct NbpRegister {
     /// In: the name.
     pub name: String,
     /// In: the socket.
     pub socket: u8,
-    /// Out: whether it is known what became of it.
+    /// Out: whether the result is known.
     pub is_done: bool,
     /// Out: whether the socket has the name.
     pub is_taken: bool,

@@ -21,20 +21,20 @@ const FIRST: usize = 6;
 /// A place in a header that is not alike in all messages of a session, or that names the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderField {
-    /// So many octets may be anything: a number that counts on, flags.
+    /// Octets that may have any value: a number that counts on, flags.
     Free(u8),
     /// One octet, of which these bits are alike.
     Bits(u8),
-    /// So many octets that are alike, and name the peer.
+    /// Octets that are alike in all messages, and name the peer.
     Peer(u8),
     /// Two octets, the most significant first: how many octets there are from `from` on.
     Length {
-        /// From the first octet of the header on.
+        /// First octet of the header that counts.
         from: u8,
     },
     /// Two octets: the Internet checksum of so many octets of the header, from its first one on.
     HeaderSum {
-        /// From the first octet of the header on.
+        /// First octet of the header that counts.
         from: u8,
         /// Octets.
         octets: u8,
@@ -42,7 +42,7 @@ pub enum HeaderField {
     /// Two octets: the Internet checksum of all from `from` on and of a pseudo-header, or zero for
     /// none.
     Sum {
-        /// From the first octet of the header on.
+        /// First octet of the header that counts.
         from: u8,
         /// The sum over the pseudo-header without the length, folded.
         pseudo: u16,

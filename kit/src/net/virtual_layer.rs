@@ -177,7 +177,7 @@ pub struct Parts<V> {
     /// The protocols above.
     pub uppers: UpperReceivers,
     sessions: SessionTable<Key>,
-    /// By the mark of a lower session.
+    /// The marks of lower sessions.
     pub marks: Marks,
 }
 
@@ -511,7 +511,7 @@ pub struct VirtualSession<V: VirtualLayer> {
     pub all: Virtual<V>,
     /// The upper protocol.
     pub receiver: UpperReceiver,
-    /// By which lower sessions lead here.
+    /// Mark of the lower sessions that lead here.
     pub mark: Cell<u32>,
     /// Whether it is closed, and opens nothing more.
     pub is_closed: Cell<bool>,

@@ -316,9 +316,10 @@ pub struct Parts<L: CallLayer> {
     pub lower: ProtocolRef,
     /// Shared state of the ways by which sessions call.
     pub shared: <L::Lower as CallLower>::Shared,
-    /// By what they call through, name and protocol above.
+    /// The sessions that call, by the session or pool that they call through, name and protocol
+    /// above.
     calling: SessionTable<(u64, L::Name, u32)>,
-    /// By session below and name.
+    /// The sessions that serve, by session below and name.
     serving: SessionTable<(u64, L::Name)>,
     /// The one server of a layer for one server alone.
     servers: Servers,

@@ -1,5 +1,5 @@
-//! At most once across reboots: which incarnation of a client a request is of, and which of a
-//! server answers.
+//! Calls are executed at most once across reboots: this module tells which incarnation of a client
+//! a request is of, and which incarnation of a server answers.
 //!
 //! The headers of Sprite RPC and of CHANNEL ("RPC in the x-Kernel", appendix) carry the boot id of
 //! their sender alone. So a server that has rebooted cannot tell a retransmission of what its

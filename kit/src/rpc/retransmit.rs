@@ -10,9 +10,9 @@
 use xk_core::message::{Message, NoBuffers, Pool};
 use xk_core::{fields, question};
 
-/// So many octets are copied rather than shared. Two messages on one buffer cost each its headroom
-/// and the room behind it, and with that a buffer for the next header, or for Ethernet's padding:
-/// more than the copy.
+/// Number of octets up to which a message is copied rather than shared. Two messages on one buffer
+/// cost each its headroom and the room behind it, and with that a buffer for the next header, or
+/// for Ethernet's padding: more than the copy.
 const SHORT_MAX: usize = 64;
 /// Octets free in front of a message made of a copy.
 const HEADROOM: usize = 128;

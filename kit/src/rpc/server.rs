@@ -1,4 +1,4 @@
-//! The protocols above a layer that serve, and what is enabled below for them.
+//! The servers above a layer, and the enables below that the layer makes for them.
 
 use crate::net::offers::Offers;
 use alloc::collections::BTreeMap;
@@ -7,7 +7,7 @@ use core::cell::{Cell, RefCell};
 use xk_core::object::{Enable, OpenError, ProtocolId};
 use xk_core::{Kernel, Participant, ProtocolRef, Upper};
 
-/// A protocol that serves.
+/// A protocol above that serves.
 struct Server {
     number: u32,
     receiver: ProtocolRef,
@@ -15,21 +15,23 @@ struct Server {
     enables: usize,
 }
 
-/// The protocols that serve, one for each number; 0 in a layer for one alone.
+/// The protocols above that serve, one for each number. A layer with a single server uses the
+/// number
+/// 0.
 #[derive(Default)]
 pub struct Servers(RefCell<Vec<Server>>);
 
 impl Servers {
-    /// The protocol that serves under this number and the one that it was selected by, if there
-    /// are any.
+    /// The protocol that serves under this number, and the protocol whose number selects it; `None`
+    /// if there is no server.
     pub fn get(&self, number: u32) -> Option<(ProtocolRef, ProtocolId)> {
         let servers = self.0.borrow();
         let found = servers.iter().find(|server| server.number == number)?;
         Some((found.receiver.clone(), found.selector))
     }
 
-    /// Counts an enable of `upper` under this number, before the layer below is told, which may
-    /// block: another protocol finds the number in use.
+    /// Counts an enable of `upper` under this number. Call this before the enable of the layer
+    /// below, which may block: then another protocol finds the number in use.
     ///
     /// # Errors
     /// [`OpenError::InUse`] if another protocol serves under it.
@@ -48,7 +50,7 @@ impl Servers {
         Ok(())
     }
 
-    /// Takes an enable under this number back; with the last one nothing serves under it.
+    /// Takes back an enable under this number. After the last one the number has no server.
     pub fn leave(&self, number: u32) {
         let mut servers = self.0.borrow_mut();
         let place = servers.iter().position(|server| server.number == number);
@@ -64,14 +66,14 @@ impl Servers {
         }
     }
 
-    /// Forgets all; for a protocol's `stop`.
+    /// Removes all servers, for the layer's `stop`.
     pub fn clear(&self) {
         let gone = self.0.take();
         drop(gone);
     }
 }
 
-/// The protocols that serve, for a layer that passes their offers on.
+/// The protocols that serve, for a layer that passes their offers to the layer below.
 #[derive(Default)]
 pub struct OfferingServers {
     servers: Servers,
@@ -90,7 +92,7 @@ impl OfferingServers {
     /// Enables `this` on `lower` with this participant, for `upper` to serve under a number.
     ///
     /// # Errors
-    /// [`OpenError::InUse`] if another protocol serves under it, or what `lower` answers.
+    /// [`OpenError::InUse`] if another protocol serves under the number; the error of `lower`.
     pub fn enable(
         &self,
         cx: &Kernel,
@@ -107,7 +109,7 @@ impl OfferingServers {
         Ok(Enable(enable))
     }
 
-    /// Takes an enable back; with the last under its number nothing serves under that.
+    /// Takes an enable back. After the last one under its number, the number has no server.
     pub fn disable(&self, cx: &Kernel, lower: &ProtocolRef, enable: Enable) {
         let gone = self.enabled.borrow_mut().remove(&enable.0);
         if let Some((number, local)) = gone {
@@ -116,7 +118,7 @@ impl OfferingServers {
         }
     }
 
-    /// Forgets all; for a protocol's `stop`.
+    /// Removes all servers and offers, for the layer's `stop`.
     pub fn clear(&self) {
         self.servers.clear();
         self.offers.clear();

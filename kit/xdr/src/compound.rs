@@ -37,7 +37,7 @@ impl<T: Xdr, const MAX: u32> Xdr for Array<T, MAX> {
     }
 }
 
-/// So many elements one behind the other.
+/// Reads `len` elements, one behind the other.
 fn elements<T: Xdr>(decoder: &mut Decoder<'_>, len: usize) -> Result<Vec<T>, DecodeError> {
     // An element may be much larger in memory than in octets: only what is there gets room.
     let mut items = Vec::with_capacity(len.min(64));

@@ -1,4 +1,4 @@
-//! Where octets come from.
+//! Sources of octets.
 
 use crate::encode::padding;
 use crate::error::DecodeError;
@@ -40,7 +40,7 @@ pub struct Decoder<'a> {
 /// Part of the stack that the values around the one at hand have taken.
 #[derive(Clone, Copy)]
 struct Stack {
-    /// Where it was when the outermost and the innermost were begun.
+    /// Addresses of the stack at which the outermost and the innermost were begun.
     from: usize,
     last: usize,
     /// The most that one of them took, in octets.
@@ -48,7 +48,7 @@ struct Stack {
 }
 
 impl Stack {
-    /// Where it is, nearly.
+    /// Address of the stack at this call, nearly.
     #[inline(always)]
     fn here() -> usize {
         let here = 0u8;

@@ -1,4 +1,4 @@
-//! Where octets go.
+//! Sinks of octets.
 
 use crate::error::EncodeError;
 use alloc::vec::Vec;
