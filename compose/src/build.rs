@@ -1,4 +1,4 @@
-//! From a checked graph to a running kernel.
+//! Builds a running kernel from a checked graph.
 
 use xk_core::Kernel;
 use xk_core::graph::{Build, BuildError};
@@ -373,7 +373,7 @@ fn flaw_of_host(text: &str, has_prefix: bool) -> Option<String> {
     }
 }
 
-/// Where a parameter or block is given, and what to say about it.
+/// Place at which a parameter or block is given, and the words for it.
 fn given(node: &Node, name: &str, index: usize) -> (Span, String) {
     if let Some(param) = node.param(name) {
         let value = param.value.described();

@@ -142,7 +142,7 @@ pub struct DomainSetup {
     pub upcalls_max: usize,
     /// Carrier of frames to the domains that it stands on.
     pub crossing: Crossing,
-    /// Where programs attach, if it is open.
+    /// Path at which programs attach, if the domain is open.
     pub path: Option<String>,
     /// Nodes to which programs may attach, if it is open.
     pub grants: Vec<Grant>,

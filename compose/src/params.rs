@@ -9,7 +9,7 @@ use xk_lang::{Diagnostics, Param, ParamBlock, Span, Spanned, Value as Written};
 pub(crate) struct Parametrized<'a> {
     /// Name in messages: "`ip`".
     pub(crate) what: &'a str,
-    /// Where it is named.
+    /// Place of its name in the file.
     pub(crate) span: Span,
     /// The properties it may have.
     pub(crate) scalars: &'static [ParamSpec],

@@ -1,4 +1,4 @@
-//! From the text of a graph to one of its hosts, running on this machine.
+//! Runs one host of a graph, given as text, on this machine.
 
 use crate::{CheckedGraph, build, check, check_environment, started};
 use std::fmt::Display;

@@ -57,7 +57,7 @@ fn written(value: &str) -> String {
     }
 }
 
-/// Where a parameter stands, or is to.
+/// The place at which a parameter stands, or is to.
 enum Place<'a> {
     Written(Span),
     /// Behind this octet, under this name.

@@ -1,5 +1,5 @@
-//! From text to [`Graph`]: the words by `scan`, the grammar by `kdl`, the meaning of the top level
-//! here.
+//! Makes a [`Graph`] from text: the words by `scan`, the grammar by `kdl`, the meaning of the top
+//! level here.
 
 use std::collections::HashMap;
 
@@ -53,7 +53,7 @@ pub fn parse(file: &str, source: &str) -> (Graph, Diagnostics) {
 struct Reader<'a> {
     source: &'a str,
     scan: &'a Scan,
-    /// Where the piece in hand begins.
+    /// Offset of the piece in hand.
     base: usize,
     diagnostics: Diagnostics,
     graph: Graph,

@@ -31,8 +31,8 @@ pub(crate) struct Scan {
     pub(crate) clean: String,
     /// Strings and bad words by their first octet, in order.
     literals: Vec<(usize, Literal)>,
-    /// Where top-level nodes are cut apart, and whether what ends there can be given to the
-    /// grammar.
+    /// Places at which top-level nodes are cut apart, and for each whether the piece that ends
+    /// there can be given to the grammar.
     cuts: Vec<(usize, bool)>,
 }
 

@@ -46,7 +46,7 @@ impl From<Range<usize>> for Span {
 pub struct Spanned<T> {
     /// The value.
     pub value: T,
-    /// Where it was written.
+    /// Place of the value in the file.
     pub span: Span,
 }
 

@@ -1,4 +1,5 @@
-//! Where other threads come into a loop: a queue of commands, a bounded one of calls, and a bell.
+//! The entrance of other threads into a loop: a queue of commands, a bounded one of calls, and a
+//! bell.
 //!
 //! To the loop the queue is a wire, which it polls with the others. A command may block: then its
 //! shepherd waits, and the loop goes on with the next one. Calls are let in as long as the executor

@@ -8,8 +8,8 @@ extern "C" fn note(_: libc::c_int) {
     INTERRUPTED.store(true, Ordering::Relaxed);
 }
 
-/// From now on SIGINT, SIGTERM, SIGHUP and the first SIGQUIT set a flag instead of ending the
-/// process; a sleeping poll loop wakes. A SIGHUP that is ignored, as `nohup` has it, stays so.
+/// Makes SIGINT, SIGTERM, SIGHUP and the first SIGQUIT set a flag instead of ending the process,
+/// and wake a sleeping poll loop. A SIGHUP that is ignored, as `nohup` has it, stays so.
 pub fn catch() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
         // SAFETY: both actions are fully initialised (all zero is a valid sigaction), the handler

@@ -160,7 +160,7 @@ impl MemfdView {
         self.len() == 0
     }
 
-    /// Where the octets lie in this process, and how many there are.
+    /// Address of the octets in this process, and their number.
     pub fn region(&self) -> (NonNull<u8>, usize) {
         (self.mapping.base, self.mapping.octets)
     }

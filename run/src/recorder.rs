@@ -22,9 +22,9 @@ pub struct Span {
     pub octets: usize,
     /// Number of operations within which it lies.
     pub depth: u32,
-    /// When it began, in nanoseconds since the recorder was made.
+    /// Start, in nanoseconds since the recorder was made.
     pub start_ns: u64,
-    /// When it ended; 0 while it runs.
+    /// End, in nanoseconds since then; 0 while it runs.
     pub end_ns: u64,
 }
 
@@ -78,7 +78,7 @@ pub struct Recorder {
     spans: RefCell<Vec<Span>>,
     /// The places of those that run, the innermost last.
     open: RefCell<Vec<usize>>,
-    /// By number.
+    /// The protocols that are watched, by number.
     watched: Vec<Watched>,
     dropped: RefCell<Vec<Dropped>>,
     depth: Cell<u32>,
@@ -109,7 +109,7 @@ impl Recorder {
         self.spans.borrow().len() >= self.spans_max && self.depth.get() == 0
     }
 
-    /// When it was made, in nanoseconds of CLOCK_MONOTONIC (clock_gettime(2)).
+    /// Time at which the recorder was made, in nanoseconds of CLOCK_MONOTONIC (clock_gettime(2)).
     pub fn begun_ns(&self) -> u64 {
         let seconds = u64::try_from(self.begun.tv_sec).unwrap_or(0);
         seconds * 1_000_000_000 + u64::try_from(self.begun.tv_nsec).unwrap_or(0)

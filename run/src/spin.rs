@@ -36,7 +36,7 @@ pub(crate) struct Spin {
 }
 
 impl Spin {
-    /// At most `max`, and so long at first.
+    /// A spinner that spins for at most `max`, and so long at first.
     pub(crate) fn new(max: Duration) -> Self {
         let (crowded_until, crowded_for) = (Cell::new(Time::ZERO), Cell::default());
         Self { max, present: Cell::new(max), crowded_until, crowded_for }

@@ -24,7 +24,7 @@ impl Cell {
     }
 }
 
-/// Where everything is.
+/// Places of all nodes and lines of a drawing.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Layout {
     pub(super) cells: Vec<Cell>,

@@ -52,7 +52,7 @@ struct Fault {
     /// The name that it is counted by.
     label: String,
     chance: Random,
-    /// When it begins next; [`Time::MAX`] for never again.
+    /// Start of its next occurrence; [`Time::MAX`] if there is none.
     next: Time,
     /// The mean from one beginning to the next; `None` if there is one alone.
     every: Option<Duration>,
@@ -180,7 +180,7 @@ impl Faults {
         is_to_end || is_to_begin || !self.crashing.is_empty()
     }
 
-    /// When something happens next; [`Time::MAX`] for never.
+    /// Time of the next change; [`Time::MAX`] if there is none.
     pub fn next(&self) -> Time {
         if !self.crashing.is_empty() {
             return Time::ZERO;

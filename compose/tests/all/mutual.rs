@@ -12,7 +12,7 @@ use xk_testkit::seeds;
 const DEADLINE: Duration = Duration::from_millis(700);
 /// Time by which an end may be late: a timer's tick.
 const TICK: Duration = Duration::from_millis(10);
-/// When later calls begin, and when all is over.
+/// Start of the later calls, and end of all.
 const LATER: Duration = Duration::from_secs(60);
 const END: Duration = Duration::from_secs(120);
 

@@ -10,7 +10,7 @@ use xk_core::{Answer, Ask, Kernel, Protocol, ProtocolRef};
 use xk_lang::HostInstance;
 use xk_run::real_kernel;
 
-/// Where the numbers begin that are a part's own.
+/// First of a part's own numbers.
 const OWN_FIRST: u32 = 1000;
 
 /// Stands for a node that another kernel has, and asks it.

@@ -19,7 +19,8 @@ fn beside(name: &str, mac: u8, address: &str, lower: &str) -> String {
     )
 }
 
-/// At 20 s the station 02 is 10.0.0.5 and no longer 10.0.0.2, which is the station 09 from then on.
+/// A graph in which at 20 s the station 02 becomes 10.0.0.5; 10.0.0.2 is the station 09 from then
+/// on.
 fn renumbered(lower: &str) -> String {
     graph(lower, "")
         + &beside("b5", 2, "10.0.0.5", lower)

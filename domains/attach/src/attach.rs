@@ -1,4 +1,4 @@
-//! The program's side.
+//! The program's side of a domain `open`: connects, and joins with protocols of its own.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -25,10 +25,10 @@ const KINDS_MAX: usize = 1024;
 /// Why a program is not attached.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
-    /// There is no way to the domain.
+    /// The program cannot connect to the domain.
     #[error("cannot attach: {0}")]
     Link(#[from] ShmError),
-    /// The program lacks something of its own.
+    /// The operating system refuses the program something.
     #[error("cannot attach: {0}")]
     System(#[from] io::Error),
     /// The domain does not answer, or has sent the program away.
@@ -50,15 +50,15 @@ pub enum AttachError {
     Refused(String),
 }
 
-/// A program's place in a graph that runs elsewhere: a kernel with what stands for the nodes that
-/// it is granted, in which protocols of its own stand above them.
+/// A program that is attached to a graph of another process: a kernel with a stand-in for each node
+/// that the program is granted, and with protocols of the program's own above them.
 pub struct Attached {
     kernel: Rc<Kernel>,
     port: Rc<Port>,
     nodes: Vec<ProtocolRef>,
 }
 
-/// A name for as long as the process lives, as kinds are.
+/// A name that lives as long as the process, as the names of kinds must.
 fn kind(name: &str) -> Option<&'static str> {
     static KINDS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut kinds = xk_run::lock(&KINDS);
@@ -156,8 +156,8 @@ impl Attached {
         self.nodes.iter().find(|node| node.name() == name)
     }
 
-    /// Makes the program's protocols known, all of which are in the kernel by now, before they are
-    /// started.
+    /// Announces the program's protocols to the domain: call this when all of them are in the
+    /// kernel, and before they are started.
     ///
     /// # Errors
     /// [`AttachError::Refused`] if one is not granted what it needs, [`AttachError::SentAway`] if

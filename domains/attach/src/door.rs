@@ -29,15 +29,15 @@ const JOIN_WITHIN: Duration = Duration::from_secs(10);
 const FIRST: u32 = 1 << 24;
 /// Protocol numbers of one program.
 const NUMBERS: u32 = PROTOCOLS_MAX as u32 + 1;
-/// So many programs have numbers of their own.
+/// Number of programs that have numbers of their own.
 const PLACES: u64 = (DESK.0 - FIRST) as u64 / NUMBERS as u64;
 
-/// Where programs come from.
+/// The source of programs that come to attach.
 pub trait Visitors {
     /// The next that has come, and the process that it is. Without `room` all are sent away.
     fn next(&mut self, room: bool) -> Option<(Box<dyn Carrier>, Peer)>;
 
-    /// When to look at the latest, from now on.
+    /// Time until the next look, at the latest.
     fn next_look(&self) -> Option<Duration> {
         None
     }
@@ -87,7 +87,7 @@ struct Guest {
     /// The nodes that the program may use.
     grants: Rc<[Grant]>,
     has_joined: Cell<bool>,
-    /// When it is to have joined.
+    /// Time by which it must have joined.
     until: Time,
 }
 
@@ -195,7 +195,7 @@ pub struct Door {
     guests: RefCell<Vec<Rc<Guest>>>,
     /// Number of programs that have come so far.
     came: Cell<u64>,
-    /// When to look for others at the latest.
+    /// Time of the next look for others, at the latest.
     look_at: Cell<Time>,
 }
 

@@ -569,7 +569,7 @@ nbp ddp { register \"adder:XKernel\" socket=140; }";
     serves.join().unwrap();
 }
 
-/// Where a program finds the path; set by the test that starts it.
+/// Environment variable with the path of the domain; set by the test that starts the program.
 const PATH: &str = "XK_ATTACH_PATH";
 
 /// The program that is killed: sends and takes until its end.

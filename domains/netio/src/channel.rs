@@ -59,7 +59,7 @@ pub struct Bare {
     pub channel: u32,
     /// The process that has fetched it.
     pub holder: Holder,
-    /// When it did.
+    /// Time at which it was fetched.
     pub since: Time,
 }
 
@@ -94,7 +94,7 @@ impl Bucket {
         self.left.set(self.left.get().saturating_sub(octets));
     }
 
-    /// When a frame may go again.
+    /// Time from which on a frame may go again.
     fn opens_at(&self) -> Option<Time> {
         let debt = u128::try_from(1 - self.left.get()).ok()?;
         let pause = (debt * NS_PER_S).div_ceil(self.rate.octets_per_second.max(1).into());
@@ -266,7 +266,7 @@ impl Channel {
         rests || !self.bucket.is_open(cx.now())
     }
 
-    /// When to look at the latest.
+    /// Time of the next look, at the latest.
     pub(crate) fn next_poll(&self) -> Option<Time> {
         let opens_at = (self.bucket.left.get() <= 0).then(|| self.bucket.opens_at()).flatten();
         let looks_at = self.carrier().and_then(Carrier::next_poll);

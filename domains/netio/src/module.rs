@@ -97,7 +97,7 @@ pub trait Steer {
 pub struct Module {
     /// The module's upper side.
     end: WireEnd<Self>,
-    /// By number, fetched or not.
+    /// The channels by number, fetched or not.
     channels: RefCell<BTreeMap<u32, Rc<Channel>>>,
     /// The channel that was looked at last.
     turn: Cell<u32>,
@@ -105,7 +105,7 @@ pub struct Module {
     waiting: RefCell<VecDeque<Waiting>>,
     /// Channels that are no more, which the executor may still sleep on.
     gone: RefCell<VecDeque<Rc<Channel>>>,
-    /// By number.
+    /// The rights by number.
     rights: RefCell<BTreeMap<u32, Right>>,
     receivers: RefCell<Rules<Receiver>>,
     /// If rights are found by index.
@@ -115,7 +115,7 @@ pub struct Module {
     number_last: Cell<u32>,
     /// Number that tells this module from those before and after it.
     life: Cell<u64>,
-    /// Where drops are counted.
+    /// The protocol at which drops are counted.
     this: RefCell<Option<ProtocolRef>>,
     /// The session of the wire.
     wire: RefCell<Option<SessionRef>>,
@@ -125,7 +125,7 @@ pub struct Module {
     station: Cell<Option<[u8; 6]>>,
     /// The longest frame that the wire takes.
     frame_octets_max: Cell<usize>,
-    /// Where tickets are shown.
+    /// Path of the socket at which programs show tickets.
     door: RefCell<String>,
     steering: OnceCell<Rc<dyn Steer>>,
 }

@@ -32,7 +32,7 @@ use crate::registry::RIGHTS_MAX;
 
 /// Sessions with one peer at most: of those that messages made an idle one makes room.
 const PEERS_MAX: usize = RIGHTS_MAX;
-/// To how many hosts the way is kept at one time.
+/// Number of hosts to which the session below is kept at one time.
 const WAYS_MAX: usize = 1024;
 /// Time for which the station that leads to a host is taken to be the one that the registry has
 /// told.
@@ -564,9 +564,10 @@ struct Port {
     host: HostAddr,
     to: Option<Peer>,
     role: Cell<Role>,
-    /// By what it is found.
+    /// Mark by which the conversation is found.
     mark: Cell<u32>,
-    /// At the registry; empty once that has died, and where another session has the port.
+    /// The session at the registry; empty once the registry has died, and where another session has
+    /// the port.
     far: SessionSlot,
     /// Session of the program's own protocol.
     own: SessionSlot,
@@ -586,7 +587,7 @@ impl Port {
         self.role.get() == Role::Taken
     }
 
-    /// By what it is found among those with one peer.
+    /// The key by which it is found among those with one peer.
     fn key(&self) -> Option<(u16, HostAddr, u16)> {
         self.to.map(|to| (self.port, to.host, to.port))
     }

@@ -440,7 +440,7 @@ struct Program {
     channel: Cell<Option<u32>>,
     /// Another one is on its way.
     is_opening: Cell<bool>,
-    /// By number.
+    /// The rights by number.
     rights: RefCell<BTreeMap<u32, Rc<Right>>>,
     /// States that are being given back, or taken on.
     coming: RefCell<BTreeMap<Coming, Vec<u8>>>,

@@ -16,7 +16,7 @@ struct Station {
     address: [u8; 6],
     /// For how many conversations it is known; all datagrams are one.
     uses: usize,
-    /// By receiver and selector.
+    /// The sessions by receiver and selector.
     sessions: Vec<(ProtocolId, ProtocolId, SessionRef)>,
 }
 
@@ -31,8 +31,8 @@ impl Known {
         self.change(cx, host, address);
     }
 
-    /// By which station the host is reached is told before anything is sent there, for one
-    /// conversation more.
+    /// Expects to be told the station of a host before anything is sent there, for one conversation
+    /// more.
     pub(crate) fn expect(&self, host: HostAddr) {
         let new = || Station { address: NOT_TOLD, uses: 0, sessions: Vec::new() };
         self.0.borrow_mut().entry(host).or_insert_with(new).uses += 1;

@@ -35,7 +35,7 @@ pub(crate) enum Lends {
     ToProcess,
 }
 
-/// Where a host is cut: the node of this name and all before it lie below.
+/// The cut of a host: the node of this name and all before it lie below.
 pub(crate) struct Cut<'a> {
     pub(crate) side: Side,
     pub(crate) last: &'a str,

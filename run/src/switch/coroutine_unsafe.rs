@@ -24,7 +24,7 @@ const TOUCHED_OCTETS: usize = 16 * 1024;
 /// on standard error that names the shepherd; the handler for it is installed
 /// with the first switch, and passes on every other fault.
 pub struct CoroutineSwitch {
-    /// By slot. Seats are added and never taken away.
+    /// The seats by slot. They are added and never taken away.
     seats: UnsafeCell<Vec<Rc<Seat>>>,
     page_octets: usize,
 }

@@ -17,7 +17,7 @@ use xk_core::shepherd::{StackError, Switch};
 ///
 /// A shepherd still suspended when the switch is dropped is leaked, parked.
 pub struct ThreadSwitch {
-    /// By slot. Used by one thread at a time, ordered by the seats' mutexes.
+    /// The seats taken, by slot. Used by one thread at a time, ordered by the seats' mutexes.
     seats: RefCell<Vec<Option<Taken>>>,
 }
 

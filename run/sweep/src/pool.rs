@@ -23,7 +23,7 @@ const BATCH_MAX: usize = 4096;
 const CANARY_EVERY: u64 = 100;
 /// Workers that may die over one run.
 const DEATHS_MAX: u32 = 2;
-/// From one look at the watcher to the next.
+/// Time between two looks at the watcher.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The way in which runs are done.

@@ -56,7 +56,7 @@ pub(crate) struct Receiver {
     toward: Rc<Toward>,
     /// The number of the right.
     right: u32,
-    /// By which it is found, if not by its headers; 0 for none.
+    /// Index by which a right is found, if not by its headers; 0 for none.
     index: Cell<u16>,
     /// Frames that were found by their headers, though it has an index.
     without: Cell<u32>,

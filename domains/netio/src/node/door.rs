@@ -33,7 +33,7 @@ const BARE_SHOWN_MAX: usize = 32;
 struct Comer {
     ring: Ring,
     peer: Peer,
-    /// When it is to have shown it.
+    /// Time by which it must have shown its ticket.
     until: Time,
 }
 
@@ -54,7 +54,7 @@ pub struct Door {
     comers: RefCell<Vec<Comer>>,
     /// Closed carriers, which the executor may still sleep on.
     gone: RefCell<Vec<Box<dyn Carrier>>>,
-    /// When to look for others at the latest.
+    /// Time of the next look for others, at the latest.
     look_at: Cell<Time>,
 }
 

@@ -17,11 +17,11 @@ use super::door::{Door, Hand};
 /// Method that finds the program of an arrival.
 #[derive(Clone, Copy)]
 enum Demux<'t> {
-    /// By its headers, by the module.
+    /// The module finds a frame's right by its headers.
     Map,
-    /// By its headers, by programs of the system at this interface.
+    /// Programs of the system at this interface find it by its headers.
     Bpf(&'t str),
-    /// By an index that it bears.
+    /// An index in the frame names its right.
     Index,
 }
 

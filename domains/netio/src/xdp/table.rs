@@ -37,7 +37,7 @@ struct Piece {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Shape {
     mask: Vec<u8>,
-    /// Where a length is, and from where on it counts.
+    /// Place of each length, and the offset from which on it counts.
     lengths: Vec<(usize, usize)>,
     padded_octets: usize,
     octets_max: usize,

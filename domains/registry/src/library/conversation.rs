@@ -35,9 +35,9 @@ pub(super) struct Own {
     is_connected: Cell<bool>,
     /// The session that it stands on now.
     lower: SessionSlot,
-    /// Where it is, and what waits for it there.
+    /// Place of the conversation, and the work that waits for its arrival there.
     transit: Transit,
-    /// By what it is found.
+    /// Mark by which the conversation is found.
     mark: Cell<u32>,
     right: Cell<Option<u32>>,
     /// The protocol above has closed it. Where it began it ends there: what was sent is on its way

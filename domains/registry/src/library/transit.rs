@@ -1,5 +1,5 @@
-//! Where a conversation is, and what happens to it while it is on its way to another place: it
-//! reaches either side at the end of that, all of it and in order.
+//! The place of a conversation, and the work that comes while it moves from one to another: at the
+//! end of the move either side gets all of that work, in order.
 
 use alloc::collections::VecDeque;
 use core::cell::{Cell, RefCell};
@@ -19,7 +19,7 @@ const BEFORE_FACTOR: usize = 16;
 /// Largest number of messages that wait to go up: more than a ring has slots.
 const MESSAGES_MAX: usize = 4096;
 
-/// Where a conversation is.
+/// The place of a conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Place {
     /// At the registry.
