@@ -9,7 +9,7 @@ use xk_kit::net::checksum::update_u16;
 const ETHERNET: usize = 14;
 /// The type of Internet packets in it.
 const TYPE_IP: [u8; 2] = [8, 0];
-/// Where an Internet header has its checksum.
+/// Offset of the checksum in an Internet header.
 const CHECKSUM_AT: usize = 10;
 /// Congestion experienced.
 const EXPERIENCED: u8 = 3;

@@ -79,7 +79,7 @@ pub struct Fault {
     random: Random,
     held: RefCell<BTreeMap<u64, Held>>,
     token_next: Cell<u64>,
-    /// When the line down and the line up are free.
+    /// Times at which the line down and the line up are free.
     free_at: [Cell<Time>; 2],
 }
 

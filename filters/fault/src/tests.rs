@@ -15,7 +15,7 @@ struct Net {
     fault: ProtocolRef,
     session: SessionRef,
     sink: Top,
-    /// When what came.
+    /// Times and octets of the messages that came.
     log: RefCell<Vec<(u64, Vec<u8>)>>,
 }
 

@@ -36,7 +36,7 @@ struct Output {
 pub struct Capture {
     name: String,
     snap_octets: u32,
-    /// Where it will write once the graph starts.
+    /// The file to write once the graph starts.
     out: Cell<Option<Box<dyn Write>>>,
     /// `None` before the start, after the end and after the first error.
     output: RefCell<Option<Output>>,

@@ -21,7 +21,7 @@ pub(crate) static WRONG: Reason = Reason::new("wrong reply", Class::Bad);
 const NEXT: u64 = 0;
 /// The turn of a shepherd that makes one call after the other.
 const TURN: u64 = 1;
-/// From a call that failed to the next one of the same shepherd.
+/// Time between a call that failed and the next one of the same shepherd.
 const PAUSE: Duration = Duration::from_millis(1);
 /// Calls that a shepherd makes before others have their turn, should none of them block.
 const CALLS_PER_TURN: usize = 64;

@@ -52,7 +52,7 @@ use xk_kit::net::appletalk::{SOCKET, socket};
 use xk_kit::net::names::NbpLookup;
 use xk_kit::rpc::call::BAD_ARGUMENTS;
 
-/// From one attempt to the next.
+/// Time between two attempts.
 const PAUSE: Duration = Duration::from_secs(2);
 
 xk_core::settings! {
@@ -116,7 +116,7 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 }
 
 impl Print {
-    /// Where the printer is, and its node.
+    /// Address of the printer, with its node.
     fn find(&self, cx: &Kernel) -> Option<Participant> {
         if let Some(to) = &self.settings.to {
             return Some(to.clone());

@@ -22,7 +22,7 @@ use xk_kit::rpc::call::{BAD_ARGUMENTS, BUSY as SERVER_BUSY};
 /// Tokens of the timers.
 const NAME: u64 = 0;
 const JOB: u64 = 1;
-/// From one attempt to be given the name to the next.
+/// Time between two attempts to be given the name.
 const NAMED_AGAIN: Duration = Duration::from_secs(5);
 /// Time that a workstation waits for the end of its job.
 const JOB_WAIT_MAX: Duration = Duration::from_secs(120);

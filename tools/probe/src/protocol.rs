@@ -97,7 +97,7 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> P
     )
 }
 
-/// Where the pattern begins in a message of this size.
+/// Offset of the pattern in a message of this size.
 fn pattern_start(octets: usize) -> usize {
     match octets {
         0..NUMBER => 0,

@@ -109,7 +109,7 @@ pub(crate) struct Notes {
     pub(crate) segment: usize,
     /// Our own host on the interface that it came by.
     pub(crate) local: Option<Ipv4Addr>,
-    /// Where it was sent to.
+    /// Address that it was sent to.
     pub(crate) destination: Option<Ipv4Addr>,
     /// Arrivals for which the socket had no room since it was opened.
     pub(crate) overflows: Option<u32>,
@@ -161,7 +161,7 @@ pub(crate) struct Reported {
 }
 
 impl Reported {
-    /// From control data.
+    /// Reads the address from control data.
     pub(crate) fn read(octets: &[u8]) -> Option<Self> {
         let is_error = |level: i32, kind: i32| {
             (level, kind) == (libc::IPPROTO_IP, libc::IP_RECVERR)

@@ -58,8 +58,7 @@ pub(crate) enum Received {
     Unusable,
 }
 
-/// Where one datagram goes: most fit the first buffer, long ones and joined ones go on in the
-/// second.
+/// Buffers of one datagram: most fit the first, long ones and joined ones go on in the second.
 #[derive(Default)]
 struct Buffers {
     first: Option<Message>,

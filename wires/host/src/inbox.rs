@@ -17,7 +17,7 @@ const COMPLAINTS_MAX: usize = 64;
 /// Arrivals that a look takes from a socket.
 #[derive(Clone, Copy)]
 pub(crate) enum Take {
-    /// At most so many datagrams, or runs of them, that are there.
+    /// The datagrams, or runs of them, that are there, at most this many.
     Now(usize),
     /// One, waited for as long as the socket does.
     Wait,

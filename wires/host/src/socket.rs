@@ -57,7 +57,7 @@ pub(crate) struct Socket {
 /// A complaint about a datagram sent before.
 pub(crate) struct Complaint {
     pub(crate) reported: Reported,
-    /// Where it was sent to.
+    /// Address that it was sent to.
     pub(crate) to: Option<SocketAddr>,
     /// Our host.
     pub(crate) local: Option<Ipv4Addr>,

@@ -10,7 +10,7 @@ use rustix::net::{
 };
 use xk_appletalk::llap::{LTOUDP_GROUP, LTOUDP_PORT};
 
-/// Where frames go.
+/// Group to which frames go.
 const GROUP: Ipv4Addr =
     Ipv4Addr::new(LTOUDP_GROUP[0], LTOUDP_GROUP[1], LTOUDP_GROUP[2], LTOUDP_GROUP[3]);
 

@@ -105,7 +105,7 @@ pub struct PacketDevice {
     tx_waiting: usize,
     /// The socket for runs; checksums and runs may be left to the system.
     runs: Option<RunSender>,
-    /// Where a long arrival is put together for [`Self::receive`].
+    /// Buffer in which a long arrival is put together for [`Self::receive`].
     scratch: Vec<u8>,
     statistics: Statistics,
 }

@@ -28,7 +28,7 @@ pub struct FrameInfo {
     /// Octets of payload in each TCP segment or UDP datagram of the run for which the frame stands,
     /// joined by the interface or left so by a sender on this machine; 0 for a single frame.
     pub segment_octets: u16,
-    /// When it came, in nanoseconds since 1970.
+    /// Time of its arrival, in nanoseconds since 1970.
     pub time_ns: u64,
 }
 

@@ -85,7 +85,7 @@ struct PacketWire {
     /// Checksums may stay open.
     offload: bool,
     scrapped: u64,
-    /// Where long arrivals are put together.
+    /// Pieces of a long arrival until it is whole.
     pieces: Vec<Message>,
     /// Looks since the last arrival that found nothing.
     empty: u32,

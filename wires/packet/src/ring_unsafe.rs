@@ -21,7 +21,7 @@ use xk_kit::wire::virtio::NOTE_OCTETS;
 
 /// Octets of the header of every slot.
 pub(crate) const HEADER_OCTETS: usize = size_of::<tpacket2_hdr>();
-/// Where the system looks for the frame in a slot to send: behind the header, aligned
+/// Offset at which the system looks for the frame in a slot to send: behind the header, aligned
 /// (`tpacket_snd`).
 pub(crate) const TX_DATA_OFFSET: usize = HEADER_OCTETS.next_multiple_of(libc::TPACKET_ALIGNMENT);
 /// Octets that a VLAN tag needs (IEEE 802.1Q, section 9.3), and where it stands: behind both
@@ -34,7 +34,7 @@ const TPID_8021Q: u16 = 0x8100;
 /// One ring within the mapping.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
-    /// Where it begins in the mapping.
+    /// Offset in the mapping.
     pub(crate) offset: usize,
     /// Octets of a slot; a multiple of 16.
     pub(crate) slot_octets: usize,
@@ -50,7 +50,7 @@ pub(crate) struct Received<'a> {
     pub(crate) status: u32,
     /// The frame's length on the wire, with its VLAN tag.
     pub(crate) wire_octets: usize,
-    /// When it came, in nanoseconds since 1970.
+    /// Time of its arrival, in nanoseconds since 1970.
     pub(crate) time_ns: u64,
     /// The header that the system puts before the frame (`struct virtio_net_hdr`).
     pub(crate) note: [u8; NOTE_OCTETS],
@@ -168,7 +168,7 @@ impl Rings {
         true
     }
 
-    /// Where slot `at` of a ring begins. Whatever `at` is, the result lies in the ring.
+    /// Address of slot `at` of a ring. Whatever `at` is, the result lies in the ring.
     fn slot(&self, ring: Shape, at: usize) -> NonNull<u8> {
         let offset = ring.offset + (at % ring.slots) * ring.slot_octets;
         // SAFETY: the slot lies within the mapping, whose length `map` computed from the same

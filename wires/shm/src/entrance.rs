@@ -39,7 +39,7 @@ impl Entrance {
         &self.set
     }
 
-    /// When to take a step at the latest.
+    /// Time of the next step, at the latest.
     pub fn next_step(&self) -> Option<Instant> {
         self.listener.next_step()
     }

@@ -1,4 +1,4 @@
-//! Where everything lies in the memory that two sides share.
+//! The layout of the memory that two sides share.
 //!
 //! ```text
 //! 0              line of side 0: state, processors; 128 on: what it has consumed
@@ -26,7 +26,7 @@ pub(crate) const STATE_AT: usize = 0;
 pub(crate) const PROCESSORS_AT: usize = 8;
 /// Within a side's lines: how many frames it has consumed, in a line of its own.
 pub(crate) const CONSUMED_AT: usize = 128;
-/// Where the slots begin.
+/// Offset of the slots.
 const SLOTS_AT: usize = 4096;
 /// Buffers lie at multiples of this, so that a copy from or to a message is aligned with it.
 const BUFFER_ALIGN: usize = 64;
@@ -117,12 +117,12 @@ impl Geometry {
         self.buffers_at(0) + 2 * self.slots as usize * self.stride()
     }
 
-    /// Where the slots of what `side` sends begin.
+    /// Offset of the slots of what `side` sends.
     pub(crate) fn slots_at(&self, side: usize) -> usize {
         SLOTS_AT + side * self.slots as usize * SLOT_OCTETS
     }
 
-    /// Where the buffers of what `side` sends begin.
+    /// Offset of the buffers of what `side` sends.
     pub(crate) fn buffers_at(&self, side: usize) -> usize {
         self.slots_at(2) + side * self.slots as usize * self.stride()
     }

@@ -126,7 +126,7 @@ impl Listener {
         true
     }
 
-    /// When to take a step at the latest.
+    /// Time of the next step, at the latest.
     pub(crate) fn next_step(&self) -> Option<Instant> {
         let pending = self.pending.iter().map(|pending| pending.until).min();
         pending.into_iter().chain(self.paused).min()

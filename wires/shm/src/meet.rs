@@ -115,7 +115,7 @@ impl Default for Options {
     }
 }
 
-/// Where one side stands.
+/// State of one side.
 enum State {
     /// Nothing to do before this time.
     Paused(Instant),
@@ -166,7 +166,7 @@ impl Meeting {
         &self.set
     }
 
-    /// When to take a step at the latest.
+    /// Time of the next step, at the latest.
     pub fn next_step(&self) -> Option<Instant> {
         match &self.state {
             State::Paused(until) => Some(*until),

@@ -101,9 +101,9 @@ pub(crate) struct ShmWire {
     /// The peer is gone; so many frames are taken out of the ring at most before the link is
     /// dropped.
     last_frames: Cell<Option<u32>>,
-    /// When to look after the peer at the latest.
+    /// Time of the next look after the peer, at the latest.
     look_at: Cell<Time>,
-    /// When a step towards a link is due.
+    /// Time at which a step towards a link is due.
     step_at: Cell<Option<Time>>,
     /// True if it has just slept, and does not know why it was woken.
     slept: Cell<bool>,

@@ -20,9 +20,9 @@ use xk_kit::net::notice::Notices;
 use xk_run::{Idle, Runner, real_kernel};
 use xk_shm::ENTRY;
 
-/// Where a party finds the path; set by the test that starts it.
+/// Environment variable with the path of the memory; set by the test that starts the party.
 const PATH: &str = "XK_SHM_PARTY";
-/// From one question to the next.
+/// Time between two questions.
 const EVERY: Duration = Duration::from_millis(2);
 /// More than any step needs, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -40,9 +40,9 @@ impl LinkKind {
 /// A time during which two sets of hosts do not hear each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
-    /// When it begins.
+    /// Start.
     pub from: Time,
-    /// When it is over.
+    /// End.
     pub until: Time,
     /// Names of the hosts of one side.
     pub between: Vec<String>,
@@ -70,7 +70,7 @@ pub struct LinkConfig {
     pub name: String,
     /// Kind of the link.
     pub kind: LinkKind,
-    /// From the last bit sent to the arrival.
+    /// Time between the last bit sent and the arrival.
     pub delay: Duration,
     /// The most that one delivery comes later at random.
     pub jitter: Duration,

@@ -15,7 +15,7 @@ pub(crate) fn sending_ns(octets: usize, rate_bit_s: u64) -> u64 {
 /// The frames at one end of a line that have not left yet.
 #[derive(Default)]
 pub(crate) struct Waiting {
-    /// When each leaves; the first may be on its way out.
+    /// Time at which each leaves; the first may be on its way out.
     departures: VecDeque<Time>,
 }
 

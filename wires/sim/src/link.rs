@@ -26,7 +26,7 @@ pub(crate) struct Link {
     pub(crate) stats: LinkStats,
     /// The wires on it, in the order of attachment.
     pub(crate) ports: Vec<PortId>,
-    /// When the medium of a hub is free.
+    /// Time at which the medium of a hub is free.
     medium_free_at: Time,
     pub(crate) random: Random,
     pub(crate) config: LinkConfig,
@@ -42,7 +42,7 @@ pub(crate) struct Ends {
     out_free_at: Time,
 }
 
-/// Where a switch found the stations of a port's last frame.
+/// Places at which a switch found the stations of a port's last frame.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Hints {
     source: u32,
@@ -98,8 +98,8 @@ impl Link {
         self.config.mtu_octets.saturating_add(HEADER_OCTETS)
     }
 
-    /// When a frame that a host sends now arrives at the other side; `None` if the port's queue is
-    /// full.
+    /// Time at which a frame that a host sends now arrives at the other side; `None` if the port's
+    /// queue is full.
     pub(crate) fn send(&mut self, now: Time, ends: &mut Ends, octets: usize) -> Option<Time> {
         let Some(rate) = self.rate_bit_s else {
             return Some(now + self.delay);
@@ -121,8 +121,8 @@ impl Link {
         }
     }
 
-    /// When a frame that the link has now reaches a receiver: at once, but out of a switch when its
-    /// turn has come; `None` if the port's queue is full.
+    /// Time at which a frame that the link has now reaches a receiver: at once, but out of a switch
+    /// when its turn has come; `None` if the port's queue is full.
     pub(crate) fn leave(&self, now: Time, ends: &mut Ends, octets: usize) -> Option<Time> {
         match (self.kind, self.rate_bit_s) {
             (LinkKind::Switch, Some(rate)) => {

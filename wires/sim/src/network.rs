@@ -50,7 +50,8 @@ pub enum LinkError {
 /// A frame on a link, as a [`Tap`] sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Sighting<'a> {
-    /// When it arrives at the far end, or at the switch: never before the sighting that came last.
+    /// Time of its arrival at the far end, or at the switch: never before that of the sighting that
+    /// came last.
     pub time: Time,
     /// The link.
     pub link: LinkId,
@@ -221,8 +222,8 @@ impl Network {
         self.state.borrow_mut().in_flight_max = frames;
     }
 
-    /// From now on neither of two hosts hears the other, on any link, until [`Network::repair`]:
-    /// frames that come to a link's far end meanwhile are lost, and counted as partitioned.
+    /// Cuts two hosts off from each other, on every link, until [`Network::repair`]: frames that
+    /// come to a link's far end meanwhile are lost, and counted as partitioned.
     pub fn partition(&self, one: HostId, other: HostId) {
         self.deafen(one, other);
         self.deafen(other, one);
@@ -407,7 +408,7 @@ impl Network {
         Some((to.host, lie))
     }
 
-    /// When the next frame arrives.
+    /// Time at which the next frame arrives.
     #[inline]
     pub(crate) fn next(&self) -> Option<Time> {
         self.state.borrow().queue.next()

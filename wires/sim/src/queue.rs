@@ -79,7 +79,7 @@ impl Queue {
         self.len
     }
 
-    /// When the earliest event happens.
+    /// Time of the earliest event.
     #[inline]
     pub(crate) fn next(&self) -> Option<Time> {
         self.first.map(|(at, _)| at)

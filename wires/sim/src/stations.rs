@@ -1,4 +1,4 @@
-//! Where a switch has heard which station: a bounded table with ageing.
+//! The stations that a switch has heard, with their ports: a bounded table with ageing.
 
 use crate::network::PortId;
 use core::time::Duration;
@@ -17,11 +17,11 @@ struct Station {
 /// The table of stations (IEEE 802.1D-2004 section 7.9).
 pub(crate) struct Stations {
     list: Vec<Station>,
-    /// Where in the list each one is.
+    /// Place of each one in the list.
     places: BTreeMap<Address, u32>,
     max: usize,
     ageing: Duration,
-    /// When it pays again to look for old entries in a full table.
+    /// Time at which it pays again to look for old entries in a full table.
     sweep_at: Time,
 }
 
@@ -79,7 +79,7 @@ impl Stations {
         self.sweep_at = oldest.unwrap_or(now) + ageing;
     }
 
-    /// Where a station is, if it was heard recently.
+    /// The port of a station, if it was heard recently.
     pub(crate) fn find(&self, now: Time, station: &Address, hint: &mut u32) -> Option<PortId> {
         let found = &self.list[self.place(station, hint)?];
         (now.since(found.heard) < self.ageing).then_some(found.port)

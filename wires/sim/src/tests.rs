@@ -34,7 +34,7 @@ struct Station {
     period: Duration,
     left: Cell<u32>,
     number: u8,
-    /// Where a frame waits until a timer signals, if it does.
+    /// The semaphore at which a frame waits until a timer signals, if it does.
     blocks: Option<Rc<Semaphore>>,
     /// Number of frames after which it has finished; without one it cannot be asked.
     wants: Option<usize>,

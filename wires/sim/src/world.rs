@@ -74,7 +74,7 @@ type Inbox = Rc<RefCell<VecDeque<Work>>>;
 #[repr(C, align(64))]
 struct Host {
     kernel: Rc<Kernel>,
-    /// When the host is woken for its timers; `MAX` for never.
+    /// Time at which the host is woken for its timers; `MAX` for never.
     wake_at: Time,
     /// Nothing can wait on it and it has no wires of other kinds: it needs no loop. False before
     /// its first run.
@@ -89,7 +89,7 @@ struct Host {
     name: Rc<str>,
     /// Number of times that it was built again.
     reboots: u32,
-    /// To other kernels of its host.
+    /// The cuts to other kernels of its host.
     cuts: Vec<Cut>,
 }
 
@@ -378,7 +378,7 @@ impl World {
         }
     }
 
-    /// When something happens next.
+    /// Time of the next event.
     pub fn next_event(&mut self) -> Option<Time> {
         let frame = self.network.next();
         let wake = self.next_wake().map(|(at, _)| at);

@@ -95,7 +95,7 @@ pub enum Operation {
     Move = 0xb0,
 }
 
-/// When a jump is made (RFC 9669, section 4.3); numbers are without sign.
+/// The condition of a jump (RFC 9669, section 4.3); numbers are without sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Test {
     /// If both are equal.
@@ -147,7 +147,7 @@ pub struct Label(usize);
 pub struct Assembler {
     program: Vec<Instruction>,
     jumps: Vec<(usize, Label)>,
-    /// Where each label is, once placed.
+    /// Place of each label, once it has one.
     labels: Vec<Option<usize>>,
 }
 

@@ -261,7 +261,7 @@ impl Lane {
         self.queue.done.release();
     }
 
-    /// Where a frame lies, if it can be sent from there.
+    /// Place of a frame, if it can be sent from there.
     #[inline]
     fn place(&self, frame: &Message, pool: &Pool) -> Option<usize> {
         let place = single(frame)?;
@@ -283,7 +283,7 @@ impl Lane {
     }
 }
 
-/// Where a message lies in its pool's memory, if it does so in one piece.
+/// Place of a message in its pool's memory, if it lies there in one piece.
 #[inline]
 fn single(message: &Message) -> Option<usize> {
     let mut slices = message.slices();

@@ -1,8 +1,8 @@
-//! Frames for all and for groups, which the host's stack gets and we get as well: a packet socket
-//! that hears nothing else.
+//! A packet socket that receives only broadcast and group frames, which the host's stack needs as
+//! well.
 //!
-//! The redirect program gives a frame to one side only. So it leaves these to the host, and this
-//! socket sees them on their way there.
+//! The redirect program gives a frame either to the host or to the ring. So it leaves broadcast and
+//! group frames to the host, and this socket sees them on their way there.
 //!
 //! Source: packet(7); Linux `Documentation/networking/filter.rst`.
 
@@ -41,8 +41,8 @@ const GROUPS: [libc::sock_filter; 6] = {
 };
 
 impl Groups {
-    /// Opens the socket. It hears something if `listens`, and lets frames for every hardware
-    /// address in if `promiscuous`.
+    /// Opens the socket. It receives frames only if `listens`. If `promiscuous`, the interface
+    /// takes frames for every hardware address.
     pub(crate) fn open(
         interface: &Interface,
         listens: bool,
@@ -65,7 +65,7 @@ impl Groups {
         Ok(Self { socket, index })
     }
 
-    /// Lets the interface take in frames for this group, or takes one such wish back.
+    /// Joins the interface to this group, or takes one join back.
     pub(crate) fn set(&self, group: [u8; 6], is_joined: bool) -> io::Result<()> {
         xk_linux::set_group(&self.socket, self.index, group, is_joined)
     }
@@ -74,7 +74,7 @@ impl Groups {
     /// the room.
     ///
     /// # Errors
-    /// Such as that the interface went down, once.
+    /// Those of the system, such as, once, that the interface went down.
     pub(crate) fn receive(&self, room: &mut [u8]) -> io::Result<Option<usize>> {
         let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
         match rustix::net::recv(&self.socket, room, flags) {

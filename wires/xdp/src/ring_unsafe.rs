@@ -131,7 +131,7 @@ impl<T> Drop for Ring<T> {
 /// The end that puts entries in: of a fill or sending ring.
 pub(crate) struct Producer<T: Entry> {
     ring: Ring<T>,
-    /// Where the next entry goes; ahead of the shared number until [`Self::publish`].
+    /// Number of the next entry; ahead of the shared number until [`Self::publish`].
     next: u32,
     /// As far as the other side has come, when last looked at.
     consumed: u32,

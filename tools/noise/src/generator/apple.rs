@@ -18,7 +18,7 @@ const SNAP: usize = ETH + 8;
 const NET_FORGED_MIN: u16 = 256;
 /// The last network that a cable may have (Inside AppleTalk, chapter 4).
 const NET_MAX: u16 = 0xfeff;
-/// Where a datagram says its network and node of origin.
+/// Offset of the network and node of origin in a datagram.
 const FROM_NET: usize = 6;
 const FROM_NODE: usize = 9;
 

@@ -7,7 +7,7 @@ use core::net::Ipv4Addr;
 
 /// A SYN's flags.
 const SYN: u8 = 2;
-/// Where a header has its data offset.
+/// Offset of the data offset in a header.
 const OFFSET_AT: usize = 12;
 
 /// Options that every sender of today offers on a SYN: segments of 1460 octets, SACK, timestamps,

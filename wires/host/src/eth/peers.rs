@@ -20,9 +20,9 @@ pub(crate) type Station = [u8; 6];
 
 #[derive(Clone, Copy)]
 struct Peer {
-    /// Where it is sent to.
+    /// Address to which frames for it go.
     address: SocketAddr,
-    /// When it was last heard, for one that is not configured.
+    /// Time at which it was last heard, for one that is not configured.
     met: Option<Time>,
 }
 
@@ -32,7 +32,7 @@ struct Home {
     heard: Time,
 }
 
-/// Where frames go.
+/// Destination of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Destination {
     One(SocketAddr),
@@ -45,8 +45,7 @@ pub(crate) struct Peers {
     peers: RefCell<Vec<Peer>>,
     /// True if a sender becomes a peer.
     learn: bool,
-    /// Where peers are sent to: at this port whatever port they send from; `None` for the one they
-    /// send from.
+    /// Port of all peers, whatever port they send from; `None` for the one they send from.
     port: Option<u16>,
     stations: Cache<Station, Home>,
     evicted: Cell<u64>,
@@ -130,7 +129,7 @@ impl Peers {
         }
     }
 
-    /// Where frames for `station` go.
+    /// Destination of frames for `station`.
     pub(crate) fn towards(&self, now: Time, station: Station) -> Destination {
         if let [only] = **self.peers.borrow() {
             return Destination::One(only.address);

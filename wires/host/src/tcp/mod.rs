@@ -13,29 +13,30 @@
 //! It stands on the system's TCP. The port selects the protocol above: `rm`, sockets, or another
 //! that takes streams.
 //!
-//! Each session is one connection of the system's. `open` answers at once with one that is
-//! connecting; `stream-notice` tells above that it stands, or why not. An enable is a socket that
-//! listens; a peer for which the protocol above has no room waits in the system's queue.
+//! Each session is one connection of the system. `open` returns while the session still connects;
+//! then `stream-notice` tells the protocol above that it is connected, or why it failed. An enable
+//! is a socket that listens; a peer for which the protocol above has no room waits in the system's
+//! queue.
 //!
-//! What is pushed is written at once as far as the system takes it; the rest waits, `send_max`
-//! octets at most, and a push for which there is no room is refused as "queue full". Arrivals are
-//! read into message memory, 16 KiB at a time, and cut wherever the system cuts them. A receiver
-//! that says what it has consumed (`stream-consumed`) has `receive_max` octets unconsumed at most,
-//! beside what the system's own buffer holds; then nothing more is read, and the system's window
-//! holds the peer back. If the pool has no buffer nothing is read either.
+//! Octets that are pushed are written at once as far as the system takes them. The rest waits,
+//! `send_max` octets at most; a push for which there is no room is refused as "queue full".
+//! Arrivals are read into message memory, 16 KiB at a time, and cut wherever the system cuts them.
+//! A receiver that reports what it has consumed (`stream-consumed`) has at most `receive_max`
+//! octets that it has not consumed, beside those in the system's own buffer. Beyond that nothing is
+//! read, and the system's window holds the peer back. Nothing is read either while the pool has no
+//! buffer.
 //!
-//! What the guarantees rest on: the system says that octets were taken, not that the peer has them.
-//! A connection that breaks says so above, and what was under way may or may not have arrived, as
-//! with any TCP. To close the last handle writes what waits, then ends the stream; octets that have
-//! arrived and were not read make the system reset it instead (RFC 1122, section 4.2.2.13). When
-//! the process dies the system ends all streams. Under virtual time it cannot be built: it asks the
-//! machine.
+//! The guarantees are those of the system, which reports that it has taken the octets, not that the
+//! peer has them. When a connection breaks, the protocol above is told; octets under way may or may
+//! not have arrived, as with any TCP. Closing the last handle writes the octets that wait, then
+//! ends the stream; if octets have arrived and were not read, the system resets the connection
+//! instead (RFC 1122, section 4.2.2.13). When the process dies, the system ends all streams. The
+//! protocol cannot be built under virtual time, because it uses the machine's sockets.
 //!
-//! The skeleton of layers (`xk_kit`) does not fit: there is no session below, but a socket for each
-//! of its own.
+//! The skeleton of layers (`xk_kit`) does not fit: each session has a socket, and no session below.
 //!
-//! `stream-set` sets all but `segment-max`; `stream-info` has the state and what is counted here.
-//! It says `stream-notice` above and asks `stream-room`.
+//! `stream-set` sets all but `segment-max`; `stream-info` has the state and the counts of this
+//! layer. It tells the protocol above by `stream-notice`, and asks it by `stream-room`.
 //!
 //! # Example
 //! ```kdl

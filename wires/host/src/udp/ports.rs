@@ -66,7 +66,7 @@ pub(crate) struct Ports {
     are_many: Cell<bool>,
     waiting: RefCell<Vec<Rc<Port>>>,
     batch: RefCell<Batch>,
-    /// Where the next look at many sockets writes.
+    /// Buffer of the events of the next look at many sockets.
     events: RefCell<Vec<Event>>,
 }
 

@@ -1,4 +1,4 @@
-//! Where the tests take place.
+//! The scene of the tests.
 
 use xk_testkit::netns::{Net, Space};
 use xk_xdp::{Mode, Options, XdpError, XdpSocket};
