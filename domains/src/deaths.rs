@@ -12,7 +12,7 @@ use xk_kit::net::stream::{StreamAbort, StreamInfo};
 use crate::carrier::Carrier;
 use crate::exports::Export;
 use crate::frame::{ANSWERED, Header, Op};
-use crate::port::{LOST, NOT_ENABLED, Names, PATIENCE, Port};
+use crate::port::{LOST, NOT_ENABLED, Names, Port, QUESTION_TIME_MAX};
 use crate::queue::Queue;
 use crate::serve::Outcome;
 use crate::waits::Answered;
@@ -231,7 +231,9 @@ impl Port {
         let fields = self.write(cx, &(receiver, selector, participants));
         let body = cx.pool().copy_from(0, &fields).map_err(|_| OpenError::NoBuffers)?;
         let header = Header::new(Op::Enable, 0, lower.0);
-        let Answered::Frame(_, reply) = self.request(cx, (header, body), None, PATIENCE)? else {
+        let Answered::Frame(_, reply) =
+            self.request(cx, (header, body), None, QUESTION_TIME_MAX)?
+        else {
             return Err(OpenError::NoLower);
         };
         let answer: Option<Outcome<Enable, OpenError>> = self.read(cx, &reply);
@@ -308,7 +310,7 @@ impl Port {
                 continue;
             };
             let header = Header::new(Op::AskProtocol, 0, protocol.0);
-            let answer = self.request(cx, (header, body), None, PATIENCE);
+            let answer = self.request(cx, (header, body), None, QUESTION_TIME_MAX);
             if losses != self.losses.get() {
                 return;
             }

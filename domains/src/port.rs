@@ -47,7 +47,7 @@ pub(crate) static FAILED: Reason = Reason::new("one before failed", Class::Bad);
 pub static REASONS: &[&Reason] = &[&LATE, &LOST, &NOT_ENABLED, &NOT_ALLOWED, &FAILED];
 
 /// Time that a request which is no call waits for its answer.
-pub(crate) const PATIENCE: Option<Duration> = Some(Duration::from_secs(5));
+pub(crate) const QUESTION_TIME_MAX: Option<Duration> = Some(Duration::from_secs(5));
 /// Turns of the other side where the caller cannot be suspended.
 const TURNS_MAX: usize = 5000;
 /// Frames that wait for room before the other side counts as broken.
@@ -634,7 +634,7 @@ impl Port {
             return cx.lose_question();
         };
         // What is given away is lost with an answer that comes too late.
-        let limit = PATIENCE.filter(|_| kind.kind != Kind::Transfer);
+        let limit = QUESTION_TIME_MAX.filter(|_| kind.kind != Kind::Transfer);
         let Ok(Answered::Frame(_, mut reply)) = self.request(cx, (header, body), None, limit)
         else {
             return cx.lose_question();

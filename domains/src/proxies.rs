@@ -14,7 +14,7 @@ use xk_kit::net::stream::StreamCredit;
 
 use crate::frame::{Header, Op};
 use crate::imports::Facts;
-use crate::port::{PATIENCE, Port, Target, WAITING_MAX};
+use crate::port::{Port, QUESTION_TIME_MAX, Target, WAITING_MAX};
 use crate::serve::Offer;
 use crate::waits::{Answered, Unanswered};
 
@@ -81,7 +81,7 @@ impl Protocol for LowerProxy {
         let body = cx.pool().copy_from(0, &fields).map_err(|_| OpenError::NoBuffers)?;
         let opens = (self.of, upper.receiver.clone());
         let header = Header::new(Op::Open, 0, self.of.0);
-        match port.request(cx, (header, body), Some(opens), PATIENCE)? {
+        match port.request(cx, (header, body), Some(opens), QUESTION_TIME_MAX)? {
             // The other side may have been lost before this shepherd goes on.
             Answered::Session(Ok(session)) if session.head().is_closed() => Err(OpenError::NoLower),
             Answered::Session(session) => session,

@@ -156,7 +156,7 @@ fn scratch(name: &str) -> std::path::PathBuf {
 fn a_guest_comes_and_goes() {
     needs_root!("ip", "ping");
     needs_uml!();
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const GUEST_TIME_MAX: Duration = Duration::from_secs(30);
     let net = Net::new("guest").unwrap();
     let space = net.space().unwrap();
     let folder = scratch("guest");
@@ -174,16 +174,20 @@ fn a_guest_comes_and_goes() {
     let said = space.exec(&["ping", "-c", "1", "-W", "20", "10.93.0.2"]).unwrap();
     assert!(said.contains(" 0% packet loss"), "{said}");
     // Its commands' outputs and statuses.
-    let (status, said) = guest.run("cat /proc/sys/kernel/ostype; (exit 7)", PATIENCE).unwrap();
+    let (status, said) =
+        guest.run("cat /proc/sys/kernel/ostype; (exit 7)", GUEST_TIME_MAX).unwrap();
     assert_eq!((status, said.trim()), (7, "Linux"));
-    let said = guest.exec("cut -d' ' -f1 /proc/modules", PATIENCE).unwrap();
+    let said = guest.exec("cut -d' ' -f1 /proc/modules", GUEST_TIME_MAX).unwrap();
     assert!(said.contains("psnap"), "{said} {}", guest.output());
     let late = guest.run("sleep 1; echo done", Duration::from_millis(1));
     assert!(matches!(late, Err(NetError::Late { .. })), "{late:?}");
-    assert_eq!(guest.exec("echo next", PATIENCE).unwrap().trim(), "done\n\numl: 3 status 0.\nnext");
+    assert_eq!(
+        guest.exec("echo next", GUEST_TIME_MAX).unwrap().trim(),
+        "done\n\numl: 3 status 0.\nnext"
+    );
     // Its serial line.
     guest
-        .exec("stty raw -echo < /dev/ttyS0; echo through the line > /dev/ttyS0", PATIENCE)
+        .exec("stty raw -echo < /dev/ttyS0; echo through the line > /dev/ttyS0", GUEST_TIME_MAX)
         .unwrap();
     let mut text = [0; 17];
     std::io::Read::read_exact(&mut line.near(), &mut text).unwrap();

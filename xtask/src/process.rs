@@ -26,7 +26,7 @@ const CHATTER: &[&str] = &[
 const CHATTER_EVERY: Duration = Duration::from_secs(10);
 
 /// Time to wait for a line before looking whether the program still runs.
-const PATIENCE: Duration = Duration::from_secs(1);
+const LINE_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Runs `command`, printing what matters of its output: the runners' closing lines, warnings and
 /// failures.
@@ -44,7 +44,7 @@ pub(crate) fn run(command: &mut Command) -> io::Result<Outcome> {
     let mut filter = Filter { last_chatter: Instant::now() };
     let mut ended = None;
     loop {
-        match lines.recv_timeout(PATIENCE) {
+        match lines.recv_timeout(LINE_TIME_MAX) {
             Ok(line) => {
                 if let Some(closing) = Counts::from_closing_line(&line) {
                     counts.add(closing);

@@ -16,7 +16,7 @@ pub(crate) struct Line {
     pub(crate) is_text: bool,
 }
 
-enum State {
+enum ScanState {
     Code,
     LineComment,
     BlockComment { depth: usize },
@@ -28,14 +28,14 @@ pub(crate) fn scan(source: &str) -> Vec<Line> {
     let chars: Vec<char> = source.chars().collect();
     let mut lines = Vec::new();
     let mut line = Line::default();
-    let mut state = State::Code;
+    let mut state = ScanState::Code;
     let mut at = 0;
     while let Some(&c) = chars.get(at) {
         if c == '\n' {
-            if matches!(state, State::LineComment) {
-                state = State::Code;
+            if matches!(state, ScanState::LineComment) {
+                state = ScanState::Code;
             }
-            let is_text = matches!(state, State::Text { .. });
+            let is_text = matches!(state, ScanState::Text { .. });
             lines.push(std::mem::replace(&mut line, Line { is_text, ..Line::default() }));
             at += 1;
             continue;
@@ -95,63 +95,68 @@ pub(crate) fn test_modules(path: &str, lines: &[Line]) -> Vec<String> {
 
 /// Consumes the next characters of `rest` (never past a line's end, except for a two-character
 /// token).
-fn step(state: State, rest: &[char], before: Option<char>, line: &mut Line) -> (State, usize) {
+fn step(
+    state: ScanState,
+    rest: &[char],
+    before: Option<char>,
+    line: &mut Line,
+) -> (ScanState, usize) {
     let two = |a, b| rest[0] == a && rest.get(1) == Some(&b);
     match state {
-        State::LineComment => {
+        ScanState::LineComment => {
             line.comment.push(rest[0]);
             (state, 1)
         }
-        State::BlockComment { depth } if two('*', '/') => match depth {
-            1 => (State::Code, 2),
-            _ => (State::BlockComment { depth: depth - 1 }, 2),
+        ScanState::BlockComment { depth } if two('*', '/') => match depth {
+            1 => (ScanState::Code, 2),
+            _ => (ScanState::BlockComment { depth: depth - 1 }, 2),
         },
-        State::BlockComment { depth } if two('/', '*') => {
-            (State::BlockComment { depth: depth + 1 }, 2)
+        ScanState::BlockComment { depth } if two('/', '*') => {
+            (ScanState::BlockComment { depth: depth + 1 }, 2)
         }
-        State::BlockComment { .. } => {
+        ScanState::BlockComment { .. } => {
             line.comment.push(rest[0]);
             (state, 1)
         }
-        State::Text { hashes: None } => match rest[0] {
+        ScanState::Text { hashes: None } => match rest[0] {
             '\\' if rest.get(1).is_some_and(|&c| c != '\n') => (state, 2),
             '"' => close(line, 1),
             _ => (state, 1),
         },
-        State::Text { hashes: Some(n) } => {
+        ScanState::Text { hashes: Some(n) } => {
             let closes = rest[0] == '"' && rest.len() > n && rest[1..=n].iter().all(|&c| c == '#');
             if closes { close(line, n + 1) } else { (state, 1) }
         }
-        State::Code if two('/', '/') => (State::LineComment, 2),
-        State::Code if two('/', '*') => (State::BlockComment { depth: 1 }, 2),
-        State::Code => code(rest, before, line),
+        ScanState::Code if two('/', '/') => (ScanState::LineComment, 2),
+        ScanState::Code if two('/', '*') => (ScanState::BlockComment { depth: 1 }, 2),
+        ScanState::Code => code(rest, before, line),
     }
 }
 
-fn close(line: &mut Line, taken: usize) -> (State, usize) {
+fn close(line: &mut Line, taken: usize) -> (ScanState, usize) {
     line.code.push('"');
-    (State::Code, taken)
+    (ScanState::Code, taken)
 }
 
-fn code(rest: &[char], before: Option<char>, line: &mut Line) -> (State, usize) {
+fn code(rest: &[char], before: Option<char>, line: &mut Line) -> (ScanState, usize) {
     if rest[0] == '"' {
         line.code.push('"');
-        return (State::Text { hashes: None }, 1);
+        return (ScanState::Text { hashes: None }, 1);
     }
     let starts_word = !before.is_some_and(is_word);
     if starts_word && let Some(hashes) = raw_string(rest) {
         line.code.push('"');
         let prefix = rest.iter().take_while(|&&c| c != '"').count();
-        return (State::Text { hashes: Some(hashes) }, prefix + 1);
+        return (ScanState::Text { hashes: Some(hashes) }, prefix + 1);
     }
     if rest[0] == '\''
         && let Some(taken) = character(rest)
     {
         line.code.push_str("' '");
-        return (State::Code, taken);
+        return (ScanState::Code, taken);
     }
     line.code.push(rest[0]);
-    (State::Code, 1)
+    (ScanState::Code, 1)
 }
 
 /// The number of hashes, when `rest` opens a raw string (`r"`, `r#"`, `br##"`, `cr"`).

@@ -122,7 +122,7 @@ fn listen(args: &ListenArgs) -> Result<(), Failure> {
 fn run(place: &HostArgs, job: Job, limit: Option<Duration>) -> Result<Rc<Tally>, Failure> {
     let tally = Rc::new(Tally::default());
     let (mine, seen) = (Rc::clone(&tally), Rc::clone(&tally));
-    let end = |udp, _: &str| End { udp, job, session: RefCell::default(), tally: mine };
+    let end = |udp, _: &str| UdpTop { udp, job, session: RefCell::default(), tally: mine };
     top::run(place, "udp", end, limit, move |_| seen.done.get())?;
     Ok(tally)
 }
@@ -151,14 +151,14 @@ enum Job {
 }
 
 /// The top that sends or listens.
-struct End {
+struct UdpTop {
     udp: ProtocolRef,
     job: Job,
     session: RefCell<Option<SessionRef>>,
     tally: Rc<Tally>,
 }
 
-impl End {
+impl UdpTop {
     fn trouble(&self, text: &str) {
         self.tally.errors.set(self.tally.errors.get() + 1);
         output::print(&format!("{text}\n"));
@@ -180,7 +180,7 @@ impl End {
     }
 }
 
-impl Protocol for End {
+impl Protocol for UdpTop {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
         match &self.job {
             Job::Send { to, port, .. } => {

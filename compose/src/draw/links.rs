@@ -6,7 +6,7 @@ use crate::plan::count_of;
 
 /// A simulated wire on a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct End {
+pub(super) struct LinkEnd {
     /// The host's place in the file.
     pub(super) host: usize,
     /// The wire's place among the host's nodes.
@@ -14,8 +14,8 @@ pub(super) struct End {
 }
 
 /// For each link of the file the wires that hang on it; those of hosts alike once.
-pub(super) fn ends(graph: &Graph) -> Vec<Vec<End>> {
-    let mut ends: Vec<Vec<End>> = vec![Vec::new(); graph.links.len()];
+pub(super) fn ends(graph: &Graph) -> Vec<Vec<LinkEnd>> {
+    let mut ends: Vec<Vec<LinkEnd>> = vec![Vec::new(); graph.links.len()];
     for (at, host) in graph.hosts.iter().enumerate() {
         for (node_at, node) in host.nodes.iter().enumerate() {
             let Some(param) = node.param("link") else {
@@ -24,7 +24,7 @@ pub(super) fn ends(graph: &Graph) -> Vec<Vec<End>> {
             let Value::Text(text) = &param.value.value else {
                 continue;
             };
-            let end = End { host: at, node: node_at };
+            let end = LinkEnd { host: at, node: node_at };
             for (link, ends) in graph.links.iter().zip(&mut ends) {
                 if hangs(host, text, &link.name) {
                     ends.push(end);

@@ -5,7 +5,7 @@ use xk_core::graph::{Realm, Shape};
 use xk_lang::Host;
 
 use super::layout::{Layout, layout};
-use super::links::{End, ends};
+use super::links::{LinkEnd, ends};
 use super::parts::{self, Item, Tower};
 use super::{NODES_DRAWN_MAX, label};
 use crate::plan::{CheckedGraph, HostPlan, Place};
@@ -87,7 +87,7 @@ pub(super) fn draw(graph: &CheckedGraph, hosts: &[usize]) -> String {
 }
 
 /// The hosts so that those on one link stand together.
-fn in_order(hosts: &[usize], ends: &[Vec<End>]) -> Vec<usize> {
+fn in_order(hosts: &[usize], ends: &[Vec<LinkEnd>]) -> Vec<usize> {
     let place = |host: usize| {
         let links = (0..ends.len()).filter(|link| ends[*link].iter().any(|end| end.host == host));
         let (sum, count) = links.fold((0, 0), |(sum, count), link| (sum + link, count + 1));
@@ -353,7 +353,7 @@ impl Bus {
 }
 
 /// The links, each on the first level where nothing is in its way.
-fn buses(graph: &CheckedGraph, drawn: &[Drawn], ends: &[Vec<End>], floor: i64) -> Vec<Bus> {
+fn buses(graph: &CheckedGraph, drawn: &[Drawn], ends: &[Vec<LinkEnd>], floor: i64) -> Vec<Bus> {
     let mut buses: Vec<Bus> = Vec::new();
     // Several links may hang on one wire of hosts alike: then the lines stand side by side.
     let mut used: Vec<((usize, usize), i64)> = Vec::new();

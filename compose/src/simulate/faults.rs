@@ -78,7 +78,7 @@ impl Fault {
 }
 
 /// Something that is to end.
-enum End {
+enum Ending {
     /// A crashed host or domain comes back.
     Crash(String),
     /// The fault at this place of the list is over: its line, and its effect before it began.
@@ -89,7 +89,7 @@ enum End {
 #[derive(Default)]
 pub struct Faults {
     list: Vec<Fault>,
-    ends: Vec<(Time, End)>,
+    ends: Vec<(Time, Ending)>,
     /// Crashes that are due: the fault's place, the name, the time away.
     crashing: Vec<(usize, String, Option<Duration>)>,
     /// The first configuration of each link that was changed.
@@ -201,7 +201,7 @@ impl Faults {
         let mut all = BTreeMap::new();
         for (at, fault) in self.list.iter().enumerate() {
             let running = self.ends.iter().map(|(_, end)| match end {
-                End::Other(of, _, before) if *of == at => {
+                Ending::Other(of, _, before) if *of == at => {
                     effect(world, &fault.what).saturating_sub(*before)
                 }
                 _ => 0,
@@ -268,13 +268,13 @@ impl Faults {
         // A host whose first domain alone crashes.
         let first = if named_alone(&name, world) { "" } else { "/" };
         self.begun.push(line("crash", &format!("\"{name}{first}\""), now, "away", lasts));
-        self.ends.extend(lasts.map(|lasts| (now.after(lasts), End::Crash(name.clone()))));
+        self.ends.extend(lasts.map(|lasts| (now.after(lasts), Ending::Crash(name.clone()))));
         Some(Event::Crashed(name))
     }
 
     /// Begins what is no crash. One that is still on when it would begin again goes on.
     fn begin(&mut self, world: &World, at: usize, lasts: Option<Duration>) -> Option<Event> {
-        let is_on = |(_, end): &(Time, End)| matches!(end, End::Other(of, ..) if *of == at);
+        let is_on = |(_, end): &(Time, Ending)| matches!(end, Ending::Other(of, ..) if *of == at);
         if self.ends.iter().any(is_on) {
             return None;
         }
@@ -301,7 +301,7 @@ impl Faults {
         self.begun.push(line.clone());
         // One that does not end is counted until the run does.
         let end = lasts.map_or(Time::MAX, |lasts| now.after(lasts));
-        self.ends.push((end, End::Other(at, line.clone(), before)));
+        self.ends.push((end, Ending::Other(at, line.clone(), before)));
         if let What::Link(name, _) = &what {
             self.change_link(world, name);
         }
@@ -313,18 +313,18 @@ impl Faults {
         graph: &CheckedGraph,
         world: &mut World,
         config: SimulationConfig,
-        end: End,
+        end: Ending,
     ) -> Result<Option<Event>, Box<Diagnostics>> {
         match end {
-            End::Crash(name) => {
+            Ending::Crash(name) => {
                 if !may_start(graph, world, &name) {
-                    self.ends.push((world.now().after(AGAIN), End::Crash(name)));
+                    self.ends.push((world.now().after(AGAIN), Ending::Crash(name)));
                     return Ok(None);
                 }
                 restart(graph, world, &name, config)?;
                 Ok(Some(Event::Restarted(name)))
             }
-            End::Other(at, line, before) => {
+            Ending::Other(at, line, before) => {
                 let fault = &mut self.list[at];
                 fault.fired += effect(world, &fault.what).saturating_sub(before);
                 match fault.what.clone() {
@@ -349,7 +349,7 @@ impl Faults {
             let first = links.entry(name.into()).or_insert_with(|| config.clone());
             *config = first.clone();
             for (_, end) in ends {
-                if let End::Other(at, ..) = end
+                if let Ending::Other(at, ..) = end
                     && let What::Link(of, params) = &list[*at].what
                     && of == name
                 {

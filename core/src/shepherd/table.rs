@@ -20,7 +20,7 @@ pub(super) enum Outcome {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum SlotState {
     /// Has no stack yet, or lost it by a panic.
     Unmade,
     Idle,
@@ -38,7 +38,7 @@ pub(super) struct QueueLink {
 }
 
 pub(super) struct Slot {
-    state: Cell<State>,
+    state: Cell<SlotState>,
     /// Number of its waits; tells a stale ticket from a live one.
     wait: Cell<u64>,
     /// True if its waits end at once.
@@ -101,7 +101,7 @@ impl Table {
         // NONE names no slot, and every other number may.
         let slots: Box<[Slot]> = (0..limits.shepherds_max.min(NONE - 1))
             .map(|slot| Slot {
-                state: Cell::new(State::Unmade),
+                state: Cell::new(SlotState::Unmade),
                 wait: Cell::new(0),
                 is_ending: Cell::new(false),
                 next: Cell::new(slot + 1),
@@ -249,7 +249,7 @@ impl Table {
             if leads && !self.stop.get() {
                 continue; // with the body of this run, and not of a former one
             }
-            self.slot(slot).state.set(State::Idle);
+            self.slot(slot).state.set(SlotState::Idle);
             self.in_use_count.set(self.in_use_count.get() - 1);
             if leads {
                 self.recall_reserve(self.slot(slot));
@@ -335,7 +335,7 @@ impl Table {
         self.switch.create(slot, self.limits.stack_octets, main).map_err(Some)?;
         self.unmade.set(self.slot(slot).next.get());
         self.made_count.set(self.made_count.get() + 1);
-        self.slot(slot).state.set(State::Idle);
+        self.slot(slot).state.set(SlotState::Idle);
         self.push_idle(slot);
         Ok(())
     }
@@ -343,7 +343,7 @@ impl Table {
     /// Gives the loop to an idle shepherd; the caller knows that there is one.
     fn appoint_leader(&self) {
         let slot = self.pop_idle();
-        self.slot(slot).state.set(State::Running);
+        self.slot(slot).state.set(SlotState::Running);
         self.new_leader.set(slot);
         self.set_leader(slot);
     }
@@ -386,7 +386,7 @@ impl Table {
     /// The shepherd in `slot` is no more; the slot may get a new one.
     fn forget(&self, slot: u32) {
         let entry = self.slot(slot);
-        entry.state.set(State::Unmade);
+        entry.state.set(SlotState::Unmade);
         entry.next.set(self.unmade.replace(slot));
         self.made_count.set(self.made_count.get() - 1);
     }
@@ -402,7 +402,7 @@ impl Table {
             increment(&self.refusals_not_on_shepherd);
             return Err(WaitError::NotOnShepherd);
         };
-        if entry.state.get() != State::Running {
+        if entry.state.get() != SlotState::Running {
             increment(&self.refusals_not_on_shepherd);
             return Err(WaitError::NotOnShepherd);
         }
@@ -422,7 +422,7 @@ impl Table {
     pub(super) fn begin_wait(entry: &Slot) -> u64 {
         let wait = entry.wait.get() + 1;
         entry.wait.set(wait);
-        entry.state.set(State::Waiting);
+        entry.state.set(SlotState::Waiting);
         wait
     }
 
@@ -440,8 +440,8 @@ impl Table {
         }
         self.switch.suspend(slot);
         self.suspended_count.set(self.suspended_count.get() - 1);
-        match entry.state.replace(State::Running) {
-            State::Ready(outcome) => outcome,
+        match entry.state.replace(SlotState::Running) {
+            SlotState::Ready(outcome) => outcome,
             // Only pop_ready leads here, and it takes none but ready ones.
             _ => Outcome::Interrupted,
         }
@@ -449,8 +449,8 @@ impl Table {
 
     /// Leaves the wait; if by a panic before it blocked, leaves the ready too.
     pub(super) fn end_wait(&self, slot: u32) {
-        let state = self.slot(slot).state.replace(State::Running);
-        if let State::Ready(_) = state {
+        let state = self.slot(slot).state.replace(SlotState::Running);
+        if let SlotState::Ready(_) = state {
             for _ in 0..self.ready_count.get() {
                 let other = self.pop_ready();
                 if other != slot {
@@ -471,7 +471,7 @@ impl Table {
     /// is still open.
     #[inline]
     pub(super) fn decide(&self, slot: u32, entry: &Slot, outcome: Outcome) -> bool {
-        if entry.state.get() != State::Waiting {
+        if entry.state.get() != SlotState::Waiting {
             return false;
         }
         match outcome {
@@ -479,7 +479,7 @@ impl Table {
             Outcome::TimedOut => increment(&self.timeouts),
             Outcome::Interrupted | Outcome::Closed => increment(&self.interrupts),
         }
-        entry.state.set(State::Ready(outcome));
+        entry.state.set(SlotState::Ready(outcome));
         self.push_ready(slot, entry);
         true
     }

@@ -54,7 +54,7 @@ mod tests {
     use xk_testkit::needs_root;
     use xk_testkit::netns::Net;
 
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 
     #[test]
     fn linux_is_answered() {
@@ -63,10 +63,10 @@ mod tests {
         let work = || {
             let stack = Stack::from_text(GRAPH, PROTOCOLS).expect("a stack");
             let socket = UdpSocket::bind(&stack, "10.9.0.2:7").expect("a socket");
-            socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+            socket.set_read_timeout(Some(ANSWER_TIME_MAX)).expect("a timeout");
             let linux = std::thread::spawn(|| {
                 let linux = std::net::UdpSocket::bind("10.9.0.1:0")?;
-                linux.set_read_timeout(Some(PATIENCE))?;
+                linux.set_read_timeout(Some(ANSWER_TIME_MAX))?;
                 linux.send_to(b"hello", "10.9.0.2:7")?;
                 let mut buffer = [0; 16];
                 let (octets, from) = linux.recv_from(&mut buffer)?;

@@ -26,7 +26,7 @@ mod client {
     include!(concat!(env!("OUT_DIR"), "/smoltcp_client.rs"));
 }
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// A port that the system's UDP has free.
 fn free() -> u16 {
@@ -69,7 +69,7 @@ fn talk(graph: &Path, far: String) {
         client::talk(&graph, "192.168.69.100", 7, &far);
         done.send(()).unwrap();
     });
-    is_done.recv_timeout(PATIENCE).expect("it ends");
+    is_done.recv_timeout(ANSWER_TIME_MAX).expect("it ends");
 }
 
 fn captured(capture: &Path) {
@@ -95,7 +95,7 @@ fn on_a_link_with_faults_it_talks_to_a_stack_of_ours() {
         let listener = xk_net::TcpListener::bind(&stack, "192.168.69.100:7").unwrap();
         ready.send(()).unwrap();
         let (stream, _) = listener.accept().unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(ANSWER_TIME_MAX)).unwrap();
         let heard = say(&stream);
         drop(stream);
         // What is lost of the end is sent again.

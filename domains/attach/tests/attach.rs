@@ -44,7 +44,7 @@ host lab {
 "#;
 
 /// More than any step needs, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const STEP_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// A domain as seen from outside.
 #[derive(Default)]
@@ -104,7 +104,7 @@ impl Domain {
         let since = Instant::now();
         while !what(&self.seen) {
             let protocols = self.seen.protocols.load(Ordering::Relaxed);
-            assert!(since.elapsed() < PATIENCE, "{protocols} protocols are there");
+            assert!(since.elapsed() < STEP_TIME_MAX, "{protocols} protocols are there");
             std::thread::sleep(Duration::from_millis(2));
         }
     }
@@ -183,7 +183,7 @@ impl Program {
     fn until_came(&self, count: usize) -> Vec<Vec<u8>> {
         let came = Rc::clone(&self.came);
         let finished = Rc::new(move |_: &Kernel| came.borrow().len() >= count);
-        self.runner.run(Some(PATIENCE), finished).unwrap();
+        self.runner.run(Some(STEP_TIME_MAX), finished).unwrap();
         self.came.take()
     }
 }
@@ -345,7 +345,7 @@ fn other_users_are_sent_away_and_one_user_has_a_share() {
     assert!(attach(&domain.path).is_err(), "one too many");
     domain.until(|seen| seen.sent_away.load(Ordering::Relaxed) > 0);
     programs.pop();
-    xk_testkit::await_that!(PATIENCE, attach(&domain.path).is_ok(), "there is room again");
+    xk_testkit::await_that!(STEP_TIME_MAX, attach(&domain.path).is_ok(), "there is room again");
 }
 
 /// Work of a program, on a shepherd of its kernel.
@@ -384,7 +384,7 @@ fn perform<T: 'static>(here: &Attached, act: Does<T>) -> T {
         }
         None => false,
     };
-    runner.run(Some(PATIENCE), Rc::new(finished)).unwrap();
+    runner.run(Some(STEP_TIME_MAX), Rc::new(finished)).unwrap();
     answer.take().expect("it is done in time")
 }
 

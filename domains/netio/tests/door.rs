@@ -21,7 +21,7 @@ use xk_testkit::kernel::{Bottom, Lower, TestKernel, Top, octets};
 const OURS: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const FREELY: Rate = Rate { octets_per_second: 1 << 40, burst_octets: 1 << 40 };
 /// More than any step needs, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const STEP_TIME_MAX: Duration = Duration::from_secs(60);
 /// Octets of a slot, and where those of the side that has asked for the link begin.
 const SLOT_OCTETS: usize = 128;
 const SLOTS: usize = 512;
@@ -104,7 +104,7 @@ impl Host {
     fn until(&self, what: impl Fn(&Self) -> bool) -> Vec<Vec<u8>> {
         let (since, mut carried) = (Instant::now(), Vec::new());
         while !what(self) {
-            assert!(since.elapsed() < PATIENCE, "{:?}", self.module.counts());
+            assert!(since.elapsed() < STEP_TIME_MAX, "{:?}", self.module.counts());
             carried.extend(self.turn());
         }
         carried
@@ -160,7 +160,7 @@ fn a_ticket_fetches_a_channel_once_and_nothing_else_does() {
         let sent_away =
             |host: &Host| host.drops(&host.door, &reason::PROHIBITED) == count as u64 + 1;
         assert_eq!(host.until(sent_away), [[0; 0]; 0]);
-        assert!(link.wait(Some(PATIENCE)).is_err(), "{count}: the link has ended");
+        assert!(link.wait(Some(STEP_TIME_MAX)).is_err(), "{count}: the link has ended");
         assert_eq!(host.module.counts(), (1, 1), "and has fetched nothing");
     }
     // A program that is gone has no channel.
@@ -180,7 +180,7 @@ fn many_that_show_nothing_keep_none_from_its_channel() {
     let ring = host.beside(move || connect(&path, &ticket).expect("it is let in"));
     host.until(|host| host.module.counts() == (1, 0));
     ring.send(&host.cx, &frame(5, 1), &host.message(&[])).expect("there is room");
-    xk_testkit::await_that!(PATIENCE, host.turn() == [frame(5, 1)], "it takes too long");
+    xk_testkit::await_that!(STEP_TIME_MAX, host.turn() == [frame(5, 1)], "it takes too long");
     host.cx.advance(TICKET_WITHIN);
     host.turn();
     assert!(idle.iter().all(|link| link.check().is_err()), "all have been sent away");
@@ -226,7 +226,11 @@ fn channels_without_rights_are_few_and_are_listed() {
     host.right(stay[0].1, 7);
     assert_eq!(report().0, BARE_OF_A_USER_MAX - 1);
     honest.send(&host.cx, &frame(5, 9), &host.message(&[])).expect("there is room");
-    xk_testkit::await_that!(PATIENCE, host.turn() == [frame(5, 9)], "what has a right is served");
+    xk_testkit::await_that!(
+        STEP_TIME_MAX,
+        host.turn() == [frame(5, 9)],
+        "what has a right is served"
+    );
     // What they have had comes back with their end.
     drop((all, honest));
     host.until(|host| host.module.counts() == (0, 0));
@@ -251,7 +255,7 @@ fn attacked(name: &str, hostility: Hostility) -> (Host, usize) {
         let thread = std::thread::spawn(move || {
             let mut link = stranger(&path, &ticket);
             fetched.recv().expect("the channel is its own");
-            link.receive_beside(1, PATIENCE).expect("it is told so");
+            link.receive_beside(1, STEP_TIME_MAX).expect("it is told so");
             for turn in 0..200 {
                 if link.check().is_err() {
                     break;
@@ -263,7 +267,7 @@ fn attacked(name: &str, hostility: Hostility) -> (Host, usize) {
         is_fetched.send(()).expect("it waits");
         let (since, mut honest_sent, mut honest_seen) = (Instant::now(), 0_usize, 0_usize);
         while !thread.is_finished() || host.module.counts() != (1, 0) || honest_seen < honest_sent {
-            assert!(since.elapsed() < PATIENCE, "{honest_seen} of {honest_sent}");
+            assert!(since.elapsed() < STEP_TIME_MAX, "{honest_seen} of {honest_sent}");
             if honest_sent < 1000
                 && honest.send(&host.cx, &frame(5, 30), &host.message(&[])).is_ok()
             {

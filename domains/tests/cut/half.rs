@@ -13,7 +13,7 @@ use xk_run::{Idle, Runner, lending_kernel, real_kernel};
 use xk_testkit::kernel::Top;
 
 /// More than any of these tests needs, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const STEP_TIME_MAX: Duration = Duration::from_secs(20);
 /// Time after which a datagram that may have been lost is sent again.
 const TRY_EVERY: Duration = Duration::from_millis(100);
 /// Octets of a kernel's pool.
@@ -72,7 +72,7 @@ fn carrier(ring: Ring, lends: Lends) -> (Kernel, Box<dyn Carrier>) {
         Lends::ToProcess => None,
     };
     let (kernel, file) = lending_kernel(POOL_OCTETS).unwrap();
-    let terms = Terms::agree(&ring, Some(&file), kin, PATIENCE).unwrap();
+    let terms = Terms::agree(&ring, Some(&file), kin, STEP_TIME_MAX).unwrap();
     let lending = Lending::new(ring, kernel.pool(), terms).unwrap();
     (kernel, Box::new(lending))
 }
@@ -156,7 +156,7 @@ impl Half {
     pub(crate) fn run_until(&self, what: &str, done: impl Fn() -> bool + 'static) {
         let done = Rc::new(done);
         let finished = Rc::clone(&done);
-        self.runner.run(Some(PATIENCE), Rc::new(move |_| finished())).unwrap();
+        self.runner.run(Some(STEP_TIME_MAX), Rc::new(move |_| finished())).unwrap();
         assert!(done(), "{what}");
     }
 
@@ -165,7 +165,7 @@ impl Half {
         let begun = Instant::now();
         let mut received = Vec::new();
         while !done(&received) {
-            assert!(begun.elapsed() < PATIENCE, "{what}");
+            assert!(begun.elapsed() < STEP_TIME_MAX, "{what}");
             let (top, before) = (self.top.clone(), self.top.received());
             let came = Rc::new(move |_: &Kernel| top.received() > before);
             self.runner.run(Some(TRY_EVERY), came).unwrap();

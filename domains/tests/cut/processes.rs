@@ -20,7 +20,7 @@ const LAST: &str = "XK_RING_LAST";
 /// Set if the halves lend each other messages.
 const LENDS: &str = "XK_RING_LENDS";
 /// More than any step needs, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const STEP_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Main function of the processes that the tests start; does nothing elsewhere.
 #[test]
@@ -30,7 +30,7 @@ fn upper_half() {
     };
     set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
     let socket = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
-    let ring = Ring::ask(socket, PATIENCE).unwrap();
+    let ring = Ring::ask(socket, STEP_TIME_MAX).unwrap();
     let lends = lends(std::env::var_os(LENDS).is_some());
     let near = Half::new(&text, IDLE, Some(Cut { side: Side::Above, last: &last, ring, lends }));
     converse(&near, None);
@@ -70,7 +70,7 @@ fn holds(last: &'static str, kind: &'static str, is_killed: bool, is_lent: bool)
     let far = thread::spawn(move || far(&far_text, &stop, &errors));
     let (mut upper, socket) = start(&place.host(1), last, is_killed, is_lent);
     let mut lines = BufReader::new(upper.stdout.take().unwrap()).lines();
-    let ring = Ring::grant(socket, PATIENCE).unwrap();
+    let ring = Ring::grant(socket, STEP_TIME_MAX).unwrap();
     let cut = Cut { side: Side::Below, last, ring, lends: lends(is_lent) };
     let below = Half::new(&place.host(1), IDLE, Some(cut));
     let killer = thread::spawn(move || {

@@ -1,7 +1,7 @@
 //! Shared memory: what a hostile peer can do to a ring.
 
 use crate::novelty;
-use xk_shm::{End, Geometry, INLINE_OCTETS, SendError};
+use xk_shm::{Geometry, INLINE_OCTETS, RingEnd, SendError};
 
 /// Frames a direction: few, so that the ring is full and goes round soon.
 const SLOTS: u32 = 8;
@@ -35,7 +35,7 @@ struct Counters {
 pub(crate) fn ring(mut data: &[u8]) {
     let mut counters = Counters::default();
     let geometry = Geometry::new(SLOTS, FRAME_OCTETS_MAX as u32).expect("figures within range");
-    let (mut own, mut peer) = End::pair(&geometry).expect("memory");
+    let (mut own, mut peer) = RingEnd::pair(&geometry).expect("memory");
     let mut position = 0_u32;
     while let Some((&[operation, a, b, c], rest)) = data.split_first_chunk() {
         data = rest;
@@ -72,7 +72,7 @@ pub(crate) fn ring(mut data: &[u8]) {
     novelty::note(&[counters.taken, counters.sent, counters.others].map(power));
 }
 
-fn send(own: &mut End, a: u8, b: u8, counters: &mut Counters) {
+fn send(own: &mut RingEnd, a: u8, b: u8, counters: &mut Counters) {
     let octets = usize::from(b);
     let frame = [a; 256];
     let sent = own.send(&frame[..octets]);
@@ -89,7 +89,7 @@ fn send(own: &mut End, a: u8, b: u8, counters: &mut Counters) {
 }
 
 /// Takes all that there is. Answers how many frames.
-fn receive(own: &mut End, a: u8, counters: &mut Counters) -> u32 {
+fn receive(own: &mut RingEnd, a: u8, counters: &mut Counters) -> u32 {
     let mut count = 0;
     let mut room = [0xee; FRAME_OCTETS_MAX + 16];
     loop {

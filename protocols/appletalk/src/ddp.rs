@@ -318,7 +318,7 @@ pub struct Cable {
 
 /// Where a datagram goes next on a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum NextHop {
     /// The datagram stays in this node.
     Here,
     /// To this node, of this cable.
@@ -344,21 +344,21 @@ impl Cable {
     /// Where a node that routes nothing sends a datagram: straight to nodes of the cable, to the
     /// best router for others, if one is known (the router heard last, else). `None`: nowhere.
     #[must_use]
-    pub fn way(&self, to: Node, best: Option<Node>) -> Option<Way> {
+    pub fn way(&self, to: Node, best: Option<Node>) -> Option<NextHop> {
         match to {
             Node { net, node }
                 if node == self.me.node && (net == NET_ANY || net == self.me.net) =>
             {
-                Some(Way::Here)
+                Some(NextHop::Here)
             }
-            Node { net, node: BROADCAST } if self.is_local(net) => Some(Way::All),
+            Node { net, node: BROADCAST } if self.is_local(net) => Some(NextHop::All),
             // Any router of this cable.
-            Node { net, node: 0 } if self.is_local(net) => self.router.map(Way::Node),
+            Node { net, node: 0 } if self.is_local(net) => self.router.map(NextHop::Node),
             Node { net, .. } if self.is_local(net) => {
                 let net = if net == NET_ANY { self.me.net } else { net };
-                Some(Way::Node(Node { net, ..to }))
+                Some(NextHop::Node(Node { net, ..to }))
             }
-            _ => best.or(self.router).map(Way::Node),
+            _ => best.or(self.router).map(NextHop::Node),
         }
     }
 

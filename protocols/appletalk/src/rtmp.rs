@@ -6,7 +6,7 @@ mod table;
 mod tests;
 
 pub use stub::{Heard, ROUTER_VALID, Stub};
-pub use table::{Entry, Merged, Port, State, Table, VALIDITY};
+pub use table::{Entry, EntryState, Merged, Port, Table, VALIDITY};
 
 use crate::addr::{NET_ANY, NetRange, Node};
 use crate::ddp::DATA_LEN_MAX;

@@ -15,7 +15,7 @@ pub(crate) const REQUEST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Where the resolution of a host stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum Resolution {
     /// Nothing known, nothing asked.
     Idle,
     /// Requests are being sent to all.
@@ -65,42 +65,42 @@ pub(crate) enum Action {
     Unlink,
 }
 
-impl State {
+impl Resolution {
     /// The next state, and what is to be done (RFC 826; RFC 1122, section 2.3.2.1: time-out and
     /// unicast poll).
-    pub(crate) fn next(self, event: Event) -> (State, Action) {
+    pub(crate) fn next(self, event: Event) -> (Resolution, Action) {
         match (self, event) {
-            (_, Event::Heard) => (State::Known, Action::Link),
-            (State::Idle, Event::Wanted) => (State::Asking, Action::Ask),
-            (State::Asking, Event::Silent) => (State::Asking, Action::Ask),
-            (State::Asking, Event::Exhausted) => (State::Failed, Action::Fail),
-            (State::Known, Event::Aged) => (State::Checking, Action::Poll),
-            (State::Known, Event::Unused) => (State::Idle, Action::Unlink),
-            (State::Checking, Event::Silent) => (State::Checking, Action::Poll),
-            (State::Checking, Event::Exhausted) => (State::Idle, Action::Unlink),
-            (State::Failed, Event::Forgiven) => (State::Idle, Action::Nothing),
+            (_, Event::Heard) => (Resolution::Known, Action::Link),
+            (Resolution::Idle, Event::Wanted) => (Resolution::Asking, Action::Ask),
+            (Resolution::Asking, Event::Silent) => (Resolution::Asking, Action::Ask),
+            (Resolution::Asking, Event::Exhausted) => (Resolution::Failed, Action::Fail),
+            (Resolution::Known, Event::Aged) => (Resolution::Checking, Action::Poll),
+            (Resolution::Known, Event::Unused) => (Resolution::Idle, Action::Unlink),
+            (Resolution::Checking, Event::Silent) => (Resolution::Checking, Action::Poll),
+            (Resolution::Checking, Event::Exhausted) => (Resolution::Idle, Action::Unlink),
+            (Resolution::Failed, Event::Forgiven) => (Resolution::Idle, Action::Nothing),
             (state, _) => (state, Action::Nothing),
         }
     }
 
     /// Whether there is an address to send to.
     pub(crate) fn is_usable(self) -> bool {
-        matches!(self, State::Known | State::Checking)
+        matches!(self, Resolution::Known | Resolution::Checking)
     }
 
     /// Name of the state, for a person.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            State::Idle => "idle",
-            State::Asking => "asking",
-            State::Known => "known",
-            State::Checking => "checking",
-            State::Failed => "failed",
+            Resolution::Idle => "idle",
+            Resolution::Asking => "asking",
+            Resolution::Known => "known",
+            Resolution::Checking => "checking",
+            Resolution::Failed => "failed",
         }
     }
 }
 
-impl fmt::Display for State {
+impl fmt::Display for Resolution {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -109,7 +109,7 @@ impl fmt::Display for State {
 /// One host of the link.
 pub(crate) struct Entry {
     pub(crate) host: Ipv4,
-    pub(crate) state: Cell<State>,
+    pub(crate) state: Cell<Resolution>,
     /// Hardware address, while the state is usable.
     pub(crate) eth: Cell<EthAddr>,
     /// The host of ours in whose name it is asked for.
@@ -134,7 +134,7 @@ impl Entry {
     pub(crate) fn new(host: Ipv4, now: Time) -> Self {
         Self {
             host,
-            state: Cell::new(State::Idle),
+            state: Cell::new(Resolution::Idle),
             eth: Cell::new(EthAddr::ZERO),
             source: Cell::new(Ipv4::UNSPECIFIED),
             retries: Cell::new(0),
@@ -150,7 +150,7 @@ impl Entry {
     /// An entry that never changes: a broadcast or a group.
     pub(crate) fn fixed(host: Ipv4, eth: EthAddr, now: Time) -> Self {
         let entry = Self::new(host, now);
-        entry.state.set(State::Known);
+        entry.state.set(Resolution::Known);
         entry.eth.set(eth);
         entry
     }
@@ -168,7 +168,7 @@ impl Entry {
     /// Whether it would not be missed. One asked for just now is kept, so that it cannot be asked
     /// for again at once.
     pub(crate) fn is_useless(&self, now: Time) -> bool {
-        let asking = matches!(self.state.get(), State::Asking | State::Checking);
+        let asking = matches!(self.state.get(), Resolution::Asking | Resolution::Checking);
         !asking && !self.is_asked_recently(now) && self.paths.borrow().is_empty()
     }
 
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn every_state_meets_every_event() {
         use Event::{Aged, Exhausted, Forgiven, Heard, Silent, Unused, Wanted};
-        use State::{Asking, Checking, Failed, Idle, Known};
+        use Resolution::{Asking, Checking, Failed, Idle, Known};
         let mut table = String::new();
         for state in [Idle, Asking, Known, Checking, Failed] {
             for event in [Wanted, Heard, Silent, Exhausted, Aged, Unused, Forgiven] {

@@ -2,7 +2,7 @@
 
 use crate::claim::{Claims, Stage, is_station};
 use crate::control::{ArpEntry, ArpTable};
-use crate::entry::{Action, Entry, Event, State};
+use crate::entry::{Action, Entry, Event, Resolution};
 use crate::hosts::Hosts;
 use crate::others::Others;
 use crate::session::{Key, Path};
@@ -228,14 +228,14 @@ impl Shared {
             self.request(cx, entry, EthAddr::BROADCAST);
         }
         match entry.state.get() {
-            State::Known | State::Checking => Reach::Open,
-            State::Asking => Reach::Later,
-            State::Failed | State::Idle => Reach::None,
+            Resolution::Known | Resolution::Checking => Reach::Open,
+            Resolution::Asking => Reach::Later,
+            Resolution::Failed | Resolution::Idle => Reach::None,
         }
     }
 
     /// Enters a state that ends after `delay`; false, and the entry is idle, if no timer is left.
-    fn enter(&self, cx: &Kernel, entry: &Entry, state: State, delay: Duration) -> bool {
+    fn enter(&self, cx: &Kernel, entry: &Entry, state: Resolution, delay: Duration) -> bool {
         if entry.state.replace(state) != state {
             entry.retries.set(0);
             entry.since.set(cx.now());
@@ -248,7 +248,7 @@ impl Shared {
         let timer = self.arm(cx, delay, Token::Entry(entry.host));
         entry.timer.set(timer);
         if timer.is_none() {
-            entry.state.set(State::Idle);
+            entry.state.set(Resolution::Idle);
         }
         timer.is_some()
     }
@@ -354,7 +354,7 @@ impl Shared {
     pub(crate) fn forget_idle(&self, cx: &Kernel, entry: &Rc<Entry>) {
         let current = self.hosts.get(entry.host);
         let current = current.is_some_and(|found| Rc::ptr_eq(&found, entry));
-        if current && entry.state.get() == State::Idle && entry.paths.borrow().is_empty() {
+        if current && entry.state.get() == Resolution::Idle && entry.paths.borrow().is_empty() {
             self.hosts.remove(cx, entry.host);
         }
     }
@@ -391,7 +391,7 @@ impl Shared {
     /// Forgets what is known of a host, whatever it is.
     pub(crate) fn forget(&self, cx: &Kernel, entry: &Rc<Entry>) {
         cx.cancel(entry.timer.take());
-        entry.state.set(State::Idle);
+        entry.state.set(Resolution::Idle);
         for path in entry.paths() {
             self.drop_waiting(cx, &path);
         }
@@ -427,29 +427,31 @@ impl Shared {
         let age = cx.now().since(entry.since.get());
         let left = self.config.lifetime.saturating_sub(age);
         let event = match entry.state.get() {
-            State::Asking | State::Checking if entry.retries.get() < self.config.retries => {
+            Resolution::Asking | Resolution::Checking
+                if entry.retries.get() < self.config.retries =>
+            {
                 entry.retries.set(entry.retries.get() + 1);
                 Event::Silent
             }
-            State::Asking | State::Checking => Event::Exhausted,
+            Resolution::Asking | Resolution::Checking => Event::Exhausted,
             // Confirmed since the timer was set.
-            State::Known if !left.is_zero() => {
+            Resolution::Known if !left.is_zero() => {
                 if !self.arm_entry(cx, &entry, left) {
                     self.unlink(cx, &entry);
                 }
                 return;
             }
-            State::Known if entry.used.replace(false) => Event::Aged,
-            State::Known => Event::Unused,
-            State::Failed => Event::Forgiven,
-            State::Idle => return,
+            Resolution::Known if entry.used.replace(false) => Event::Aged,
+            Resolution::Known => Event::Unused,
+            Resolution::Failed => Event::Forgiven,
+            Resolution::Idle => return,
         };
         let (next, action) = entry.state.get().next(event);
         self.act(cx, &entry, next, action);
     }
 
     /// Enters the next state after a timer and does what belongs to it.
-    fn act(&self, cx: &Kernel, entry: &Rc<Entry>, next: State, action: Action) {
+    fn act(&self, cx: &Kernel, entry: &Rc<Entry>, next: Resolution, action: Action) {
         match action {
             Action::Ask | Action::Poll => {
                 let to = match action {
@@ -484,7 +486,7 @@ impl Shared {
     /// or drops them.
     pub(crate) fn resume_waiting(&self, cx: &Kernel) {
         for entry in self.hosts.list() {
-            if entry.state.get() != State::Idle {
+            if entry.state.get() != Resolution::Idle {
                 continue;
             }
             for path in entry.paths() {

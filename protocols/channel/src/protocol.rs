@@ -3,8 +3,8 @@
 use crate::codes::code_of;
 use crate::session::client::ClientSession;
 use crate::session::server::ServerSession;
-use crate::session::state::{State, admit, sweep};
-use crate::session::{End, LATE};
+use crate::session::state::{ChannelState, admit, sweep};
+use crate::session::{ChannelEnd, LATE};
 use crate::table::{ChannelFigures, Key, Path, SERVER_SIDE, SWEEP, Table, name_peer, peer_of};
 use crate::wire::{HEADER_OCTETS, Header, Kind, SERVER, flags_of, names_of};
 use alloc::rc::Rc;
@@ -188,7 +188,8 @@ impl Channel {
             return Err(this.refuse(message, &LATE));
         }
         let answer = |kind, error| {
-            let (end, marks) = (End::new(&self.table, key, Kind::Reply), Path::of(cx, lower).marks);
+            let (end, marks) =
+                (ChannelEnd::new(&self.table, key, Kind::Reply), Path::of(cx, lower).marks);
             end.send(cx, (lower, this.id()), marks, (kind, header.sequence, error));
         };
         let admitted = admit(cx, &self.table, key.0, &header, |ticket| answer(Kind::Nack, ticket));
@@ -228,7 +229,7 @@ impl Channel {
         header: &Header,
     ) -> Result<SessionRef, &'static xk_core::Reason> {
         let make = || {
-            let begun = (key, State::new(header.boot, header.error));
+            let begun = (key, ChannelState::new(header.boot, header.error));
             let body = ServerSession::new(cx, &self.table, (this, upper), begun, lower);
             let mut peer = Participant::new();
             let host = key.0.host();
@@ -257,7 +258,7 @@ impl Channel {
             && server.boot() == header.boot
         {
             let (end, marks) =
-                (End::new(&self.table, key, Kind::Request), Path::of(cx, lower).marks);
+                (ChannelEnd::new(&self.table, key, Kind::Request), Path::of(cx, lower).marks);
             let ack = (Kind::Ack, header.sequence.wrapping_add(1), server.ticket());
             end.send(cx, (lower, this.id()), marks, ack);
         }

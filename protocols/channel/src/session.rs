@@ -18,7 +18,7 @@ use xk_kit::rpc::retransmit::{AskCopy, CopyState, FreeCopy, LastCopy};
 pub(crate) static LATE: Reason = Reason::new("late packet", Class::Bad);
 
 /// One end of a channel, and the headers that it sends.
-pub(crate) struct End {
+pub(crate) struct ChannelEnd {
     pub(crate) table: Rc<Table>,
     pub(crate) key: Key,
     /// The header of every request, or of every reply, but for mark, sequence number and error.
@@ -27,7 +27,7 @@ pub(crate) struct End {
     kept: Cell<u32>,
 }
 
-impl End {
+impl ChannelEnd {
     /// The end of a channel in whose packets `kind` carries a payload.
     pub(crate) fn new(table: &Rc<Table>, key: Key, kind: Kind) -> Self {
         let table = Rc::clone(table);

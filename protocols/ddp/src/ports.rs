@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use xk_appletalk::addr::{BROADCAST, NET_ANY, NODES, NetRange, Node, START_UP};
-use xk_appletalk::ddp::{Cable, Way};
+use xk_appletalk::ddp::{Cable, NextHop};
 use xk_appletalk::name::Name;
 use xk_core::graph::{Build, BuildError, Params};
 use xk_core::object::ProtocolId;
@@ -191,9 +191,9 @@ impl Ports {
             let port = self.list.get(at)?;
             let cable = port.cable.get();
             return match cable.way(to, None)? {
-                Way::Here => Some(Next::Here),
-                Way::Node(node) => Some(Next::Over(at, node)),
-                Way::All => Some(Next::Over(at, Node::ALL)),
+                NextHop::Here => Some(Next::Here),
+                NextHop::Node(node) => Some(Next::Over(at, node)),
+                NextHop::All => Some(Next::Over(at, Node::ALL)),
             };
         }
         if self.own(to).is_some() {

@@ -54,7 +54,7 @@ type Station = Layered<Eth, HEADER_LEN>;
 type Frames = Conversation<Eth, HEADER_LEN>;
 
 /// State of a conversation.
-pub struct State {
+pub struct EthState {
     /// The header of every frame sent, as octets; of an IEEE 802.3 one the length is filled in.
     sent: [u8; HEADER_LEN],
     /// The header of almost every frame that arrives. Zeros, which no accepted frame has, if the
@@ -235,7 +235,7 @@ fn number(cx: &Kernel, this: &ProtocolRef, upper: Upper<'_>) -> Result<u32, Open
 
 impl Layer<HEADER_LEN> for Eth {
     type Key = Key;
-    type State = State;
+    type State = EthState;
 
     fn key(
         &self,
@@ -285,7 +285,7 @@ impl Layer<HEADER_LEN> for Eth {
         }
     }
 
-    fn begin(&self, _: &Kernel, _: &SessionRef, key: Key) -> State {
+    fn begin(&self, _: &Kernel, _: &SessionRef, key: Key) -> EthState {
         let (mine, peer) = (self.mine.get(), station_in(key));
         let selector = Selector::from_number(number_in(key));
         let kind = match selector {
@@ -299,7 +299,7 @@ impl Layer<HEADER_LEN> for Eth {
             Kind::Type(_) if peer.is_unicast() => header(mine, peer),
             _ => [0; HEADER_LEN],
         };
-        State { sent: header(peer, mine), arriving, selector, llc, llc_octets }
+        EthState { sent: header(peer, mine), arriving, selector, llc, llc_octets }
     }
 
     /// Almost every message is no longer than the wire takes, and behind a short one there is room
@@ -379,7 +379,7 @@ impl Layer<HEADER_LEN> for Eth {
     }
 
     fn headers(&self, own: &Frames, _: &Kernel, below: Headers) -> Option<Headers> {
-        let State { sent, llc, llc_octets, selector, .. } = &own.state;
+        let EthState { sent, llc, llc_octets, selector, .. } = &own.state;
         let header = Header::parse(sent).ok()?;
         let arriving = Header { dst: header.src, src: header.dst, ..header }.octets();
         let [to, from] = [sent, &arriving].map(|front| [&front[..], &llc[..*llc_octets]].concat());

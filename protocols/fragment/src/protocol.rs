@@ -62,7 +62,7 @@ type Fragments = Layered<Fragment, HEADER_OCTETS>;
 pub(crate) type Fragmented = Conversation<Fragment, HEADER_OCTETS>;
 
 /// State of a conversation.
-pub struct State {
+pub struct FragmentState {
     /// The local host and the peer's; zeros if the layer below has none.
     pub(crate) hosts: Hosts,
     /// Whether the layer below knows them, so that others are forged.
@@ -112,7 +112,7 @@ fn length_of(octets: &[u8; HEADER_OCTETS]) -> usize {
     usize::from(u16::from_be_bytes([octets[22], octets[23]]))
 }
 
-impl State {
+impl FragmentState {
     /// The next sequence number; never 0.
     #[inline(always)]
     pub(crate) fn next_sequence(&self) -> u32 {
@@ -143,7 +143,7 @@ impl State {
 impl Layer<HEADER_OCTETS> for Fragment {
     /// The type number of the protocol above.
     type Key = u32;
-    type State = State;
+    type State = FragmentState;
 
     /// The length has 16 bits.
     const OCTETS_MAX: usize = u16::MAX as usize;
@@ -155,7 +155,7 @@ impl Layer<HEADER_OCTETS> for Fragment {
         u32::from_be_bytes([octets[10], octets[11], octets[12], octets[13]])
     }
 
-    fn begin(&self, cx: &Kernel, lower: &SessionRef, number: u32) -> State {
+    fn begin(&self, cx: &Kernel, lower: &SessionRef, number: u32) -> FragmentState {
         let mine = lower.ask(cx, MyHost::default()).map(|q| q.host.folded().to_be_bytes());
         let peer = lower.ask(cx, PeerHost::default()).map(|q| q.host.folded().to_be_bytes());
         let known = mine.zip(peer);
@@ -168,7 +168,7 @@ impl Layer<HEADER_OCTETS> for Fragment {
         let mut expected = [0; 14];
         expected.copy_from_slice(&header(hosts.1, hosts.0)[..14]);
         let below = opt_packet(cx, lower, OPT_PACKET_UNKNOWN) as usize;
-        State {
+        FragmentState {
             hosts,
             knows_hosts: known.is_some(),
             template: header(hosts.0, hosts.1),
@@ -223,7 +223,7 @@ impl Layer<HEADER_OCTETS> for Fragment {
 
     /// Headers of messages that go whole.
     fn headers(&self, own: &Fragmented, _: &Kernel, below: Headers) -> Option<Headers> {
-        let State { template, expected, fragment_octets, .. } = &own.state;
+        let FragmentState { template, expected, fragment_octets, .. } = &own.state;
         let mut arriving = *template;
         arriving[..14].copy_from_slice(expected);
         let length = HeaderField::Length { from: HEADER_OCTETS as u8 };

@@ -17,7 +17,7 @@ use xk_kit::rpc::retransmit::SavedMessage;
 
 /// Where a process stands (Sprite, rpcServer.c).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum ProcessState {
     /// The last reply, if any, was acknowledged: nothing is kept.
     Free,
     /// A call is executed.
@@ -28,7 +28,7 @@ pub(crate) enum State {
     Fragment,
 }
 
-impl fmt::Display for State {
+impl fmt::Display for ProcessState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Free => "free",
@@ -84,7 +84,7 @@ pub(crate) struct Process {
     key: Key,
     /// False once its channel has another: what it executes still ends, and no client is told.
     bound: Cell<bool>,
-    pub(crate) state: Cell<State>,
+    pub(crate) state: Cell<ProcessState>,
     /// The client has given up on the call that is executed.
     pub(crate) stuck: Cell<bool>,
     /// The client's boot id.
@@ -115,7 +115,7 @@ impl Process {
         Self {
             key,
             bound: Cell::new(true),
-            state: Cell::new(State::Free),
+            state: Cell::new(ProcessState::Free),
             stuck: Cell::new(false),
             boot: Cell::new(0),
             channel: Cell::default(),
@@ -285,7 +285,7 @@ impl Processes {
         let share = all.iter().filter(|p| p.peer() == host).count();
         let own = share >= self.client_max;
         if own || all.len() >= self.max {
-            let free = all.iter().filter(|p| p.state.get() == State::Free);
+            let free = all.iter().filter(|p| p.state.get() == ProcessState::Free);
             let fitting = free.filter(|p| !own || p.peer() == host);
             let victim = fitting.min_by_key(|p| p.heard.get())?;
             self.remove(victim);
@@ -315,7 +315,7 @@ impl Processes {
 
     /// Whether nothing of a client is executed or kept.
     pub(crate) fn is_idle(&self, host: PeerName) -> bool {
-        self.number(|p| p.peer() == host && p.state.get() != State::Free) == 0
+        self.number(|p| p.peer() == host && p.state.get() != ProcessState::Free) == 0
     }
 
     /// All of them.

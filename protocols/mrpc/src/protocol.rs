@@ -1,6 +1,6 @@
 //! The protocol object: opens, enables, demultiplexes.
 
-use crate::processes::{Age, Process, State, channel_key};
+use crate::processes::{Age, Process, ProcessState, channel_key};
 use crate::reasons::of_wire;
 use crate::session::{MrpcSession, PACKET_OCTETS_MAX, Path, timers};
 use crate::shared::{ANY_PROCEDURE, Config, Shared};
@@ -99,7 +99,7 @@ impl Mrpc {
     ) -> Option<(Rc<Process>, usize)> {
         let size = plain_body(octets, message)?;
         let process = self.shared.processes.get((lower.head().peer(), u16_at::<10>(octets)))?;
-        let is_new = matches!(process.state.get(), State::Waiting | State::Free)
+        let is_new = matches!(process.state.get(), ProcessState::Waiting | ProcessState::Free)
             && process.compare(u32_at::<14>(octets)) == Some(Age::New);
         let is_its = process.channel.get() == channel_key(octets)
             && process.boot.get() == u32_at::<24>(octets)

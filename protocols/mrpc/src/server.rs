@@ -19,7 +19,7 @@
 //! Each round of a client is answered once, however often the network has doubled its packets.
 
 use crate::fragments::{Cut, Parameters, Taken, mark, push, push_bare};
-use crate::processes::{Age, Process, State, client_of};
+use crate::processes::{Age, Process, ProcessState, client_of};
 use crate::reasons::{
     FORGED_FRAGMENT, INCOMPLETE, NACK_CODE, NO_CALL, NO_PROCESS, REPLAYED, STUCK, SUPPRESSED,
     WRONG_BOOT, code_of,
@@ -168,7 +168,7 @@ impl Shared {
             return Err(this.refuse(message, &REPLAYED));
         };
         match (age, process.state.get()) {
-            (Age::New, State::Busy) => {
+            (Age::New, ProcessState::Busy) => {
                 process.stuck.set(true);
                 return Err(this.refuse(message, &STUCK));
             }
@@ -176,14 +176,14 @@ impl Shared {
                 process.clear();
                 process.sequence.set(Some(header.sequence));
                 process.command.set(header.command);
-                process.state.set(State::Fragment);
+                process.state.set(ProcessState::Fragment);
             }
-            (Age::Same, State::Fragment) => {}
-            (Age::Same, State::Busy) if process.is_to_answer(header, PLSACK) => {
+            (Age::Same, ProcessState::Fragment) => {}
+            (Age::Same, ProcessState::Busy) if process.is_to_answer(header, PLSACK) => {
                 self.acknowledge(cx, process, header, 0, header.all());
                 return Ok(());
             }
-            (Age::Same, State::Waiting) if process.is_to_answer(header, PLSACK) => {
+            (Age::Same, ProcessState::Waiting) if process.is_to_answer(header, PLSACK) => {
                 let (_, cut) = process.reply.get();
                 self.send_reply(cx, process, cut.last());
                 return Ok(());
@@ -197,7 +197,7 @@ impl Shared {
             let area1 = header.sizes[0];
             let body = body_of(message, header);
             if process.is_to_answer(header, PLSACK) {
-                process.state.set(State::Busy);
+                process.state.set(ProcessState::Busy);
                 self.acknowledge(cx, process, header, 0, 0);
             }
             self.execute(cx, this, process, lower, body, area1);
@@ -226,7 +226,7 @@ impl Shared {
             Taken::Complete => match process.partial.join() {
                 Some((request, area1)) => {
                     if process.is_to_answer(header, PLSACK) {
-                        process.state.set(State::Busy);
+                        process.state.set(ProcessState::Busy);
                         self.acknowledge(cx, process, header, 0, header.all());
                     }
                     self.execute(cx, this, process, lower, request, area1);
@@ -243,7 +243,7 @@ impl Shared {
     /// Drops a partial request, so that it may begin again.
     fn abandon(&self, process: &Process) {
         process.partial.clear();
-        process.state.set(State::Free);
+        process.state.set(ProcessState::Free);
         let before = process.sequence.get().map(|s| s.wrapping_sub(1));
         process.sequence.set(before);
     }
@@ -270,14 +270,14 @@ impl Shared {
         process.heard.set(cx.now());
         if header.flags & CLOSE != 0 {
             match process.state.get() {
-                State::Busy => process.stuck.set(true),
-                State::Free => {}
-                State::Waiting | State::Fragment => {
+                ProcessState::Busy => process.stuck.set(true),
+                ProcessState::Free => {}
+                ProcessState::Waiting | ProcessState::Fragment => {
                     process.clear();
-                    process.state.set(State::Free);
+                    process.state.set(ProcessState::Free);
                 }
             }
-        } else if header.flags & LASTFRAG != 0 && process.state.get() == State::Waiting {
+        } else if header.flags & LASTFRAG != 0 && process.state.get() == ProcessState::Waiting {
             let (_, cut) = process.reply.get();
             let missing = match cut.fragments {
                 0 => u16::MAX,
@@ -301,7 +301,7 @@ impl Shared {
         mut request: Message,
         area1: u16,
     ) {
-        process.state.set(State::Busy);
+        process.state.set(ProcessState::Busy);
         let key = (lower.id().0, u32::from(process.command.get()), PASSIVE);
         let session = match self.sessions.get(&key) {
             Some(session) => Ok(session),
@@ -387,14 +387,14 @@ impl Shared {
         if cut.fragments != 0 {
             process.saved.borrow_mut().put(reply);
             process.reply.set((header, cut));
-            process.state.set(State::Waiting);
+            process.state.set(ProcessState::Waiting);
             return self.send_reply(cx, process, u16::MAX);
         }
         if !reply.is_empty() && process.saved.borrow_mut().save(&reply).is_err() {
             return self.finish_badly(cx, process, header, &reason::NO_BUFFERS);
         }
         process.reply.set((header, cut));
-        process.state.set(State::Waiting);
+        process.state.set(ProcessState::Waiting);
         header = cut.header(&header, 0);
         let octets = header.emit();
         // A reply that does not go is as good as lost: it is asked for again.
@@ -409,7 +409,7 @@ impl Shared {
         process.saved.borrow_mut().clear();
         let header = Header { flags: REPLY | ERROR, command: code_of(why), ..header };
         process.reply.set((header, Cut::default()));
-        process.state.set(State::Waiting);
+        process.state.set(ProcessState::Waiting);
         self.send_reply(cx, process, u16::MAX);
     }
 
@@ -422,7 +422,7 @@ impl Shared {
         result: Result<Message, &'static Reason>,
     ) {
         process.stuck.set(false);
-        process.state.set(State::Free);
+        process.state.set(ProcessState::Free);
         this.head().drops().count(&SUPPRESSED);
         drop(result);
     }
@@ -524,22 +524,22 @@ impl Shared {
     fn look_after(&self, cx: &Kernel, this: &ProtocolRef, process: &Rc<Process>) {
         let silent = cx.now().since(process.heard.get().max(Time::ZERO));
         match process.state.get() {
-            State::Busy => {}
-            State::Fragment if silent >= PARTIAL_KEPT => {
+            ProcessState::Busy => {}
+            ProcessState::Fragment if silent >= PARTIAL_KEPT => {
                 this.head().drops().count(&INCOMPLETE);
                 self.abandon(process);
             }
-            State::Fragment => {}
-            State::Waiting if silent >= REPLY_KEPT => self.reclaim(process),
-            State::Waiting => {
+            ProcessState::Fragment => {}
+            ProcessState::Waiting if silent >= REPLY_KEPT => self.reclaim(process),
+            ProcessState::Waiting => {
                 // The first pass only marks it as ageing.
                 let passes = silent.as_nanos() as u64 / PASS.as_nanos() as u64;
                 if passes >= 1 && (passes <= PROBES || passes.is_multiple_of(PROBES)) {
                     self.acknowledge(cx, process, &process.header(0, 0), CLOSE, 0);
                 }
             }
-            State::Free if silent >= PROCESS_KEPT => self.reclaim(process),
-            State::Free => {}
+            ProcessState::Free if silent >= PROCESS_KEPT => self.reclaim(process),
+            ProcessState::Free => {}
         }
     }
 

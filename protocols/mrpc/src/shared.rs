@@ -1,7 +1,7 @@
 //! Shared state of the protocol and its sessions.
 
 use crate::channels::Channels;
-use crate::processes::{Processes, State};
+use crate::processes::{ProcessState, Processes};
 use crate::timers::Timers;
 use crate::wire::{HEADER_LEN, Header};
 use alloc::string::String;
@@ -111,7 +111,9 @@ impl Shared {
             self.clients.len(),
             self.processes.len()
         );
-        for state in [State::Busy, State::Waiting, State::Fragment, State::Free] {
+        for state in
+            [ProcessState::Busy, ProcessState::Waiting, ProcessState::Fragment, ProcessState::Free]
+        {
             let _ = write!(
                 text,
                 ", {} {state}",

@@ -47,7 +47,7 @@ pub(crate) type Ports = Layered<Udp, HEADER_LEN>;
 pub(crate) type Connected = Conversation<Udp, HEADER_LEN>;
 
 /// State of a conversation.
-pub struct State {
+pub struct UdpState {
     template: Template,
     /// Whether the layers below complete checksums, so that long payloads need not be summed here.
     leaves_sums: bool,
@@ -129,7 +129,7 @@ fn examine(
 impl Layer<HEADER_LEN> for Udp {
     /// The peer's port in the upper half, ours in the lower.
     type Key = u32;
-    type State = State;
+    type State = UdpState;
 
     const QUOTES: bool = true;
     const NO_RECEIVER: &'static reason::Reason = &reason::NO_PORT;
@@ -160,11 +160,11 @@ impl Layer<HEADER_LEN> for Udp {
         ports::offer(ports_in(key).0, ports::ANY_HOST)
     }
 
-    fn begin(&self, cx: &Kernel, lower: &SessionRef, key: u32) -> State {
+    fn begin(&self, cx: &Kernel, lower: &SessionRef, key: u32) -> UdpState {
         let pseudo = self.origins.of(cx, lower).pseudo;
         let (local, peer) = ports_in(key);
         let sends = if peer == 0 { Sends::NoPeer } else { Sends::Freely };
-        State {
+        UdpState {
             template: Template::new((local, peer), pseudo, self.checksum),
             leaves_sums: offload::Offloads::of_session(cx, lower).tx_checksum,
             sends: Cell::new(sends),
@@ -186,7 +186,7 @@ impl Layer<HEADER_LEN> for Udp {
     /// The header for a payload in one slice that is summed without a call.
     #[inline(always)]
     fn header(&self, own: &Connected, message: &Message) -> Option<[u8; HEADER_LEN]> {
-        let State { template, quick, .. } = &own.state;
+        let UdpState { template, quick, .. } = &own.state;
         let payload = message.single_slice()?;
         let octets = payload.len();
         if octets >= quick.get().into() {
@@ -205,7 +205,7 @@ impl Layer<HEADER_LEN> for Udp {
         own: &Connected,
         message: &mut Message,
     ) -> Result<[u8; HEADER_LEN], Unsent> {
-        let State { template, leaves_sums, sends, quick } = &own.state;
+        let UdpState { template, leaves_sums, sends, quick } = &own.state;
         let octets = message.len();
         match sends.get() {
             Sends::Freely if octets <= own.octets_max => {

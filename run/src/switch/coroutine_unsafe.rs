@@ -31,7 +31,7 @@ pub struct CoroutineSwitch {
 
 /// State of one slot, shared by its coroutines, one after the other.
 struct Seat {
-    state: Cell<State>,
+    state: Cell<SeatState>,
     /// Lowest address of the stack, and its length. The length is not 0 only
     /// from the first resume to the end of `main`.
     stack_low: Cell<usize>,
@@ -45,7 +45,7 @@ struct Seat {
 impl Seat {
     fn vacant() -> Rc<Seat> {
         Rc::new(Seat {
-            state: Cell::new(State::Vacant),
+            state: Cell::new(SeatState::Vacant),
             stack_low: Cell::new(0),
             stack_octets: Cell::new(0),
             suspender: Cell::new(ptr::null()),
@@ -55,7 +55,7 @@ impl Seat {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum SeatState {
     Vacant,
     /// Created or suspended: may be resumed.
     Resting,
@@ -134,7 +134,7 @@ impl Switch for CoroutineSwitch {
         let stack = self.new_stack(stack_octets)?;
         let (low, high) = (stack.limit().get(), stack.base().get());
         let seat = self.have_seat(slot);
-        let vacant = seat.state.get() == State::Vacant;
+        let vacant = seat.state.get() == SeatState::Vacant;
         assert!(vacant, "shepherd {slot} created twice");
         let watch = Watch::new(slot, low..high, self.page_octets);
         let coroutine = {
@@ -143,14 +143,14 @@ impl Switch for CoroutineSwitch {
                 seat.suspender.set(yielder);
                 seat.stack_low.set(low);
                 seat.stack_octets.set(high - low);
-                let _end = End(seat);
+                let _end = MainEnd(seat);
                 main();
             })
         };
         let live = Live { coroutine, _watch: watch };
         // SAFETY: a vacant seat has none, and no reference to it exists.
         unsafe { *seat.live.get() = Some(live) };
-        seat.state.set(State::Resting);
+        seat.state.set(SeatState::Resting);
         Ok(())
     }
 
@@ -159,10 +159,10 @@ impl Switch for CoroutineSwitch {
         let Some(seat) = self.seat(slot) else {
             not_resting(slot);
         };
-        if seat.state.get() != State::Resting {
+        if seat.state.get() != SeatState::Resting {
             not_resting(slot);
         }
-        seat.state.set(State::Running);
+        seat.state.set(SeatState::Running);
         let over = Over(seat);
         // SAFETY: the seat was resting, so no other code refers to this value, and
         // as long as it is running none will: all ask for the state first.
@@ -171,7 +171,7 @@ impl Switch for CoroutineSwitch {
             return; // not so: a resting seat has one
         };
         if let CoroutineResult::Yield(()) = live.coroutine.resume(()) {
-            seat.state.set(State::Resting);
+            seat.state.set(SeatState::Resting);
             mem::forget(over);
         }
     }
@@ -210,7 +210,7 @@ impl Drop for CoroutineSwitch {
     /// foreign code, and is impossible where a panic aborts.
     fn drop(&mut self) {
         for seat in self.seats.get_mut().drain(..) {
-            if seat.state.replace(State::Vacant) != State::Resting {
+            if seat.state.replace(SeatState::Vacant) != SeatState::Resting {
                 continue;
             }
             // SAFETY: a resting seat's value has no other reference.
@@ -235,14 +235,14 @@ impl Drop for Over<'_> {
         // and runs no code of others.
         let live = unsafe { (*self.0.live.get()).take() };
         drop(live);
-        self.0.state.set(State::Vacant);
+        self.0.state.set(SeatState::Vacant);
     }
 }
 
 /// The end of `main`, by return or by panic: from here on nothing suspends.
-struct End(Rc<Seat>);
+struct MainEnd(Rc<Seat>);
 
-impl Drop for End {
+impl Drop for MainEnd {
     fn drop(&mut self) {
         self.0.stack_octets.set(0);
     }

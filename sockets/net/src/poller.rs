@@ -43,7 +43,7 @@ pub struct Poller<D: Driver = Here> {
 /// The registered sockets, and those of them that are to be looked at.
 #[derive(Default)]
 struct Set {
-    state: Mutex<State>,
+    state: Mutex<PollerState>,
     /// Readable while something is to be looked at.
     status: Arc<Status>,
     /// Readable while something is to be looked at, once a program has asked for it.
@@ -51,7 +51,7 @@ struct Set {
 }
 
 #[derive(Default)]
-struct State {
+struct PollerState {
     entries: HashMap<usize, Entry>,
     /// Keys of entries that may have become ready, each at most once.
     pending: VecDeque<usize>,
@@ -212,7 +212,7 @@ impl Poller<Thread> {
 impl Set {
     /// Whether something is to be looked at: those that wait are told, and the descriptor is
     /// readable.
-    fn show(&self, state: &mut State) {
+    fn show(&self, state: &mut PollerState) {
         let is_due = !state.pending.is_empty();
         match is_due {
             true => self.status.raise(Ready::READABLE),
@@ -236,7 +236,7 @@ impl Set {
     }
 }
 
-impl State {
+impl PollerState {
     fn collect(&mut self, events: &mut Vec<Event>) {
         for _ in 0..self.pending.len() {
             let Some(key) = self.pending.pop_front() else {

@@ -18,7 +18,7 @@ use trusted::{ENTRIES, HERE, Trusted};
 use xk_net::{Setup, Stack, TcpStream, Thread};
 
 /// More than any step needs, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const STEP_TIME_MAX: Duration = Duration::from_secs(20);
 /// Where a child finds its host.
 const PLACE: &str = "XK_TEST_PLACE";
 
@@ -36,10 +36,10 @@ fn connect(peer: &Stack<Thread>) -> TcpStream<Thread> {
     loop {
         match TcpStream::connect(peer, (HERE, 7000)) {
             Ok(stream) => {
-                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream.set_read_timeout(Some(STEP_TIME_MAX)).unwrap();
                 return stream;
             }
-            Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+            Err(error) => assert!(begun.elapsed() < STEP_TIME_MAX, "{error}"),
         }
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -80,7 +80,7 @@ fn each_child_owns_its_connection() {
             loop {
                 match last.load(Ordering::SeqCst) {
                     now if now != before => return now,
-                    _ => assert!(begun.elapsed() < PATIENCE, "no child is started"),
+                    _ => assert!(begun.elapsed() < STEP_TIME_MAX, "no child is started"),
                 }
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -101,7 +101,7 @@ fn each_child_owns_its_connection() {
         ask(&second, b"another child?");
         let (of_second, begun) = (started_behind(of_first), Instant::now());
         while trusted.counts() != (0, 2) {
-            assert!(begun.elapsed() < PATIENCE, "the registry carries none of both");
+            assert!(begun.elapsed() < STEP_TIME_MAX, "the registry carries none of both");
         }
 
         // A child that is killed leaves a reset to its peer, and nothing to others.

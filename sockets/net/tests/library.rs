@@ -15,7 +15,7 @@ use trusted::{HERE, THERE, Trusted};
 use xk_net::{Driver, Poller, Setup, Stack, TcpListener, TcpStream, Thread, UdpSocket};
 
 /// More than any step needs, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const STEP_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// Octets that tell where they belong.
 fn octets(count: usize) -> Vec<u8> {
@@ -26,7 +26,7 @@ fn octets(count: usize) -> Vec<u8> {
 fn until<D: Driver>(stack: &Stack<D>, what: &str, mut so: impl FnMut() -> bool) {
     let (poller, begun) = (Poller::new(stack), Instant::now());
     while !so() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
+        assert!(begun.elapsed() < STEP_TIME_MAX, "{what}");
         poller.wait(&mut Vec::new(), Some(Duration::from_millis(1))).expect("it runs");
     }
 }
@@ -99,7 +99,8 @@ impl<D: Driver> Rig<D> {
             true => {
                 let listener = TcpListener::bind(peer, (THERE, port)).unwrap();
                 let to = (Ipv4Addr::from([10, 0, 0, 2]), port).into();
-                let ours = TcpStream::connect_timeout(stack, &to, PATIENCE).expect("it connects");
+                let ours =
+                    TcpStream::connect_timeout(stack, &to, STEP_TIME_MAX).expect("it connects");
                 (ours, self.accept(&listener))
             }
             false => {
@@ -315,7 +316,7 @@ fn datagrams_go_past_the_registry<D: Driver>(rig: &Rig<D>) {
     // Until the registry knows the station and the program has asked again.
     let (begun, mut before) = (Instant::now(), usize::MAX);
     while rig.trusted.datagrams() != before {
-        assert!(begun.elapsed() < PATIENCE, "{before} by the registry");
+        assert!(begun.elapsed() < STEP_TIME_MAX, "{before} by the registry");
         before = rig.trusted.datagrams();
         ask(0);
         std::thread::sleep(Duration::from_millis(50));
@@ -401,7 +402,7 @@ fn the_example_asks_and_is_answered() {
     let stream = loop {
         match TcpStream::connect(&peer, (HERE, 7000)) {
             Ok(stream) => break stream,
-            Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+            Err(error) => assert!(begun.elapsed() < STEP_TIME_MAX, "{error}"),
         }
         std::thread::sleep(Duration::from_millis(5));
     };

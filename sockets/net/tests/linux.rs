@@ -21,7 +21,7 @@ host neighbour {
 "#;
 
 const LINUX: &str = "10.9.0.1";
-const PATIENCE: Duration = Duration::from_secs(30);
+const STEP_TIME_MAX: Duration = Duration::from_secs(30);
 /// More than fits all buffers on the way.
 const MUCH: usize = 20_000_000;
 
@@ -62,13 +62,13 @@ fn serve<D: Driver>(stack: &Stack<D>) {
         got == sent
     });
     let (mut stream, _) = listener.accept().unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(STEP_TIME_MAX)).unwrap();
+    stream.set_write_timeout(Some(STEP_TIME_MAX)).unwrap();
     let mut got = Vec::new();
     stream.read_to_end(&mut got).unwrap();
     stream.write_all(&got).unwrap();
     drop(stream);
-    assert!(stack.drain(PATIENCE).unwrap());
+    assert!(stack.drain(STEP_TIME_MAX).unwrap());
     assert!(linux.join().unwrap());
 }
 
@@ -88,14 +88,14 @@ fn ask<D: Driver>(stack: &Stack<D>) {
         got.len()
     });
     let mut stream = TcpStream::connect(stack, to).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(STEP_TIME_MAX)).unwrap();
     stream.write_all(&octets()).unwrap();
     stream.shutdown(Shutdown::Write).unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     assert_eq!(text, "answer");
     let mut second = TcpStream::connect(stack, to).unwrap();
-    second.set_read_timeout(Some(PATIENCE)).unwrap();
+    second.set_read_timeout(Some(STEP_TIME_MAX)).unwrap();
     second.write_all(b"unread").unwrap();
     let error = second.read(&mut [0; 8]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
@@ -106,9 +106,9 @@ fn ask<D: Driver>(stack: &Stack<D>) {
 
 fn datagrams<D: Driver>(stack: &Stack<D>) {
     let linux = std::net::UdpSocket::bind((LINUX, 0)).unwrap();
-    linux.set_read_timeout(Some(PATIENCE)).unwrap();
+    linux.set_read_timeout(Some(STEP_TIME_MAX)).unwrap();
     let ours = UdpSocket::bind(stack, "10.9.0.2:0").unwrap();
-    ours.set_read_timeout(Some(PATIENCE)).unwrap();
+    ours.set_read_timeout(Some(STEP_TIME_MAX)).unwrap();
     let to = linux.local_addr().unwrap();
     let answer = beside(move || {
         let mut buffer = vec![0; 1 << 16];
@@ -124,7 +124,7 @@ fn datagrams<D: Driver>(stack: &Stack<D>) {
     assert_eq!((from, answer.join().unwrap()), (to, sent.len()));
     // The socket is closed by now. A datagram or the word that comes back may be lost.
     ours.connect(to).unwrap();
-    ours.set_read_timeout(Some(PATIENCE / 10)).unwrap();
+    ours.set_read_timeout(Some(STEP_TIME_MAX / 10)).unwrap();
     let mut ask = || ours.send(b"anybody?").and_then(|_| ours.recv(&mut buffer)).unwrap_err();
     let is_told = |error: &std::io::Error| error.kind() != ErrorKind::WouldBlock;
     let error = (0..10).map(|_| ask()).find(is_told).expect("an answer");
@@ -190,8 +190,8 @@ fn outlive() {
     let (mut waits, mut echoed, mut moves) = (Vec::new(), 0, 0);
     let mut buffer = vec![0; 1 << 16];
     while echoed < MUCH {
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(STEP_TIME_MAX)).unwrap();
+        stream.set_write_timeout(Some(STEP_TIME_MAX)).unwrap();
         let read = stream.read(&mut buffer).unwrap();
         waits.extend_from_slice(&buffer[..read]);
         // No move is left out, however much waits.
@@ -208,6 +208,6 @@ fn outlive() {
     }
     assert_eq!(moves, 20);
     drop(stream);
-    assert!(here.drain(PATIENCE).unwrap());
+    assert!(here.drain(STEP_TIME_MAX).unwrap());
     assert!(linux.join().unwrap());
 }

@@ -147,7 +147,7 @@ pub(crate) unsafe fn give(
 
 /// End whose name is asked for.
 #[derive(Clone, Copy)]
-pub(crate) enum End {
+pub(crate) enum NamedEnd {
     Own,
     Peer,
 }
@@ -182,14 +182,14 @@ pub(crate) fn address_of(path: &str) -> (sockaddr_un, socklen_t) {
 }
 
 /// The name of a socket of ours; none for all others.
-fn name(fd: c_int, end: End) -> Option<Name> {
+fn name(fd: c_int, end: NamedEnd) -> Option<Name> {
     let _kept = KeptErrno::new();
     // SAFETY: all octets zero make a valid address.
     let mut address: sockaddr_un = unsafe { std::mem::zeroed() };
     let mut length = size_of::<sockaddr_un>() as socklen_t;
     let call = match end {
-        End::Own => libc::SYS_getsockname,
-        End::Peer => libc::SYS_getpeername,
+        NamedEnd::Own => libc::SYS_getsockname,
+        NamedEnd::Peer => libc::SYS_getpeername,
     };
     // SAFETY: both pointers are to this stack, and the length is that of the address.
     let result = unsafe { libc::syscall(call, fd, &raw mut address, &raw mut length) };
@@ -203,10 +203,10 @@ fn name(fd: c_int, end: End) -> Option<Name> {
 /// itself has given it; only then is the other end the relay's, whose name tells more.
 pub(crate) fn ours(fd: c_int) -> Option<Name> {
     crate::ask::ticket()?;
-    let own = name(fd, End::Own)?;
+    let own = name(fd, NamedEnd::Own)?;
     match own.peer {
         Some(_) => Some(own),
-        None => Some(name(fd, End::Peer).unwrap_or(own)),
+        None => Some(name(fd, NamedEnd::Peer).unwrap_or(own)),
     }
 }
 
@@ -289,7 +289,7 @@ impl RawAddress {
             return;
         }
         let named = name_of(&self.address, self.length as usize);
-        match named.filter(|_| name(fd, End::Own).is_some()) {
+        match named.filter(|_| name(fd, NamedEnd::Own).is_some()) {
             Some(Name { kind: Kind::Datagrams, family, peer: Some(peer), .. }) => {
                 // SAFETY: the caller says so.
                 unsafe { give(family, peer, to, length) };

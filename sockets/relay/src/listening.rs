@@ -22,7 +22,7 @@ pub(crate) struct Listening {
     pub(crate) local: SocketAddrV4,
     family: Family,
     place: SocketFile,
-    pub(crate) state: State,
+    pub(crate) state: BoundState,
     watch: WatchId,
     /// Linux's listeners, if it is bound for any host, and their numbers in the relay.
     outside: Vec<TcpOutside>,
@@ -40,7 +40,7 @@ pub(crate) struct Listening {
 
 /// State of a bound socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum BoundState {
     /// Only bound: it may listen or connect.
     Bound,
     /// The socket listens.
@@ -76,7 +76,7 @@ impl Listening {
             local,
             family,
             place,
-            state: State::Bound,
+            state: BoundState::Bound,
             watch,
             outside: Vec::new(),
             numbers: Vec::new(),
@@ -101,29 +101,29 @@ impl Listening {
         backlog: Option<i32>,
     ) -> io::Result<Option<OwnedFd>> {
         let Some(backlog) = backlog else {
-            if self.state == State::Listens {
+            if self.state == BoundState::Listens {
                 self.listener.set_backlog(None)?;
                 while let Some((stream, _)) = self.next() {
                     let _ = stream.set_linger(Some(Duration::ZERO));
                 }
                 self.outside.clear();
                 self.waiting_outside = None;
-                self.state = State::Shut;
+                self.state = BoundState::Shut;
             }
             return Ok(None);
         };
         self.rooms = backlogs(backlog);
         self.handed = 0;
         self.make_room()?;
-        let was = std::mem::replace(&mut self.state, State::Listens);
-        if was != State::Listens && self.local.ip().is_unspecified() {
+        let was = std::mem::replace(&mut self.state, BoundState::Listens);
+        if was != BoundState::Listens && self.local.ip().is_unspecified() {
             let sharing = self.options.sharing;
             self.outside = outside::listeners(self.family, self.local.port(), sharing);
             for setting in self.options.raw() {
                 self.set_outside(&setting);
             }
         }
-        if was != State::Shut {
+        if was != BoundState::Shut {
             return Ok(None);
         }
         let name = Name {
@@ -154,7 +154,7 @@ impl Listening {
         let (_, own) = self.rooms;
         let was_full = self.handed > own;
         self.handed = 0;
-        if was_full && self.state == State::Listens && self.waiting.is_none() {
+        if was_full && self.state == BoundState::Listens && self.waiting.is_none() {
             // A stack that has ended has no peers either.
             let _ = self.make_room();
         }
@@ -200,7 +200,7 @@ impl Listening {
         const LISTEN: u8 = 10;
         let mut value = self.options.get(None, level, option)?;
         if (level, option) == (libc::IPPROTO_TCP, libc::TCP_INFO)
-            && self.state == State::Listens
+            && self.state == BoundState::Listens
             && let Some(state) = value.first_mut()
         {
             *state = LISTEN;

@@ -1,7 +1,7 @@
 //! Requests of programs, and the answers.
 
 use crate::datagrams::{Aim, Datagrams};
-use crate::listening::{Listening, State};
+use crate::listening::{BoundState, Listening};
 use crate::options::{MISSED, Options};
 use crate::relay::{Inner, Thing};
 use crate::splice::{Connecting, stuff};
@@ -199,7 +199,7 @@ impl Inner {
         let mut options = Options::new(Kind::Stream, family, Sharing::default());
         let mut local = None;
         if let Some(Thing::Listening(listening)) = bound.and_then(|id| self.things.get(&id)) {
-            if listening.state == State::Listens {
+            if listening.state == BoundState::Listens {
                 return answer(&asker, &failed(Errno::ISCONN), None);
             }
             local = Some(listening.local);

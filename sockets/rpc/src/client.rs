@@ -174,9 +174,9 @@ impl Client {
         Begun { tag, due }: Begun,
         gather: Option<Gather>,
     ) -> Result<Pending, Error> {
-        let state = Arc::new(State::default());
+        let state = Arc::new(CallState::default());
         let job = {
-            let end = End(Arc::clone(&state));
+            let end = CallEnd(Arc::clone(&state));
             let target = Arc::clone(&self.target);
             Box::new(move |cx: &_, reactor: &Rc<Reactor>| {
                 let request = Request {
@@ -227,7 +227,7 @@ pub(crate) struct Begun {
 
 /// State of a call.
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct CallState {
     result: Mutex<Outcome>,
     changed: Condvar,
     cancelled: AtomicBool,
@@ -241,7 +241,7 @@ struct Outcome {
     waiter: Option<u64>,
 }
 
-impl State {
+impl CallState {
     fn finish(&self, result: Result<Answered, Error>) -> Option<u64> {
         let mut outcome = lock(&self.result);
         if !outcome.done {
@@ -286,9 +286,9 @@ impl State {
 }
 
 /// The call's result, whatever becomes of its job.
-struct End(Arc<State>);
+struct CallEnd(Arc<CallState>);
 
-impl Drop for End {
+impl Drop for CallEnd {
     fn drop(&mut self) {
         // After a result this changes nothing.
         let _ = self.0.finish(Err(ErrorKind::Ended.into()));
@@ -339,7 +339,7 @@ impl Drop for Pending {
 /// [`CallCause::Cancelled`](crate::CallCause::Cancelled).
 #[derive(Clone)]
 pub struct Canceller {
-    state: Arc<State>,
+    state: Arc<CallState>,
     tag: u64,
     stack: Arc<Shared>,
 }

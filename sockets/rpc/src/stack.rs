@@ -1,6 +1,6 @@
 //! One host of a graph, running.
 
-use crate::client::{Client, State};
+use crate::client::{CallState, Client};
 use crate::error::{Error, ErrorKind};
 use crate::reactor::{CommandQueue, Reactor};
 use crate::server::{Offer, Server, Service};
@@ -60,7 +60,7 @@ impl Shared {
     }
 
     /// Waits for a call on the thread that turns the loop; false if this is another one.
-    pub(crate) fn wait_here(&self, state: &Arc<State>) -> Result<bool, Error> {
+    pub(crate) fn wait_here(&self, state: &Arc<CallState>) -> Result<bool, Error> {
         let Some(local) = self.local() else {
             return Ok(false);
         };

@@ -1,7 +1,7 @@
 //! Datagrams as a `Stream` and a `Sink`.
 
 use crate::UdpSocket;
-use crate::task::Way;
+use crate::task::Direction;
 use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
 use futures_sink::Sink;
@@ -42,7 +42,8 @@ impl<D: Driver> Stream for Datagrams<D> {
         let this = Pin::into_inner(self);
         this.room.resize(DATAGRAM_MAX, 0);
         let room = &mut this.room;
-        let received = this.socket.awaited().poll(cx, Way::Read, |socket| socket.recv_from(room));
+        let received =
+            this.socket.awaited().poll(cx, Direction::Read, |socket| socket.recv_from(room));
         Poll::Ready(Some(ready!(received).map(|(octets, peer)| {
             // A copy of its length: the room serves the next.
             (Bytes::copy_from_slice(&this.room[..octets]), peer)
@@ -68,7 +69,7 @@ impl<D: Driver> Sink<(Bytes, SocketAddr)> for Datagrams<D> {
             return Poll::Ready(Ok(()));
         };
         let send = |socket: &xk_net::UdpSocket<D>| socket.send_to(octets, *peer);
-        let sent = ready!(this.socket.awaited().poll(cx, Way::Write, send));
+        let sent = ready!(this.socket.awaited().poll(cx, Direction::Write, send));
         this.waits = None;
         Poll::Ready(sent.map(drop))
     }

@@ -1,6 +1,6 @@
 //! Traits that tonic's server needs of streams and listeners.
 
-use crate::task::Way;
+use crate::task::Direction;
 use crate::{TcpListener, TcpStream};
 use futures_core::Stream;
 use std::io;
@@ -30,7 +30,7 @@ impl<D: Driver> Stream for Incoming<D> {
     type Item = io::Result<TcpStream<D>>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let accepted = self.0.awaited().poll(cx, Way::Read, xk_net::TcpListener::accept);
+        let accepted = self.0.awaited().poll(cx, Direction::Read, xk_net::TcpListener::accept);
         let accepted = ready!(accepted).and_then(|(stream, _)| TcpStream::new(stream));
         Poll::Ready(Some(accepted))
     }

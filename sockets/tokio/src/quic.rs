@@ -1,6 +1,6 @@
 //! A socket for endpoints of quinn.
 
-use crate::task::{Awaited, Way};
+use crate::task::{Awaited, Direction};
 use crate::udp::UdpSocket;
 use quinn::udp::{RecvMeta, Transmit};
 use quinn::{AsyncUdpSocket, UdpPoller};
@@ -48,7 +48,7 @@ where
     xk_net::UdpSocket<D>: Send + Sync,
 {
     fn poll_writable(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.awaited().poll(cx, Way::Write, |socket| match socket.ready().is_writable() {
+        self.0.awaited().poll(cx, Direction::Write, |socket| match socket.ready().is_writable() {
             true => Ok(()),
             false => Err(io::ErrorKind::WouldBlock.into()),
         })
@@ -76,7 +76,7 @@ where
         let (Some(buffer), Some(meta)) = (buffers.first_mut(), meta.first_mut()) else {
             return Poll::Ready(Ok(0));
         };
-        let received = self.awaited().poll(cx, Way::Read, |socket| socket.recv_from(buffer));
+        let received = self.awaited().poll(cx, Direction::Read, |socket| socket.recv_from(buffer));
         received.map_ok(|(len, addr)| {
             *meta = RecvMeta { addr, len, stride: len, ..RecvMeta::default() };
             1

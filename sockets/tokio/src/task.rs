@@ -14,7 +14,7 @@ pub(crate) struct Awaited<S: Source> {
 
 /// Direction that a task waits for.
 #[derive(Clone, Copy)]
-pub(crate) enum Way {
+pub(crate) enum Direction {
     Read,
     Write,
 }
@@ -26,21 +26,21 @@ struct Tasks {
 }
 
 impl Tasks {
-    fn of(&self, way: Way) -> &Mutex<Vec<Waker>> {
+    fn of(&self, way: Direction) -> &Mutex<Vec<Waker>> {
         match way {
-            Way::Read => &self.reading,
-            Way::Write => &self.writing,
+            Direction::Read => &self.reading,
+            Direction::Write => &self.writing,
         }
     }
 
-    fn add(&self, way: Way, waker: &Waker) {
+    fn add(&self, way: Direction, waker: &Waker) {
         let mut list = self.of(way).lock().unwrap_or_else(PoisonError::into_inner);
         if !list.iter().any(|other| other.will_wake(waker)) {
             list.push(waker.clone());
         }
     }
 
-    fn wake(&self, way: Way) {
+    fn wake(&self, way: Direction) {
         let mut list = self.of(way).lock().unwrap_or_else(PoisonError::into_inner);
         for waker in list.drain(..) {
             waker.wake();
@@ -51,10 +51,10 @@ impl Tasks {
 impl Watch for Tasks {
     fn notify(&self, now: Ready) {
         if now.intersects(Ready::READABLE | Ready::READ_CLOSED | Ready::ERROR) {
-            self.wake(Way::Read);
+            self.wake(Direction::Read);
         }
         if now.intersects(Ready::WRITABLE | Ready::WRITE_CLOSED | Ready::ERROR) {
-            self.wake(Way::Write);
+            self.wake(Direction::Write);
         }
     }
 }
@@ -71,7 +71,7 @@ impl<S: Source> Awaited<S> {
     pub(crate) fn poll<T>(
         &self,
         cx: &Context<'_>,
-        way: Way,
+        way: Direction,
         mut attempt: impl FnMut(&S) -> io::Result<T>,
     ) -> Poll<io::Result<T>> {
         match attempt(&self.socket) {
@@ -89,7 +89,7 @@ impl<S: Source> Awaited<S> {
     /// Attempts as a future.
     pub(crate) async fn wait<T>(
         &self,
-        way: Way,
+        way: Direction,
         mut attempt: impl FnMut(&S) -> io::Result<T>,
     ) -> io::Result<T> {
         std::future::poll_fn(|cx| self.poll(cx, way, &mut attempt)).await

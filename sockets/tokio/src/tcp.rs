@@ -1,7 +1,7 @@
 //! Streams.
 
 use crate::Stack;
-use crate::task::{Awaited, Way};
+use crate::task::{Awaited, Direction};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::pin::Pin;
@@ -36,7 +36,7 @@ impl<D: Driver> TcpStream<D> {
         let stream = Self::new(xk_net::TcpStream::begin_connect(stack, None, peer, &[])?)?;
         stream
             .0
-            .wait(Way::Write, |socket| match socket.take_error()? {
+            .wait(Direction::Write, |socket| match socket.take_error()? {
                 Some(error) => Err(error),
                 None if socket.ready().is_writable() => Ok(()),
                 None => Err(io::ErrorKind::WouldBlock.into()),
@@ -73,7 +73,7 @@ impl<D: Driver> TcpStream<D> {
 
     /// Reads octets without removing them.
     pub async fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.wait(Way::Read, |socket| socket.peek(buffer)).await
+        self.0.wait(Direction::Read, |socket| socket.peek(buffer)).await
     }
 
     /// Operations for which the stream is ready now.
@@ -89,7 +89,7 @@ impl<D: Driver> AsyncRead for TcpStream<D> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let room = buffer.initialize_unfilled();
-        let read = self.0.poll(cx, Way::Read, |mut socket| socket.read(room));
+        let read = self.0.poll(cx, Direction::Read, |mut socket| socket.read(room));
         read.map_ok(|octets| buffer.advance(octets))
     }
 }
@@ -100,7 +100,7 @@ impl<D: Driver> AsyncWrite for TcpStream<D> {
         cx: &mut Context<'_>,
         octets: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.0.poll(cx, Way::Write, |mut socket| socket.write(octets))
+        self.0.poll(cx, Direction::Write, |mut socket| socket.write(octets))
     }
 
     fn poll_write_vectored(
@@ -108,7 +108,7 @@ impl<D: Driver> AsyncWrite for TcpStream<D> {
         cx: &mut Context<'_>,
         octets: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.0.poll(cx, Way::Write, |mut socket| socket.write_vectored(octets))
+        self.0.poll(cx, Direction::Write, |mut socket| socket.write_vectored(octets))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -147,7 +147,7 @@ impl<D: Driver> TcpListener<D> {
     /// # Errors
     /// `ENETDOWN` if the stack has ended.
     pub async fn accept(&self) -> io::Result<(TcpStream<D>, SocketAddr)> {
-        let (stream, peer) = self.0.wait(Way::Read, |socket| socket.accept()).await?;
+        let (stream, peer) = self.0.wait(Direction::Read, |socket| socket.accept()).await?;
         Ok((TcpStream::new(stream)?, peer))
     }
 

@@ -1,7 +1,7 @@
 //! Datagrams.
 
 use crate::Stack;
-use crate::task::{Awaited, Way};
+use crate::task::{Awaited, Direction};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use xk_net::{Driver, Thread};
@@ -48,7 +48,7 @@ impl<D: Driver> UdpSocket<D> {
     /// # Errors
     /// What the network has reported.
     pub async fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        self.0.wait(Way::Read, |socket| socket.recv_from(buffer)).await
+        self.0.wait(Direction::Read, |socket| socket.recv_from(buffer)).await
     }
 
     /// Receives a datagram of the connected peer, or of any.
@@ -56,16 +56,16 @@ impl<D: Driver> UdpSocket<D> {
     /// # Errors
     /// What the network has reported.
     pub async fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.wait(Way::Read, |socket| socket.recv(buffer)).await
+        self.0.wait(Direction::Read, |socket| socket.recv(buffer)).await
     }
 
     /// Sends a datagram.
     pub async fn send_to(&self, octets: &[u8], peer: SocketAddr) -> io::Result<usize> {
-        self.0.wait(Way::Write, |socket| socket.send_to(octets, peer)).await
+        self.0.wait(Direction::Write, |socket| socket.send_to(octets, peer)).await
     }
 
     /// Sends a datagram to the connected peer.
     pub async fn send(&self, octets: &[u8]) -> io::Result<usize> {
-        self.0.wait(Way::Write, |socket| socket.send(octets)).await
+        self.0.wait(Direction::Write, |socket| socket.send(octets)).await
     }
 }

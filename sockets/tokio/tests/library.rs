@@ -12,7 +12,7 @@ use trusted::{HERE, THERE, Trusted};
 use xk_tokio::{Stack, TcpListener, TcpStream, UdpSocket};
 
 /// More than any step needs, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const STEP_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// A program on a library, and an ordinary peer.
 fn stacks(name: &str) -> (Trusted, Stack, Stack) {
@@ -23,7 +23,7 @@ fn stacks(name: &str) -> (Trusted, Stack, Stack) {
 
 fn run<F: Future<Output = io::Result<()>>>(work: F) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let done = runtime.block_on(async { tokio::time::timeout(PATIENCE, work).await });
+    let done = runtime.block_on(async { tokio::time::timeout(STEP_TIME_MAX, work).await });
     done.expect("it ends").expect("it does");
 }
 
@@ -64,7 +64,7 @@ fn streams_that_either_side_opens() {
     });
     let begun = Instant::now();
     while trusted.counts().0 > 0 {
-        assert!(begun.elapsed() < PATIENCE, "the registry carries none");
+        assert!(begun.elapsed() < STEP_TIME_MAX, "the registry carries none");
     }
 }
 

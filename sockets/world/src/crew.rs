@@ -94,7 +94,7 @@ struct Waiter {
 }
 
 #[derive(Default)]
-struct State {
+struct CrewState {
     members: BTreeMap<u32, Member>,
     last: u32,
     ready: VecDeque<u32>,
@@ -125,7 +125,7 @@ pub(crate) struct Crew {
     /// Programs run, and not the test around them.
     is_running: AtomicBool,
     is_over: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<CrewState>,
 }
 
 /// The part of this thread in a world.
@@ -156,7 +156,7 @@ pub(crate) fn role() -> Option<(Arc<Crew>, u32)> {
     found.ok().flatten().filter(|(crew, _)| !crew.is_over.load(Ordering::Acquire))
 }
 
-impl State {
+impl CrewState {
     /// Ends the waits that have become needless.
     fn look(&mut self, now_ns: u64) {
         let mut at = 0;
@@ -208,7 +208,7 @@ impl Crew {
         crew
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CrewState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

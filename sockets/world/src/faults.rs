@@ -1,6 +1,6 @@
 //! Faults of a world: by the test, or by a program that runs in it.
 
-use crate::world::{State, World};
+use crate::world::{ProgramState, World};
 use crate::{Result, parts, system_unsafe};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -187,8 +187,8 @@ impl World {
         self.seats[at].is_paused = false;
         self.thread.crew().pause(at, false);
         for program in &mut self.seats[at].programs {
-            if !(program.is_client && program.state == State::Ended) {
-                program.state = State::Waits;
+            if !(program.is_client && program.state == ProgramState::Ended) {
+                program.state = ProgramState::Waits;
             }
         }
         // What ended while it was taken down is as if it had not.

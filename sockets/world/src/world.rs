@@ -37,23 +37,23 @@ enum Make {
 }
 
 /// End of a program.
-pub(crate) enum End {
+pub(crate) enum ProgramEnd {
     Returned(Result),
     Panicked(Box<dyn Any + Send>),
 }
 
 /// Programs that have ended, by their host and place there.
-pub(crate) type Ends = Rc<RefCell<VecDeque<(usize, usize, End)>>>;
+pub(crate) type Ends = Rc<RefCell<VecDeque<(usize, usize, ProgramEnd)>>>;
 
 pub(crate) struct Program {
     make: Make,
     /// The run waits for it, and once it has ended it is not started again.
     pub(crate) is_client: bool,
-    pub(crate) state: State,
+    pub(crate) state: ProgramState,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum ProgramState {
     /// Starts with the next run.
     Waits,
     Runs,
@@ -275,7 +275,7 @@ impl World {
         if !parts::has("program", name, self.world.now()) {
             return Ok(());
         }
-        seat.programs.push(Program { make, is_client, state: State::Waits });
+        seat.programs.push(Program { make, is_client, state: ProgramState::Waits });
         self.clients += usize::from(is_client);
         self.has_news = true;
         Ok(())
@@ -354,7 +354,8 @@ impl World {
         }
         let mut names = Vec::new();
         for (at, seat) in self.seats.iter().enumerate() {
-            let waits = |program: &Program| program.is_client && program.state != State::Ended;
+            let waits =
+                |program: &Program| program.is_client && program.state != ProgramState::Ended;
             if seat.programs.iter().any(waits) {
                 let is_up = self.world.is_up(HostId(at as u32));
                 let down = if is_up { "" } else { " (which is down)" };
@@ -524,10 +525,10 @@ impl World {
             let Some(stack) = seat.sim.as_ref().map(SimHost::stack) else { continue };
             let mut blocking = Vec::new();
             for (place, program) in seat.programs.iter_mut().enumerate() {
-                if program.state != State::Waits {
+                if program.state != ProgramState::Waits {
                     continue;
                 }
-                program.state = State::Runs;
+                program.state = ProgramState::Runs;
                 let (stack, ends) = (stack.clone(), Rc::clone(&self.ends));
                 let end = move |end| ends.borrow_mut().push_back((at, place, end));
                 match &program.make {
@@ -551,7 +552,7 @@ impl World {
                         let make = Rc::clone(make);
                         blocking.push(move || match catch(|| make(stack)) {
                             Err(payload) if payload.is::<Crashed>() => {}
-                            ended => end(End::of(ended)),
+                            ended => end(ProgramEnd::of(ended)),
                         });
                     }
                 }
@@ -570,15 +571,15 @@ impl World {
                 return Ok(());
             };
             let program = &mut self.seats[at].programs[place];
-            program.state = State::Ended;
+            program.state = ProgramState::Ended;
             self.clients -= usize::from(program.is_client);
             let host = &self.seats[at].name;
             match end {
-                End::Returned(Ok(())) => {}
-                End::Returned(Err(error)) => {
+                ProgramEnd::Returned(Ok(())) => {}
+                ProgramEnd::Returned(Err(error)) => {
                     return Err(format!("{}host `{host}`: {error}", self.place()).into());
                 }
-                End::Panicked(payload) => {
+                ProgramEnd::Panicked(payload) => {
                     eprintln!("{}host `{host}` has panicked", self.place());
                     resume_unwind(payload);
                 }
@@ -589,7 +590,7 @@ impl World {
 
 type Caught = std::result::Result<Result, Box<dyn Any + Send>>;
 
-impl End {
+impl ProgramEnd {
     fn of(ended: Caught) -> Self {
         ended.map_or_else(Self::Panicked, Self::Returned)
     }
@@ -602,13 +603,13 @@ fn catch<T>(run: impl FnOnce() -> T) -> std::result::Result<T, Box<dyn Any + Sen
 }
 
 /// Runs an asynchronous program to its end.
-async fn guarded(mut program: Task, end: impl FnOnce(End)) {
+async fn guarded(mut program: Task, end: impl FnOnce(ProgramEnd)) {
     let ended = poll_fn(|cx| match catch(|| program.as_mut().poll(cx)) {
         Ok(Poll::Pending) => Poll::Pending,
         Ok(Poll::Ready(result)) => Poll::Ready(Ok(result)),
         Err(payload) => Poll::Ready(Err(payload)),
     });
-    end(End::of(ended.await));
+    end(ProgramEnd::of(ended.await));
 }
 
 impl Drop for World {

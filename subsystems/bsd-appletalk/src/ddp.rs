@@ -44,7 +44,7 @@ use core::cell::{Cell, OnceCell, RefCell};
 use xk_appletalk::aarp::ALL_NODES;
 use xk_appletalk::addr::{AtAddr, NetRange, Node, START_UP};
 use xk_appletalk::ddp::{
-    Cable, DATA_LEN_MAX, LONG_LEN, Long, SOCKETS_DYNAMIC, Sum, Way, is_socket,
+    Cable, DATA_LEN_MAX, LONG_LEN, Long, NextHop, SOCKETS_DYNAMIC, Sum, is_socket,
 };
 use xk_bsd::errno::{Errno, Result};
 use xk_bsd::ifnet::{IFQ_MAXLEN, SIOCADDMULTI, count};
@@ -283,12 +283,12 @@ impl Ddp {
         m.make_packet(self.ifp.if_index);
         count(&self.opackets);
         let next = match way {
-            Way::Here => {
+            NextHop::Here => {
                 self.bsd.netisr_input(cx, NETISR_AT, &self.ifp, m);
                 return Ok(());
             }
-            Way::Node(node) => node,
-            Way::All => {
+            NextHop::Node(node) => node,
+            NextHop::All => {
                 // The interface does not hear its own frames.
                 let copy = m.m_copym(0, M_COPYALL)?;
                 self.bsd.netisr_input(cx, NETISR_AT, &self.ifp, copy);

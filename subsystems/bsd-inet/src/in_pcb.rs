@@ -18,9 +18,9 @@ pub const IPPORT_USERRESERVED: u16 = 5000;
 pub const INPLOOKUP_WILDCARD: u8 = 1;
 
 /// An end: host and port; unspecified and 0 where it is open.
-pub type End = (Ipv4Addr, u16);
+pub type PcbEnd = (Ipv4Addr, u16);
 
-const OPEN: End = (Ipv4Addr::UNSPECIFIED, 0);
+const OPEN: PcbEnd = (Ipv4Addr::UNSPECIFIED, 0);
 
 /// A block (`struct inpcb`).
 pub struct Inpcb {
@@ -34,12 +34,12 @@ pub struct Inpcb {
 
 impl Inpcb {
     /// The local end.
-    pub fn local(&self) -> End {
+    pub fn local(&self) -> PcbEnd {
         (self.laddr.get(), self.lport.get())
     }
 
     /// The peer's end.
-    pub fn foreign(&self) -> End {
+    pub fn foreign(&self) -> PcbEnd {
         (self.faddr.get(), self.fport.get())
     }
 
@@ -50,7 +50,7 @@ impl Inpcb {
 
     /// Number of addresses that the block leaves open and a packet between these ends bears; none
     /// if the packet is not for it.
-    fn wildcards(&self, (faddr, fport): End, (laddr, lport): End) -> Option<u8> {
+    fn wildcards(&self, (faddr, fport): PcbEnd, (laddr, lport): PcbEnd) -> Option<u8> {
         if self.lport.get() != lport {
             return None;
         }
@@ -145,7 +145,7 @@ impl Inpcbs {
     /// # Errors
     /// [`Errno::EINVAL`] if it is bound, [`Errno::EADDRINUSE`], [`Errno::EACCES`],
     /// [`Errno::EADDRNOTAVAIL`] if no port is free.
-    pub fn in_pcbbind(&self, inp: &Rc<Inpcb>, end: Option<End>) -> Result {
+    pub fn in_pcbbind(&self, inp: &Rc<Inpcb>, end: Option<PcbEnd>) -> Result {
         if inp.lport.get() != 0 || !inp.laddr.get().is_unspecified() {
             return Err(Errno::EINVAL);
         }
@@ -183,7 +183,7 @@ impl Inpcbs {
     ///
     /// # Errors
     /// [`Errno::EADDRNOTAVAIL`] without a port, [`Errno::EADDRINUSE`] if there is such a pair.
-    pub fn in_pcbconnect(&self, inp: &Rc<Inpcb>, peer: End, source: Ipv4Addr) -> Result {
+    pub fn in_pcbconnect(&self, inp: &Rc<Inpcb>, peer: PcbEnd, source: Ipv4Addr) -> Result {
         if peer.1 == 0 {
             return Err(Errno::EADDRNOTAVAIL);
         }
@@ -218,7 +218,7 @@ impl Inpcbs {
         drop(self.last.take());
     }
 
-    fn search(&self, foreign: End, local: End, flags: u8) -> Option<Rc<Inpcb>> {
+    fn search(&self, foreign: PcbEnd, local: PcbEnd, flags: u8) -> Option<Rc<Inpcb>> {
         let mut best: Option<(u8, &Rc<Inpcb>)> = None;
         let list = self.list.borrow();
         for inp in list.iter().rev() {
@@ -240,7 +240,7 @@ impl Inpcbs {
     /// The block for a packet from `foreign` to `local`, with the fewest addresses left open:
     /// `in_pcblookup`. The block found last is tried first; it is taken only if it leaves nothing
     /// open, for else another could be better (4.3BSD-Reno keeps it in any case).
-    pub fn in_pcblookup(&self, foreign: End, local: End, flags: u8) -> Option<Rc<Inpcb>> {
+    pub fn in_pcblookup(&self, foreign: PcbEnd, local: PcbEnd, flags: u8) -> Option<Rc<Inpcb>> {
         let last = self.last.borrow().clone();
         if let Some(last) = last.filter(|last| last.wildcards(foreign, local) == Some(0)) {
             self.hits.set(self.hits.get() + 1);
@@ -253,7 +253,7 @@ impl Inpcbs {
 
     /// The blocks that an error about a packet to `foreign`, sent from this port, concerns:
     /// `in_pcbnotify`.
-    pub fn in_pcbnotify(&self, foreign: End, lport: u16) -> Vec<Rc<Inpcb>> {
+    pub fn in_pcbnotify(&self, foreign: PcbEnd, lport: u16) -> Vec<Rc<Inpcb>> {
         let list = self.list.borrow();
         let is_it = |inp: &&Rc<Inpcb>| inp.foreign() == foreign && inp.lport.get() == lport;
         list.iter().rev().filter(is_it).cloned().collect()

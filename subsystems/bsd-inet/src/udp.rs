@@ -30,7 +30,7 @@
 //! # Standard
 //! RFC 768.
 
-use crate::in_pcb::{End, INPLOOKUP_WILDCARD, Inpcb, Inpcbs};
+use crate::in_pcb::{INPLOOKUP_WILDCARD, Inpcb, Inpcbs, PcbEnd};
 use crate::ip::{IP_HDR, is_many};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -116,8 +116,8 @@ fn build(build: &mut Build<'_>) -> core::result::Result<ProtocolRef, BuildError>
 
 /// A datagram that was checked: its ends, and its data.
 struct Datagram {
-    from: End,
-    to: End,
+    from: PcbEnd,
+    to: PcbEnd,
     data: Mbuf,
 }
 
@@ -129,11 +129,11 @@ enum Unfit {
 }
 
 impl Udp {
-    fn end(&self, sa: &Sockaddr) -> End {
+    fn end(&self, sa: &Sockaddr) -> PcbEnd {
         (sa.addr(), sa.port())
     }
 
-    fn sockaddr(&self, (host, port): End) -> Sockaddr {
+    fn sockaddr(&self, (host, port): PcbEnd) -> Sockaddr {
         Sockaddr::inet(self.bsd.mbufs().release(), host, port)
     }
 

@@ -44,7 +44,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use xk_appletalk::aarp::{self, Aarp, Action, Config, Refusal as AarpRefusal, Resolution, Wish};
 use xk_appletalk::addr::{AtAddr, NET_ANY, NetRange, Node, SOCKADDR_LEN, START_UP};
-use xk_appletalk::ddp::{Cable, DATA_LEN_MAX, LONG_LEN, Long, SOCKETS_DYNAMIC, Way, is_socket};
+use xk_appletalk::ddp::{Cable, DATA_LEN_MAX, LONG_LEN, Long, NextHop, SOCKETS_DYNAMIC, is_socket};
 use xk_core::control::Report;
 use xk_core::graph::{
     Build, BuildError, Family, Guarantees, ParamKind, Params, Realm, Service, flag, int, optional,
@@ -324,15 +324,15 @@ impl Ddp {
         let datagram = self.headed(&header.octets(), data).ok_or(&reason::NO_BUFFERS)?;
         self.sent.set(self.sent.get() + 1);
         match cable.way(to.at(), None).ok_or(&NO_ROUTE)? {
-            Way::Here => match self.mux.below.loop_back(cx, datagram) {
+            NextHop::Here => match self.mux.below.loop_back(cx, datagram) {
                 true => Ok(()),
                 false => Err(&reason::QUEUE_FULL),
             },
-            Way::All => {
+            NextHop::All => {
                 self.transmit(cx, aarp::ALL_NODES, datagram);
                 Ok(())
             }
-            Way::Node(next) => self.forward(cx, next, datagram),
+            NextHop::Node(next) => self.forward(cx, next, datagram),
         }
     }
 

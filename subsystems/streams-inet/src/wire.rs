@@ -98,14 +98,14 @@ impl Streamtab for Wire {
             return Err(Errno::EBUSY);
         }
         self.up.replace(Some(q.downgrade()));
-        Ok(Rc::new(End(self.this.upgrade().ok_or(Errno::ENXIO)?)))
+        Ok(Rc::new(WireStream(self.this.upgrade().ok_or(Errno::ENXIO)?)))
     }
 }
 
 /// The one stream of a wire.
-struct End(Rc<Wire>);
+struct WireStream(Rc<Wire>);
 
-impl End {
+impl WireStream {
     fn send(&self, cx: &Kernel, mp: Mblk) {
         let session = self.0.session.borrow().clone();
         // The session and the pool have counted what does not go.
@@ -115,7 +115,7 @@ impl End {
     }
 }
 
-impl Module for End {
+impl Module for WireStream {
     fn info(&self) -> ModuleInfo {
         INFO
     }

@@ -90,13 +90,13 @@ const fn info(form: Form) -> ModuleInfo {
 
 /// One way through a packer: messages, octets as users have them, octets packed.
 #[derive(Clone, Copy, Default)]
-struct Way {
+struct PackerCounts {
     messages: u64,
     octets: u64,
     packed: u64,
 }
 
-impl Way {
+impl PackerCounts {
     fn count(way: &Cell<Self>, octets: usize, packed: usize) {
         let Self { messages, octets: plain_before, packed: before } = way.get();
         way.set(Self {
@@ -110,8 +110,8 @@ impl Way {
 /// The module `squeeze` or `crunch` of one stream.
 struct Packer {
     form: Form,
-    down: Cell<Way>,
-    up: Cell<Way>,
+    down: Cell<PackerCounts>,
+    up: Cell<PackerCounts>,
     /// Messages that came up and were not packed in this form.
     refused: Cell<u64>,
 }
@@ -176,8 +176,8 @@ impl Packer {
             return Err(mp);
         };
         match q.side() {
-            Side::Write => Way::count(&self.down, octets.len(), changed.len()),
-            Side::Read => Way::count(&self.up, changed.len(), octets.len()),
+            Side::Write => PackerCounts::count(&self.down, octets.len(), changed.len()),
+            Side::Read => PackerCounts::count(&self.up, changed.len(), octets.len()),
         }
         if is_bare {
             data.band = mp.band;

@@ -9,4 +9,4 @@ mod memory_unsafe;
 mod ring;
 
 pub use layout::Geometry;
-pub use ring::{Arrival, Broken, End, SendError};
+pub use ring::{Arrival, Broken, RingEnd, SendError};

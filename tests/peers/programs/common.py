@@ -8,7 +8,7 @@ import struct
 import time
 
 CONTROL = 4000
-PATIENCE = 10.0
+PROGRAM_TIME_MAX = 10.0
 SOL_TCP = socket.IPPROTO_TCP
 OPTIONS = [
     (SOL_TCP, socket.TCP_NODELAY, 1),
@@ -87,7 +87,7 @@ def send_code(one):
     return failure(lambda: one.send(b"x"))
 
 
-def polled(one, events, patience=PATIENCE):
+def polled(one, events, patience=PROGRAM_TIME_MAX):
     poll = select.poll()
     poll.register(one, events)
     ready = poll.poll(patience * 1000)

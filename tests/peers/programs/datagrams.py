@@ -146,7 +146,7 @@ class Datagrams:
 
     def shared(self, *options, host=None, port=4605):
         one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        one.settimeout(PATIENCE)
+        one.settimeout(PROGRAM_TIME_MAX)
         for option in options:
             one.setsockopt(socket.SOL_SOCKET, option, 1)
         one.bind((host or self.ours, port))
@@ -165,7 +165,7 @@ class Datagrams:
         found = []
         for _ in range(3):
             self.ask("datagrams", self.ours, 4606, 1)
-            ready, _, _ = select.select(all, [], [], PATIENCE)
+            ready, _, _ = select.select(all, [], [], PROGRAM_TIME_MAX)
             found.append([all.index(one) for one in ready])
             all.pop().close()
         return found
@@ -183,7 +183,7 @@ class Datagrams:
                 with self.datagrams() as sender:
                     for _ in range(2):
                         sender.sendto(b"x", (self.ours, 4607))
-                        ready, _, _ = select.select([one, two], [], [], PATIENCE)
+                        ready, _, _ = select.select([one, two], [], [], PROGRAM_TIME_MAX)
                         ready[0].recv(1)
                         heard.setdefault(peer, set()).add(ready[0] is one)
             return (max(map(len, heard.values())), len(set.union(*heard.values())))
@@ -224,7 +224,7 @@ class Datagrams:
     def test_datagrams_of_version_6_serve_loopback(self):
         def six(host):
             one = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
-            one.settimeout(PATIENCE)
+            one.settimeout(PROGRAM_TIME_MAX)
             one.bind((host, 0))
             return one
 

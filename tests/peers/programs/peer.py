@@ -6,7 +6,7 @@ import struct
 import threading
 import time
 
-from common import CONTROL, PATIENCE
+from common import CONTROL, PROGRAM_TIME_MAX
 
 
 def peer():
@@ -86,7 +86,7 @@ def echo_datagrams(one):
 
 def task_connect(host, port, how):
     """Connects to the subject and does as it is told."""
-    one = socket.create_connection((host, int(port)), timeout=PATIENCE)
+    one = socket.create_connection((host, int(port)), timeout=PROGRAM_TIME_MAX)
     if how == "echo":
         threading.Thread(target=echoing, args=(one,), daemon=True).start()
     elif how == "reset":
@@ -122,7 +122,7 @@ def task_crowd(host, port, count):
 
     def one_of_them():
         try:
-            with socket.create_connection((host, int(port)), timeout=2 * PATIENCE) as one:
+            with socket.create_connection((host, int(port)), timeout=2 * PROGRAM_TIME_MAX) as one:
                 one.sendall(b"x")
                 assert one.recv(1) == b""
             CROWD.append("served")

@@ -43,21 +43,21 @@ class Streams:
         one.connect_ex((self.other, 4007))
         polled(one, select.POLLOUT)
         connected = code(error_of(one))
-        one.settimeout(PATIENCE)
+        one.settimeout(PROGRAM_TIME_MAX)
         one.sendall(b"again")
         return (refused, connected, exactly(one, 5))
 
     def test_stream_connect_unreachable(self):
         begun = time.monotonic()
         # The stack knows but one kind of unreachable.
-        failed = what(attempt(socket.create_connection, ("10.77.0.1", 80), PATIENCE))
+        failed = what(attempt(socket.create_connection, ("10.77.0.1", 80), PROGRAM_TIME_MAX))
         return (failed in ("ENETUNREACH", "EHOSTUNREACH"), time.monotonic() - begun < 3)
 
     def test_stream_connect_unanswered(self):
         # Nobody has this address on the link.
         begun = time.monotonic()
         host = self.other.rsplit(".", 1)[0] + ".99"
-        failed = what(attempt(socket.create_connection, (host, 80), PATIENCE))
+        failed = what(attempt(socket.create_connection, (host, 80), PROGRAM_TIME_MAX))
         return (failed, time.monotonic() - begun < 8)
 
     def test_stream_names(self):
@@ -67,7 +67,7 @@ class Streams:
 
     def test_stream_bound_connect(self):
         one = socket.socket()
-        one.settimeout(PATIENCE)
+        one.settimeout(PROGRAM_TIME_MAX)
         one.bind((self.ours, 4555))
         one.connect((self.other, 4007))
         one.sendall(b"bound")
@@ -98,13 +98,13 @@ class Streams:
         with shared() as one, shared() as two:
             heard = set()
             for _ in range(40):
-                with socket.create_connection((self.ours, 4504), PATIENCE):
-                    ready, _, _ = select.select([one, two], [], [], PATIENCE)
+                with socket.create_connection((self.ours, 4504), PROGRAM_TIME_MAX):
+                    ready, _, _ = select.select([one, two], [], [], PROGRAM_TIME_MAX)
                     ready[0].accept()[0].close()
                     heard.add(ready[0] is one)
             one.close()
-            with socket.create_connection((self.ours, 4504), PATIENCE):
-                two.settimeout(PATIENCE)
+            with socket.create_connection((self.ours, 4504), PROGRAM_TIME_MAX):
+                two.settimeout(PROGRAM_TIME_MAX)
                 left = two.accept()[0].getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT)
             return (len(heard), left, what(attempt(self.listen, 4504)))
 
@@ -114,16 +114,16 @@ class Streams:
     def test_stream_bound_alone(self):
         with socket.socket() as one:
             one.bind((self.ours, 0))
-            before = what(attempt(socket.create_connection, one.getsockname(), PATIENCE))
+            before = what(attempt(socket.create_connection, one.getsockname(), PROGRAM_TIME_MAX))
             one.listen()
-            client = socket.create_connection(one.getsockname(), PATIENCE)
+            client = socket.create_connection(one.getsockname(), PROGRAM_TIME_MAX)
             return (before, one.accept()[1] == client.getsockname())
 
     def test_stream_listens_without_bind(self):
         with socket.socket() as one:
             one.listen()
             host, port = one.getsockname()
-            client = socket.create_connection((self.ours, port), PATIENCE)
+            client = socket.create_connection((self.ours, port), PROGRAM_TIME_MAX)
             return (host, port != 0, one.accept()[1] == client.getsockname())
 
     def test_stream_any_host_serves_loopback(self):
@@ -137,11 +137,11 @@ class Streams:
                     one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
                 one.bind((any_host, 0))
                 one.listen()
-                one.settimeout(PATIENCE)
+                one.settimeout(PROGRAM_TIME_MAX)
                 for host in hosts:
-                    client = socket.create_connection((host, one.getsockname()[1]), PATIENCE)
+                    client = socket.create_connection((host, one.getsockname()[1]), PROGRAM_TIME_MAX)
                     server, name = one.accept()
-                    server.settimeout(PATIENCE)
+                    server.settimeout(PROGRAM_TIME_MAX)
                     client.sendall(b"ask")
                     asked = exactly(server, 3)
                     server.sendall(b"answer")
@@ -157,9 +157,9 @@ class Streams:
             time.sleep(0.2)
             one.shutdown(socket.SHUT_RDWR)
             accepting.join()
-            refused = what(attempt(socket.create_connection, (self.ours, 4591), PATIENCE))
+            refused = what(attempt(socket.create_connection, (self.ours, 4591), PROGRAM_TIME_MAX))
             one.listen()
-            client = socket.create_connection((self.ours, 4591), PATIENCE)
+            client = socket.create_connection((self.ours, 4591), PROGRAM_TIME_MAX)
             return (threads, refused, one.accept()[1] == client.getsockname())
 
     def test_stream_shares_a_port(self):
@@ -195,7 +195,7 @@ class Streams:
         found = set()
         for _ in range(10):
             one = self.listen(0)
-            client = socket.create_connection(one.getsockname(), PATIENCE)
+            client = socket.create_connection(one.getsockname(), PROGRAM_TIME_MAX)
             one.close()
             found.add(what(attempt(client.recv, 1)))
         return found
@@ -316,13 +316,13 @@ class Streams:
         with socket.socket() as listener:
             listener.bind((self.ours, 4519))
             listener.listen(2)
-            listener.settimeout(PATIENCE)
+            listener.settimeout(PROGRAM_TIME_MAX)
             crowd = self.ask("crowd", self.ours, 4519, 12)
             time.sleep(0.5)
             data = []
             for _ in range(12):
                 one, _ = listener.accept()
-                one.settimeout(PATIENCE)
+                one.settimeout(PROGRAM_TIME_MAX)
                 data.append(one.recv(1))
                 one.close()
             return (crowd, data, self.ask("crowded"))
@@ -344,7 +344,7 @@ class Streams:
     def test_stream_options_carried_into_the_connection(self):
         one = socket.socket()
         one.setsockopt(SOL_TCP, socket.TCP_CONGESTION, b"reno")
-        one.settimeout(PATIENCE)
+        one.settimeout(PROGRAM_TIME_MAX)
         one.connect((self.other, 4007))
         return one.getsockopt(SOL_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0")
 
@@ -355,7 +355,7 @@ class Streams:
     def test_stream_options_before_the_connection(self):
         one = socket.socket()
         before = tried_options(one)
-        one.settimeout(PATIENCE)
+        one.settimeout(PROGRAM_TIME_MAX)
         one.connect((self.other, 4007))
         after = [one.getsockopt(level, option) for level, option, _ in OPTIONS]
         one.sendall(b"set")
@@ -374,7 +374,7 @@ class Streams:
     def test_stream_segment_max_is_announced(self):
         one, other = socket.socket(), socket.socket()
         for each in (one, other):
-            each.settimeout(PATIENCE)
+            each.settimeout(PROGRAM_TIME_MAX)
             each.setsockopt(SOL_TCP, socket.TCP_MAXSEG, 400)
         other.setsockopt(SOL_TCP, socket.TCP_MAXSEG, 0)
         return [
@@ -393,7 +393,7 @@ class Streams:
             if not before:
                 listener.setsockopt(SOL_TCP, socket.TCP_MAXSEG, 300)
             listener.listen()
-            listener.settimeout(PATIENCE)
+            listener.settimeout(PROGRAM_TIME_MAX)
             asking = threading.Thread(target=lambda: said.append(self.ask("connect", self.ours, 4512, "segment")))
             asking.start()
             one, _ = listener.accept()
@@ -483,7 +483,7 @@ class Streams:
         found = [len(events.poll(0))]
         for data in (b"one", b"two"):
             one.sendall(data)
-            found.append(len(events.poll(PATIENCE)))
+            found.append(len(events.poll(PROGRAM_TIME_MAX)))
             found.append(inner.poll(0)[0][1] & select.EPOLLIN)
             found.append(len(inner.poll(0)))
         return (found, exactly(one, 6))
@@ -495,7 +495,7 @@ class Streams:
         events.register(one, select.EPOLLOUT | select.EPOLLIN | select.EPOLLET)
         events.poll(0)
         first = code(one.connect_ex((self.other, 4007)))
-        ready = events.poll(PATIENCE)[0][1] & select.EPOLLOUT
+        ready = events.poll(PROGRAM_TIME_MAX)[0][1] & select.EPOLLOUT
         one.send(b"early")
         again = 0
         for _ in range(100):
@@ -508,13 +508,13 @@ class Streams:
         one = self.stream(4007)
         first = [len(part) for part in select.select([one], [one], [], 0)]
         one.sendall(b"s")
-        second = [len(part) for part in select.select([one], [], [], PATIENCE)]
+        second = [len(part) for part in select.select([one], [], [], PROGRAM_TIME_MAX)]
         return (first, second)
 
     def test_stream_duplicates_and_children(self):
         one = self.stream(4007)
         other = socket.fromfd(one.fileno(), one.family, one.type)
-        other.settimeout(PATIENCE)
+        other.settimeout(PROGRAM_TIME_MAX)
         child = os.fork()
         if child == 0:
             other.sendall(b"from the child")

@@ -16,7 +16,7 @@ from streams import Streams
 class Subject(Streams, Datagrams):
     def __init__(self, ours, other):
         self.ours, self.other = ours, other
-        self.control = socket.create_connection((other, CONTROL), timeout=PATIENCE)
+        self.control = socket.create_connection((other, CONTROL), timeout=PROGRAM_TIME_MAX)
         self.answers = self.control.makefile()
 
     def ask(self, *words):
@@ -24,11 +24,11 @@ class Subject(Streams, Datagrams):
         return self.answers.readline().strip()
 
     def stream(self, port):
-        return socket.create_connection((self.other, port), timeout=PATIENCE)
+        return socket.create_connection((self.other, port), timeout=PROGRAM_TIME_MAX)
 
     def listen(self, port):
         one = socket.create_server((self.ours, port))
-        one.settimeout(PATIENCE)
+        one.settimeout(PROGRAM_TIME_MAX)
         return one
 
     def accepted(self, port, how):
@@ -38,12 +38,12 @@ class Subject(Streams, Datagrams):
             asking.start()
             one, _ = listener.accept()
             asking.join()
-        one.settimeout(PATIENCE)
+        one.settimeout(PROGRAM_TIME_MAX)
         return one
 
     def datagrams(self, port=0, connected=None):
         one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        one.settimeout(PATIENCE)
+        one.settimeout(PROGRAM_TIME_MAX)
         if port is not None:
             one.bind((self.ours, port))
         if connected:

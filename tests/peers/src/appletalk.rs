@@ -22,7 +22,7 @@ pub const GUEST: u8 = 17;
 /// The longest that any of its programs takes to come up.
 const UP: Duration = Duration::from_secs(150);
 /// Longest time of a command in the guest.
-const PATIENCE: Duration = Duration::from_secs(40);
+const COMMAND_TIME_MAX: Duration = Duration::from_secs(40);
 /// Text in front of the lines that say which stage has been reached.
 const STAGE: &str = "stage: ";
 /// The bridge that is the cable, in [`Cable::space`].
@@ -170,7 +170,7 @@ impl Cable {
         let begun = Instant::now();
         // What is asked of the guest takes its time.
         while !self.guest.output().contains(&sign) {
-            let said = || self.guest.run("cat $R/tmp/log; ps", PATIENCE);
+            let said = || self.guest.run("cat $R/tmp/log; ps", COMMAND_TIME_MAX);
             assert!(begun.elapsed() < UP, "no {stage:?}: {:?}", said());
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -181,7 +181,7 @@ impl Cable {
     /// # Panics
     /// If it does not end.
     pub fn run(&self, command: &str) -> (i32, String) {
-        let (status, said) = self.guest.run(&format!("at {command}"), PATIENCE).unwrap();
+        let (status, said) = self.guest.run(&format!("at {command}"), COMMAND_TIME_MAX).unwrap();
         let own = said.lines().filter(|line| !line.starts_with(STAGE));
         (status, own.map(|line| format!("{line}\n")).collect())
     }
@@ -201,7 +201,7 @@ impl Cable {
     /// # Panics
     /// If it fails.
     pub fn shell(&self, command: &str) -> String {
-        self.guest.exec(command, PATIENCE).unwrap()
+        self.guest.exec(command, COMMAND_TIME_MAX).unwrap()
     }
 
     /// A namespace of its own for a test, with a device `x0` on the cable.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use xk_net::{Setup, TcpListener, TcpStream, Thread, UdpSocket};
 use xk_testkit::netns::Space;
 
-use crate::testbed::{OURS, PATIENCE};
+use crate::testbed::{OURS, PROGRAM_TIME_MAX};
 
 /// Time between two looks whether the program is to end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -164,7 +164,7 @@ impl Programs {
             Some(space) => space.enter(run).expect("the namespace"),
             None => run(),
         }));
-        begun.recv_timeout(PATIENCE).expect("the program begins");
+        begun.recv_timeout(PROGRAM_TIME_MAX).expect("the program begins");
     }
 }
 

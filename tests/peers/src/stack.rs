@@ -26,7 +26,7 @@ use crate::program::{Program, Programs};
 /// Memory for the messages of one stack, in octets.
 const POOL_OCTETS: usize = 1 << 26;
 /// Longest time for a stack to begin, or to answer. A stack on a busy machine takes far less.
-const PATIENCE: Duration = Duration::from_secs(30);
+const STACK_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Why domains drop besides: a way between two of them that has no room is as a link that loses,
 /// and a peer repeats what is answered later than its loss probe, which crossings take time for.
@@ -264,7 +264,7 @@ impl Part {
         let thread =
             std::thread::Builder::new().name("stack".into()).spawn(inside).expect("a thread");
         let part = Self { orders, bell, thread: Some(thread) };
-        match begun.recv_timeout(PATIENCE) {
+        match begun.recv_timeout(STACK_TIME_MAX) {
             Ok(Ok(())) => part,
             Ok(Err(what)) => panic!("{what}"),
             Err(_) => panic!("the stack did not begin"),
@@ -278,7 +278,7 @@ impl Part {
             true
         });
         self.order(order);
-        answered.recv_timeout(PATIENCE).expect("the stack's answer")
+        answered.recv_timeout(STACK_TIME_MAX).expect("the stack's answer")
     }
 
     fn order(&self, order: Order) {

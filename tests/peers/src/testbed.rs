@@ -20,7 +20,7 @@ pub const OURS: &str = "10.9.0.2";
 /// Linux's device on every link.
 pub const DEVICE: &str = "xk0";
 /// Longest time for a program to begin or to end. A program on a busy machine takes far less.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PROGRAM_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Remarks on the order in which segments arrive.
 const ORDER: [&str; 2] = ["revious segment(s) not captured", "out-of-order segment"];
@@ -180,7 +180,7 @@ impl Testbed {
         let command =
             ["tcpdump", "-i", device, "-U", "--immediate-mode", "-Z", "root", "-w", &path];
         let running = space.spawn(&command).unwrap();
-        running.wait_for("listening on", PATIENCE).unwrap();
+        running.wait_for("listening on", PROGRAM_TIME_MAX).unwrap();
         self.captures.borrow_mut().push((file, Some(running)));
     }
 
@@ -246,7 +246,7 @@ pub fn end(running: &Running) -> ExitStatus {
     if let Some(pid) = i32::try_from(running.id()).ok().and_then(Pid::from_raw) {
         let _has_ended = kill_process(pid, Signal::TERM);
     }
-    running.wait(PATIENCE).unwrap()
+    running.wait(PROGRAM_TIME_MAX).unwrap()
 }
 
 /// `target/tmp/peers`, found from where the test program is: `target/debug/deps`.

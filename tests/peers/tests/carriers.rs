@@ -8,7 +8,7 @@ use xk_core::control::Report;
 use xk_peers::stack::{Stack, TopReport};
 
 /// Nothing real takes longer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const STEP_TIME_MAX: Duration = Duration::from_secs(60);
 
 fn assert_all_back(report: &TopReport, count: u64) {
     assert!(!report.failed, "{report:#?}");
@@ -31,7 +31,7 @@ fn over_host_udp(port: u16, (below, last): (&str, &str), count: u64) {
     );
     let client = Stack::alone(&host(port + 1, &probes));
     let begun = Instant::now();
-    let reports = client.finish(PATIENCE);
+    let reports = client.finish(STEP_TIME_MAX);
     for name in ["large", "small"] {
         let report = reports.iter().find(|report| report.name == name);
         assert_all_back(report.expect("a report"), count);

@@ -185,7 +185,7 @@ impl Socket {
 }
 
 /// The way to a peer, as the system's routes have it.
-pub(crate) struct Way {
+pub(crate) struct PeerPath {
     /// Our host.
     pub(crate) local: IpAddr,
     /// The MTU, in octets.
@@ -195,7 +195,7 @@ pub(crate) struct Way {
 }
 
 /// The way to a peer.
-pub(crate) fn way_to(local: IpAddr, peer: SocketAddr) -> io::Result<Way> {
+pub(crate) fn way_to(local: IpAddr, peer: SocketAddr) -> io::Result<PeerPath> {
     // Connecting sends nothing; without the option to a broadcast it is refused, so that one is
     // known.
     let socket = UdpSocket::bind((local, 0))?;
@@ -213,7 +213,7 @@ pub(crate) fn way_to(local: IpAddr, peer: SocketAddr) -> io::Result<Way> {
         (libc::IPPROTO_IPV6, libc::IPV6_MTU)
     };
     let mtu = xk_linux::number(&socket, level, option)?;
-    Ok(Way {
+    Ok(PeerPath {
         local: socket.local_addr()?.ip(),
         mtu: usize::try_from(mtu).unwrap_or(0),
         is_to_many: is_broadcast || peer.ip().is_multicast(),

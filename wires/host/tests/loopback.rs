@@ -13,7 +13,7 @@ use xk_kit::net::attribute::Peer;
 use xk_testkit::kernel::{Received, TestKernel, Top};
 
 /// Time in which something that must come comes.
-const PATIENCE: Duration = Duration::from_secs(10);
+const STEP_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// A host of the loopback network that no other test has.
 fn host() -> Ipv4Addr {
@@ -28,7 +28,7 @@ fn text(value: impl ToString) -> Value {
 
 fn socket() -> (UdpSocket, SocketAddr) {
     let socket = UdpSocket::bind((host(), 0)).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(STEP_TIME_MAX)).unwrap();
     let address = socket.local_addr().unwrap();
     (socket, address)
 }
@@ -63,7 +63,7 @@ impl Stand {
     fn until(&self, what: &str, mut done: impl FnMut() -> bool) {
         let begun = Instant::now();
         while !done() {
-            assert!(begun.elapsed() < PATIENCE, "{what} does not come");
+            assert!(begun.elapsed() < STEP_TIME_MAX, "{what} does not come");
             if self.turn() == 0 {
                 std::thread::sleep(Duration::from_micros(200));
             }
@@ -191,7 +191,7 @@ fn a_port_that_nobody_listens_on_is_told() {
     // The next push is told, once; when the peer is back, all is well.
     assert_eq!(stand.push(&session, b"again"), Err(PushError::Unreachable));
     let peer = UdpSocket::bind(address).unwrap();
-    peer.set_read_timeout(Some(PATIENCE)).unwrap();
+    peer.set_read_timeout(Some(STEP_TIME_MAX)).unwrap();
     stand.push(&session, b"now?").unwrap();
     stand.turn();
     assert_eq!(peer.recv(&mut [0; 64]).unwrap(), 4);
@@ -367,7 +367,7 @@ fn a_peer_may_die_and_come_back() {
         stand.until("the report", || stand.drops(&xk_kit::net::ports::UNREACHABLE) == n);
     }
     let peer = UdpSocket::bind(a).unwrap();
-    peer.set_read_timeout(Some(PATIENCE)).unwrap();
+    peer.set_read_timeout(Some(STEP_TIME_MAX)).unwrap();
     stand.push(&session, &hello).unwrap();
     stand.turn();
     assert_eq!(peer.recv(&mut [0; 64]).unwrap(), hello.len());
@@ -405,7 +405,7 @@ fn over_ipv6_too() {
         );
         return;
     };
-    peer.set_read_timeout(Some(PATIENCE)).unwrap();
+    peer.set_read_timeout(Some(STEP_TIME_MAX)).unwrap();
     let free = UdpSocket::bind("[::1]:0").unwrap().local_addr().unwrap();
     let stand = eth(free, &[peer.local_addr().unwrap()], &[]);
     let session = stand.top.open(&stand.cx, &stand.wire, Participants::default()).unwrap();

@@ -35,7 +35,7 @@ fn main() -> ExitCode {
 }
 
 /// More than anything takes, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const STEP_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// An EtherType for experiments (IEEE 802, section 9.2.3).
 const EXPERIMENT: [u8; 2] = [0x88, 0xb5];
@@ -180,7 +180,7 @@ fn the_ring_fills_and_empties() {
                 Transmitted::Queued => queued += 1,
                 _ if queued >= 32 => break,
                 // The receiver's handling of the last frame frees its slot, a moment later.
-                _ => assert!(begun.elapsed() < PATIENCE, "{queued} slots are free"),
+                _ => assert!(begun.elapsed() < STEP_TIME_MAX, "{queued} slots are free"),
             }
         }
         assert_eq!(queued, 32, "a block of 64 KiB holds 32 slots of 2 KiB");
@@ -238,7 +238,12 @@ fn lost_frames_are_counted() {
         assert_eq!(left.transmit(&[&[0xff; 12], &EXPERIMENT]).unwrap(), Transmitted::Queued);
     }
     assert_eq!(left.flush().unwrap(), 0);
-    await_that!(PATIENCE, right.statistics().unwrap().dropped >= 68, "{:?}", right.statistics());
+    await_that!(
+        STEP_TIME_MAX,
+        right.statistics().unwrap().dropped >= 68,
+        "{:?}",
+        right.statistics()
+    );
     assert_eq!(right.receive(10, |_, _| {}), 10);
     assert_eq!(frames(&mut right, 100).len(), 22);
     let counted = right.statistics().unwrap();

@@ -40,7 +40,7 @@
 //!   keep the other side from answering; each yields to the other by sleeping.
 //!
 //! Programs may use a link without a graph, as [`Link`], two threads of a process as
-//! [`Link::pair`], and the rings alone, without the operating system, as [`End`]. The switch is
+//! [`Link::pair`], and the rings alone, without the operating system, as [`RingEnd`]. The switch is
 //! [`Switch`].
 //!
 //! It has no room (`wire-room`) while the ring is full; without a peer frames are lost, and none
@@ -89,7 +89,7 @@ pub use listen::remove_left;
 pub use meet::{Meeting, Options, Peers, check_path};
 pub use memory_unsafe::MemoryError;
 pub use protocol::{LINK_BROKEN, LINK_DOWN, LINK_LOST};
-pub use ring::{Arrival, Broken, End, SendError};
+pub use ring::{Arrival, Broken, RingEnd, SendError};
 pub use switch::{ADDRESSES_A_PORT, AGEING, PORTS_MAX, PortCounters, Switch, SwitchCounters};
 
 use xk_core::Entry;

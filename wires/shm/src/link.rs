@@ -21,7 +21,7 @@ use crate::layout::Geometry;
 use crate::listen;
 use crate::meet::{self, Meeting, Options};
 use crate::memory_unsafe::Memory;
-use crate::ring::{Broken, End, SendError};
+use crate::ring::{Broken, RingEnd, SendError};
 use crate::socket::{self, Received};
 
 /// After how many sleeps the pipe is emptied: long before it can be full, for a peer rings once a
@@ -56,7 +56,7 @@ pub enum Lost {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Link {
-    end: End,
+    end: RingEnd,
     socket: Foreign,
     ringer: Ringer,
     bell: Bell,
@@ -67,7 +67,13 @@ pub struct Link {
 }
 
 impl Link {
-    pub(crate) fn new(end: End, socket: Foreign, ringer: Ringer, bell: Bell, peer: Peer) -> Self {
+    pub(crate) fn new(
+        end: RingEnd,
+        socket: Foreign,
+        ringer: Ringer,
+        bell: Bell,
+        peer: Peer,
+    ) -> Self {
         let mut link = Self { end, socket, ringer, bell, peer, sleeps: 0, bed: None };
         link.tell_processors();
         link
@@ -133,7 +139,7 @@ impl Link {
             pipes.map_err(ShmError::system("make a pipe"))?;
         let make = |memory: Memory, side, socket: OwnedFd, ringer, bell| {
             let peer = peer(&socket)?;
-            let end = End::new(&Arc::new(memory), geometry, side);
+            let end = RingEnd::new(&Arc::new(memory), geometry, side);
             let parts = end.zip(Bell::accept(bell));
             let (end, bell) = parts.ok_or(ShmError::Hello("no link within one process"))?;
             Ok::<_, ShmError>(Self::new(end, Foreign::new(socket), ringer, bell, peer))
@@ -169,7 +175,7 @@ impl Link {
         listen::grant(socket, peer, &hello, files, geometry, true)
     }
 
-    /// See [`End::shares_processor`].
+    /// See [`RingEnd::shares_processor`].
     pub fn shares_processor(&self) -> bool {
         self.end.shares_processor()
     }
@@ -186,7 +192,7 @@ impl Link {
 
     /// The rings, to send and receive without a thought of sleeping.
     #[inline]
-    pub fn end(&mut self) -> &mut End {
+    pub fn end(&mut self) -> &mut RingEnd {
         &mut self.end
     }
 
@@ -195,14 +201,14 @@ impl Link {
         self.peer
     }
 
-    /// See [`End::send`]. The other side may see the frame at once, but may sleep: see
+    /// See [`RingEnd::send`]. The other side may see the frame at once, but may sleep: see
     /// [`flush`](Self::flush).
     #[inline]
     pub fn send(&mut self, frame: &[u8]) -> Result<(), SendError> {
         self.end.send(frame)
     }
 
-    /// See [`End::receive`].
+    /// See [`RingEnd::receive`].
     #[inline]
     pub fn receive(&mut self, to: &mut [u8]) -> Result<Option<usize>, Broken> {
         self.end.receive(to)

@@ -22,7 +22,7 @@ use crate::layout::Geometry;
 use crate::link::Link;
 use crate::meet::{HELLO_WAIT_MAX, Options, Peers, known};
 use crate::memory_unsafe::Memory;
-use crate::ring::End;
+use crate::ring::RingEnd;
 use crate::socket::{self, Received};
 
 /// Connections that have not said hello yet, at most; the oldest of the user that has most gives
@@ -308,7 +308,7 @@ fn make(socket: Foreign, peer: Peer, geometry: Geometry, bell: Bell) -> Result<L
     let memory = Memory::create(geometry.octets());
     let (memory, file) =
         memory.map_err(|source| ShmError::System { action: "make shared memory", source })?;
-    let end = End::new(&Arc::new(memory), &geometry, 0);
+    let end = RingEnd::new(&Arc::new(memory), &geometry, 0);
     let end = end.ok_or(ShmError::Hello("its link does not fit"))?;
     let (ringer, lent) = pipe().map_err(ShmError::system("make a pipe"))?;
     let hello = Hello::Grant(geometry).emit();

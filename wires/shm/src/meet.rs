@@ -27,7 +27,7 @@ use crate::layout::Geometry;
 use crate::link::{self, Link, timespec};
 use crate::listen::Listener;
 use crate::memory_unsafe::Memory;
-use crate::ring::End;
+use crate::ring::RingEnd;
 use crate::socket::{self, Received};
 
 /// In a folder's mode: its group or all others may write (stat(2)).
@@ -116,7 +116,7 @@ impl Default for Options {
 }
 
 /// State of one side.
-enum State {
+enum SideState {
     /// Nothing to do before this time.
     Paused(Instant),
     /// Waits for others.
@@ -131,7 +131,7 @@ enum State {
 pub struct Meeting {
     path: PathBuf,
     options: Options,
-    state: State,
+    state: SideState,
     /// Descriptors to sleep on meanwhile.
     set: OwnedFd,
     pause: Duration,
@@ -152,7 +152,7 @@ impl Meeting {
         Ok(Self {
             path: path.into(),
             options: options.clone(),
-            state: State::Paused(Instant::now()),
+            state: SideState::Paused(Instant::now()),
             set,
             pause: PAUSE_MIN,
             up: None,
@@ -169,10 +169,10 @@ impl Meeting {
     /// Time of the next step, at the latest.
     pub fn next_step(&self) -> Option<Instant> {
         match &self.state {
-            State::Paused(until) => Some(*until),
-            State::Listening(listener) => listener.next_step(),
-            State::Asking(attempt) => Some(attempt.until),
-            State::Connected => None,
+            SideState::Paused(until) => Some(*until),
+            SideState::Listening(listener) => listener.next_step(),
+            SideState::Asking(attempt) => Some(attempt.until),
+            SideState::Connected => None,
         }
     }
 
@@ -195,27 +195,27 @@ impl Meeting {
 
     /// Whether this side listens.
     pub fn is_listening(&self) -> bool {
-        matches!(self.state, State::Listening(_))
+        matches!(self.state, SideState::Listening(_))
     }
 
     /// Does what can be done now without waiting. Answers a link when there is one; as long as it
     /// lasts, others that come are sent away.
     pub fn step(&mut self, now: Instant) -> Option<Link> {
-        match std::mem::replace(&mut self.state, State::Connected) {
-            State::Paused(until) if now < until => self.state = State::Paused(until),
-            State::Paused(_) => self.seek(now),
-            State::Asking(attempt) => return self.hear(attempt, now),
-            State::Listening(mut listener) => {
+        match std::mem::replace(&mut self.state, SideState::Connected) {
+            SideState::Paused(until) if now < until => self.state = SideState::Paused(until),
+            SideState::Paused(_) => self.seek(now),
+            SideState::Asking(attempt) => return self.hear(attempt, now),
+            SideState::Listening(mut listener) => {
                 let room = self.up.is_none();
                 let link = listener.step(now, room, &self.options, &self.set);
                 self.error = listener.take_error().or(self.error.take());
-                self.state = State::Listening(listener);
+                self.state = SideState::Listening(listener);
                 if link.is_some() {
                     self.up = Some(now);
                 }
                 return link;
             }
-            State::Connected => {}
+            SideState::Connected => {}
         }
         None
     }
@@ -228,8 +228,8 @@ impl Meeting {
         }
         let pause = self.next_pause();
         match &mut self.state {
-            State::Listening(listener) => listener.pause(now + pause, &self.set),
-            state => *state = State::Paused(now + pause),
+            SideState::Listening(listener) => listener.pause(now + pause, &self.set),
+            state => *state = SideState::Paused(now + pause),
         }
     }
 
@@ -241,7 +241,7 @@ impl Meeting {
 
     fn fail(&mut self, error: Option<ShmError>, now: Instant) {
         self.error = error.or(self.error.take());
-        self.state = State::Paused(now + self.next_pause());
+        self.state = SideState::Paused(now + self.next_pause());
     }
 
     /// Connects; if there is no listener, listens.
@@ -251,12 +251,12 @@ impl Meeting {
                 let added =
                     epoll::add(&self.set, &attempt.socket, EventData::new_u64(0), EventFlags::IN);
                 match added {
-                    Ok(()) => self.state = State::Asking(attempt),
+                    Ok(()) => self.state = SideState::Asking(attempt),
                     Err(errno) => self.fail(Some(ShmError::system("wait for a peer")(errno)), now),
                 }
             }
             Err(Connect::Nobody) => match Listener::bind(&self.path, &self.options, &self.set) {
-                Ok(Some(listener)) => self.state = State::Listening(listener),
+                Ok(Some(listener)) => self.state = SideState::Listening(listener),
                 // Another is just about to listen.
                 Ok(None) => self.fail(None, now),
                 Err(error) => self.fail(Some(error), now),
@@ -275,7 +275,7 @@ impl Meeting {
                 Some(link)
             }
             Ok(Err(attempt)) => {
-                self.state = State::Asking(attempt);
+                self.state = SideState::Asking(attempt);
                 None
             }
             Err(error) => {
@@ -371,7 +371,7 @@ pub(crate) fn granted(
     };
     let memory = Arc::new(Memory::accept(file.as_fd(), geometry.octets())?);
     let bell = Bell::accept(bell).ok_or(ShmError::Hello("its bell is no pipe"))?;
-    let end = End::new(&memory, &geometry, 1);
+    let end = RingEnd::new(&memory, &geometry, 1);
     let end = end.ok_or(ShmError::Hello("its link does not fit"))?;
     Ok(Link::new(end, socket, ringer, bell, peer))
 }

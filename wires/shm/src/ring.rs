@@ -217,7 +217,7 @@ impl Arrival<'_> {
 ///
 /// Neither of two ends trusts the other. What the other one writes can be a frame of no meaning or
 /// an error ([`Broken`]), after which the end is to be dropped; nothing else.
-pub struct End {
+pub struct RingEnd {
     sender: Sender,
     receiver: Receiver,
     own: SideLines,
@@ -228,7 +228,7 @@ pub struct End {
     unflushed: bool,
 }
 
-impl End {
+impl RingEnd {
     /// The end of `side` (0 or 1) in a memory that is zero or that the other side has begun to use.
     pub(crate) fn new(memory: &Arc<Memory>, geometry: &Geometry, side: usize) -> Option<Self> {
         let other = side ^ 1;

@@ -25,7 +25,7 @@ const PATH: &str = "XK_SHM_PARTY";
 /// Time between two questions.
 const EVERY: Duration = Duration::from_millis(2);
 /// More than any step needs, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const STEP_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Asks the other party now and then, answers it, and says when it got its first answer over a
 /// link.
@@ -125,12 +125,12 @@ impl Process {
     fn hear(&self, word: &str) {
         let begun = Instant::now();
         loop {
-            let line = self.lines.recv_timeout(PATIENCE);
+            let line = self.lines.recv_timeout(STEP_TIME_MAX);
             let line = line.unwrap_or_else(|_| panic!("no `{word}` from {}", self.child.id()));
             if line.contains(word) {
                 return;
             }
-            assert!(begun.elapsed() < PATIENCE, "no `{word}`, but `{line}`");
+            assert!(begun.elapsed() < STEP_TIME_MAX, "no `{word}`, but `{line}`");
         }
     }
 

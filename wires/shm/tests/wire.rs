@@ -22,7 +22,7 @@ use xk_testkit::conformance::wire::{WireFixture, all};
 use xk_testkit::kernel::Top;
 
 /// More than any of these tests needs, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const STEP_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// A path of its own for each test, removed with it.
 struct Folder(PathBuf);
@@ -101,7 +101,7 @@ impl Scene {
     fn until(&self, what: &str, mut done: impl FnMut() -> bool) {
         let begun = Instant::now();
         while !done() {
-            assert!(begun.elapsed() < PATIENCE, "{what}: {}", self.describe());
+            assert!(begun.elapsed() < STEP_TIME_MAX, "{what}: {}", self.describe());
             self.turn();
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -478,14 +478,14 @@ fn a_stale_socket_is_taken_over() {
     let path = place.socket();
     let other = {
         let (path, options) = (path.clone(), options.clone());
-        std::thread::spawn(move || Link::meet(&path, &options, Some(PATIENCE)).map(drop))
+        std::thread::spawn(move || Link::meet(&path, &options, Some(STEP_TIME_MAX)).map(drop))
     };
-    let mut link = Link::meet(&path, &options, Some(PATIENCE)).unwrap();
+    let mut link = Link::meet(&path, &options, Some(STEP_TIME_MAX)).unwrap();
     other.join().unwrap().unwrap();
     let begun = Instant::now();
     while link.check().is_ok() {
         let _ = link.wait(Some(Duration::from_millis(100)));
-        assert!(begun.elapsed() < PATIENCE);
+        assert!(begun.elapsed() < STEP_TIME_MAX);
     }
     let mut room = [0; 8];
     assert_eq!(link.receive(&mut room), Ok::<_, Broken>(None));
@@ -501,7 +501,7 @@ fn two_programs_take_turns_asleep() {
             if let Some(octets) = link.receive(room).unwrap() {
                 return octets;
             }
-            link.wait(Some(PATIENCE)).unwrap();
+            link.wait(Some(STEP_TIME_MAX)).unwrap();
         }
     };
     let echo = std::thread::spawn(move || {
@@ -569,7 +569,7 @@ fn descriptors_that_take_an_hour_to_close_hang_nobody() {
     let mut meeting = Meeting::new(&path, &options).unwrap();
     let begun = Instant::now();
     while !meeting.is_listening() {
-        assert!(begun.elapsed() < PATIENCE);
+        assert!(begun.elapsed() < STEP_TIME_MAX);
         meeting.step(Instant::now());
     }
     // Taken and refused; and a second one, which is never looked at.
@@ -580,14 +580,14 @@ fn descriptors_that_take_an_hour_to_close_hang_nobody() {
     ];
     let honest = std::thread::spawn({
         let (path, options) = (path.clone(), options.clone());
-        move || Link::meet(&path, &options, Some(PATIENCE)).map(|_| ())
+        move || Link::meet(&path, &options, Some(STEP_TIME_MAX)).map(|_| ())
     });
     let begun = Instant::now();
     let _link = loop {
         if let Some(link) = meeting.step(Instant::now()) {
             break link;
         }
-        assert!(begun.elapsed() < PATIENCE);
+        assert!(begun.elapsed() < STEP_TIME_MAX);
     };
     honest.join().unwrap().unwrap();
 }

@@ -99,7 +99,7 @@ struct PortRest {
 }
 
 #[derive(Default)]
-struct State {
+struct NetworkState {
     links: Vec<Link>,
     names: BTreeMap<Rc<str>, LinkId>,
     ports: Vec<Port>,
@@ -121,7 +121,7 @@ struct State {
 pub struct Network {
     chance: Random,
     pool: Pool,
-    state: RefCell<State>,
+    state: RefCell<NetworkState>,
     tap: RefCell<Option<Rc<dyn Tap>>>,
 }
 
@@ -162,7 +162,7 @@ impl Network {
     /// A network without links. All chance comes from `seed`; damaged frames are copied into
     /// `pool`.
     pub fn new(seed: u64, pool: Pool) -> Rc<Self> {
-        let state = State { in_flight_max: IN_FLIGHT_MAX, ..State::default() };
+        let state = NetworkState { in_flight_max: IN_FLIGHT_MAX, ..NetworkState::default() };
         let (state, tap) = (RefCell::new(state), RefCell::default());
         Rc::new(Self { chance: Random::new(seed), pool, state, tap })
     }
@@ -491,7 +491,7 @@ impl Network {
     }
 }
 
-impl State {
+impl NetworkState {
     fn count(&mut self, link: u32, add: impl FnOnce(&mut LinkStats)) {
         if let Some(link) = self.links.get_mut(link as usize) {
             add(&mut link.stats);

@@ -20,11 +20,11 @@ pub(super) struct Seat {
     /// From the same process, later: sockets of clients and of neighbours that have come back.
     pub(super) visits: OwnedFd,
     /// To neighbours in other processes.
-    pub(super) ways: Vec<Way>,
+    pub(super) ways: Vec<NeighbourSocket>,
 }
 
 /// A socket to a neighbour, over which both ends agree on a ring.
-pub(super) struct Way {
+pub(super) struct NeighbourSocket {
     pub(super) neighbour: usize,
     pub(super) socket: OwnedFd,
 }
@@ -95,7 +95,10 @@ impl Hello {
             let (control, visits) = (file()?, file()?);
             let mut ways = Vec::new();
             for neighbour in list(&seat["ways"]) {
-                ways.push(Way { neighbour: number(&neighbour) as usize, socket: file()? });
+                ways.push(NeighbourSocket {
+                    neighbour: number(&neighbour) as usize,
+                    socket: file()?,
+                });
             }
             seats.push(Seat { domain: number(&seat["domain"]) as usize, control, visits, ways });
         }

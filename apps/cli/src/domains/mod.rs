@@ -20,7 +20,7 @@ use crate::files;
 use crate::output::{self, heading};
 use crate::user::{User, UserArgs};
 use crate::view;
-use hello::{Hello, Seat, Way};
+use hello::{Hello, NeighbourSocket, Seat};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -278,7 +278,7 @@ impl<'a> Domains<'a> {
                 let (one, two) = way()?;
                 for (at, neighbour, socket) in [(upper, lower, one), (lower, upper, two)] {
                     if let Some(seat) = seats.iter_mut().find(|seat| seat.domain == at) {
-                        seat.ways.push(Way { neighbour, socket });
+                        seat.ways.push(NeighbourSocket { neighbour, socket });
                     } else if let Some(running) = self.running.iter().find(|r| r.domain == at) {
                         running.send(neighbour, &socket).map_err(&no_socket)?;
                     }

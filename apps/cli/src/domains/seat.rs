@@ -3,7 +3,7 @@
 
 use super::confine::Confined;
 use super::hello::{Hello, Seat};
-use super::ways::{Meeting, Way, Ways};
+use super::ways::{Meeting, NeighbourCarrier, Ways};
 use crate::control::{Begun, Clients, Desk, Jobs};
 use crate::failure::Failure;
 use crate::host;
@@ -163,7 +163,7 @@ fn receive(
     ways: Ways,
     runner: &Runner,
 ) -> io::Result<()> {
-    let (back, returned) = channel::<(usize, Way)>();
+    let (back, returned) = channel::<(usize, NeighbourCarrier)>();
     let bell = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
     let (rung, rings, arrivals) = (Arc::clone(&bell), bell.try_clone()?, visits.try_clone()?);
     let take = move || -> io::Result<()> {

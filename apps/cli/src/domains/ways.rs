@@ -46,12 +46,12 @@ pub(super) struct Ways {
 type To = Box<dyn Carrier>;
 
 /// Carrier of frames to a neighbour, before the domain's kernel has it.
-pub(super) enum Way {
+pub(super) enum NeighbourCarrier {
     Messages(Messages),
     Ring(Box<Ring>, Terms),
 }
 
-impl Way {
+impl NeighbourCarrier {
     /// This for a kernel with this pool.
     pub(super) fn carrier(self, pool: &Pool) -> Result<To, Failure> {
         Ok(match self {
@@ -86,16 +86,16 @@ impl Ways {
     }
 
     /// Agrees with a neighbour on a way.
-    pub(super) fn to(&self, place: usize, meeting: Meeting) -> Result<Way, Failure> {
+    pub(super) fn to(&self, place: usize, meeting: Meeting) -> Result<NeighbourCarrier, Failure> {
         let found = self.neighbours.iter().find(|neighbour| neighbour.place == place);
         let neighbour = found.ok_or_else(|| none("it is no neighbour"))?;
         let (ring, kin) = match (meeting, neighbour.crossing) {
             (Meeting::Ring(ring, kin), _) => (ring, Some(kin)),
             (Meeting::Socket(socket), Crossing::Messages) => {
-                return Ok(Way::Messages(Messages::new(socket, Data::InBand)));
+                return Ok(NeighbourCarrier::Messages(Messages::new(socket, Data::InBand)));
             }
             (Meeting::Socket(socket), Crossing::Mapped) => {
-                return Ok(Way::Messages(Messages::new(socket, Data::Mapped)));
+                return Ok(NeighbourCarrier::Messages(Messages::new(socket, Data::Mapped)));
             }
             (Meeting::Socket(socket), Crossing::Memory) if neighbour.is_upper => {
                 (Ring::grant(socket, MEET_WITHIN).map(Box::new).map_err(none)?, None)
@@ -106,7 +106,7 @@ impl Ways {
         };
         let pool = (kin.is_some() || neighbour.reads).then_some(&*self.pool);
         let terms = Terms::agree(&ring, pool, kin, MEET_WITHIN).map_err(none)?;
-        Ok(Way::Ring(ring, terms))
+        Ok(NeighbourCarrier::Ring(ring, terms))
     }
 
     /// Agrees with all neighbours, in one order for the whole host, so that no two wait for each

@@ -1,6 +1,7 @@
 //! Processes of a host in domains, and programs attached to it, that are killed again and again
 //! while Linux's programs use them. `XK_LONG=1` for a thousand deaths of each kind.
 
+use crate::{STEP_TIME_MAX, XK};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -16,9 +17,6 @@ use xk_core::random::Random;
 use xk_testkit::needs_root;
 use xk_testkit::netns::{Net, Running, Space};
 
-pub(crate) const XK: &str = env!("CARGO_BIN_EXE_xk");
-/// More than any step needs, even on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Time until a datagram is sent again, or changes are looked at again.
 pub(crate) const TRY_EVERY: Duration = Duration::from_millis(100);
 const ECHO: ([u8; 4], u16) = ([10, 9, 0, 2], 7);
@@ -72,7 +70,7 @@ pub(crate) fn settled(processes: impl IntoIterator<Item = u32>) -> BTreeMap<u32,
     let look = || processes.iter().filter_map(|process| Some((*process, has(*process)?))).collect();
     let (mut before, mut equal): (BTreeMap<u32, Has>, _) = (look(), 0);
     while equal < 3 {
-        assert!(begun.elapsed() < PATIENCE, "{before:?}");
+        assert!(begun.elapsed() < STEP_TIME_MAX, "{before:?}");
         std::thread::sleep(TRY_EVERY / 20);
         let now = look();
         let is_quiet = now.values().all(|has| has.meeting == 0);
@@ -106,7 +104,7 @@ impl Host {
         let control = control.display().to_string();
         let line = [XK, "run", "--restarts", "1000000", "--control", &control, file];
         let running = space.spawn(&line).unwrap();
-        running.wait_for("Ctrl-C ends it.", PATIENCE).unwrap();
+        running.wait_for("Ctrl-C ends it.", STEP_TIME_MAX).unwrap();
         Self { space, control, running, _net: net }
     }
 
@@ -119,7 +117,7 @@ impl Host {
                 return serde_json::from_str(said).unwrap();
             }
             // One has ended meanwhile, and is started again.
-            assert!(begun.elapsed() < PATIENCE, "{said:?}\n{}", self.running.output());
+            assert!(begun.elapsed() < STEP_TIME_MAX, "{said:?}\n{}", self.running.output());
             std::thread::sleep(TRY_EVERY);
         }
     }
@@ -142,7 +140,7 @@ impl Host {
             {
                 let all = || descriptors(*process);
                 let late = || format!("process {process} had {had:?}, has {now:?}: {:?}", all());
-                assert!(begun.elapsed() < PATIENCE, "{}\n{}", late(), self.running.output());
+                assert!(begun.elapsed() < STEP_TIME_MAX, "{}\n{}", late(), self.running.output());
                 std::thread::sleep(TRY_EVERY / 10);
             }
         }
@@ -160,7 +158,7 @@ fn echoes(socket: &UdpSocket, number: u64) -> u64 {
                 return tries;
             }
         }
-        assert!(begun.elapsed() < PATIENCE, "no echo");
+        assert!(begun.elapsed() < STEP_TIME_MAX, "no echo");
     }
     unreachable!()
 }
@@ -170,12 +168,12 @@ fn echoes(socket: &UdpSocket, number: u64) -> u64 {
 fn streams(is_over: &AtomicBool, sent: &AtomicU64) -> u64 {
     let mut connections = 0;
     while !is_over.load(Ordering::Relaxed) {
-        let Ok(mut stream) = TcpStream::connect_timeout(&DISCARD.into(), PATIENCE) else {
+        let Ok(mut stream) = TcpStream::connect_timeout(&DISCARD.into(), STEP_TIME_MAX) else {
             std::thread::sleep(TRY_EVERY / 10);
             continue;
         };
         connections += 1;
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(STEP_TIME_MAX)).unwrap();
         while !is_over.load(Ordering::Relaxed) {
             match stream.write(&[7; 1400]) {
                 Ok(octets) => {
@@ -223,12 +221,15 @@ fn dies(name: &str, seed: u64, deaths: usize) {
                     if now.len() == processes.len() && now.get(&domain) != Some(&victim) {
                         break now;
                     }
-                    assert!(begun.elapsed() < PATIENCE, "{domain} is not started again");
+                    assert!(begun.elapsed() < STEP_TIME_MAX, "{domain} is not started again");
                 };
                 tries += echoes(&socket, death as u64);
                 let octets = sent.load(Ordering::Relaxed);
                 while sent.load(Ordering::Relaxed) == octets {
-                    assert!(begun.elapsed() < PATIENCE, "{domain} was killed: no stream goes on");
+                    assert!(
+                        begun.elapsed() < STEP_TIME_MAX,
+                        "{domain} was killed: no stream goes on"
+                    );
                     std::thread::sleep(TRY_EVERY / 20);
                 }
                 processes = now;
@@ -346,7 +347,7 @@ fn nothing_is_left_of_programs_that_die_attached() {
         let stack = attach().unwrap();
         let port = PORTS.start + death as u16 % PORTS.len() as u16;
         let socket = xk_net::UdpSocket::bind(&stack, ("10.0.0.1", port)).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(STEP_TIME_MAX)).unwrap();
         let _ = socket.send_to(b"here", "10.0.0.1:7").unwrap();
         // What was sent to the one that has died may come first.
         let mut back = [0; 1000];

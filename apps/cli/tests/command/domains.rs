@@ -1,5 +1,6 @@
 //! Hosts cut into domains, run by threads and by processes.
 
+use crate::{STEP_TIME_MAX, XK};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
@@ -12,9 +13,6 @@ use std::time::{Duration, Instant};
 use xk_testkit::netns::{Net, Running, Space};
 use xk_testkit::{await_that, needs_root};
 
-const XK: &str = env!("CARGO_BIN_EXE_xk");
-/// More than any step needs, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Time until a datagram is sent again.
 const TRY_EVERY: Duration = Duration::from_millis(200);
 /// Where the host of the graphs is.
@@ -43,7 +41,7 @@ fn run(space: &Space, name: &str) -> (Running, String) {
     let control = control.display().to_string();
     let graph = graph(space, name);
     let running = space.spawn(&[XK, "run", "--control", &control, &graph]).unwrap();
-    running.wait_for("Ctrl-C ends it.", PATIENCE).unwrap();
+    running.wait_for("Ctrl-C ends it.", STEP_TIME_MAX).unwrap();
     fs::remove_file(graph).unwrap();
     (running, control)
 }
@@ -67,7 +65,7 @@ fn echoes(space: &Space) {
         socket.set_read_timeout(Some(TRY_EVERY)).unwrap();
         let begun = Instant::now();
         let mut back = [0; 8];
-        while begun.elapsed() < PATIENCE {
+        while begun.elapsed() < STEP_TIME_MAX {
             // What is refused while a process is started again is an error here.
             let _ = socket.send_to(b"hello", SocketAddr::from(ECHO));
             if let Ok((octets, _)) = socket.recv_from(&mut back) {
@@ -84,14 +82,14 @@ fn takes_a_stream(space: &Space) {
     let ended = space.enter(|| {
         let begun = Instant::now();
         loop {
-            match TcpStream::connect_timeout(&SocketAddr::from(DISCARD), PATIENCE) {
+            match TcpStream::connect_timeout(&SocketAddr::from(DISCARD), STEP_TIME_MAX) {
                 Ok(mut stream) => {
-                    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                    stream.set_read_timeout(Some(STEP_TIME_MAX)).unwrap();
                     stream.write_all(&[7; 100_000]).unwrap();
                     stream.shutdown(Shutdown::Write).unwrap();
                     return stream.read(&mut [0; 8]).unwrap();
                 }
-                Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+                Err(error) => assert!(begun.elapsed() < STEP_TIME_MAX, "{error}"),
             }
         }
     });
@@ -169,7 +167,7 @@ fn one_graph_runs_cut_in_every_way() {
         let is_cut = crossings.iter().any(|crossing| crossing["crossed_ns"].is_u64());
         assert_eq!(is_cut, processes > 0, "{name}: {trace}");
         signal(running.id(), Signal::INT);
-        let status = running.wait(PATIENCE).unwrap();
+        let status = running.wait(STEP_TIME_MAX).unwrap();
         assert!(status.success(), "{name}: {}", running.output());
         let module = module_at(&space);
         for file in [format!("{module}.lock"), module] {
@@ -242,14 +240,15 @@ fn dies_and_comes_back(graph: &str, domains: &[&str]) {
     for name in domains {
         let (killed, others) = (said(name), children(running.id()));
         let begins = || {
-            let stream = TcpStream::connect_timeout(&SocketAddr::from(DISCARD), PATIENCE).unwrap();
-            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            let stream =
+                TcpStream::connect_timeout(&SocketAddr::from(DISCARD), STEP_TIME_MAX).unwrap();
+            stream.set_read_timeout(Some(STEP_TIME_MAX)).unwrap();
             stream
         };
         let is_lowest = *name == domains[domains.len() - 1];
         let stream = is_lowest.then(|| space.enter(begins).unwrap());
         signal(killed, Signal::KILL);
-        await_that!(PATIENCE, said(name) != killed, "{name}: {}", running.output());
+        await_that!(STEP_TIME_MAX, said(name) != killed, "{name}: {}", running.output());
         echoes(&space);
         takes_a_stream(&space);
         stream.iter().for_each(ends_in_order);
@@ -265,7 +264,7 @@ fn dies_and_comes_back(graph: &str, domains: &[&str]) {
     let begun = Instant::now();
     let is_left = |process: &u32| Path::new(&format!("/proc/{process}/exe")).exists();
     while left.iter().any(is_left) {
-        assert!(begun.elapsed() < PATIENCE, "a process stays behind");
+        assert!(begun.elapsed() < STEP_TIME_MAX, "a process stays behind");
         std::thread::sleep(TRY_EVERY / 10);
     }
 }
@@ -300,7 +299,7 @@ fn a_stopped_domain_hides_no_other() {
     echoes(&space);
     signal(tcp, Signal::CONT);
     await_that!(
-        PATIENCE,
+        STEP_TIME_MAX,
         look(&space, &control, &["dump"])["silent"] == serde_json::json!([]),
         "it answers again"
     );
@@ -311,7 +310,7 @@ fn a_stopped_domain_hides_no_other() {
     }
     let begun = Instant::now();
     signal(running.id(), Signal::INT);
-    assert!(running.wait(PATIENCE).unwrap().success(), "{}", running.output());
+    assert!(running.wait(STEP_TIME_MAX).unwrap().success(), "{}", running.output());
     println!("ended after {:?}", begun.elapsed());
     let said = running.output();
     assert!(said.contains("domain tcp is stopped") && said.contains("icmp"), "{said}");
@@ -326,17 +325,17 @@ fn the_end_of_a_host_whose_processes_end_too_often_is_explained() {
     let space = net.space().unwrap();
     let graph = graph(&space, "org-server.kdl");
     let running = space.spawn(&[XK, "run", "--no-control", "--restarts", "1", &graph]).unwrap();
-    running.wait_for("Ctrl-C ends it.", PATIENCE).unwrap();
+    running.wait_for("Ctrl-C ends it.", STEP_TIME_MAX).unwrap();
     for count in 0..2 {
         await_that!(
-            PATIENCE,
+            STEP_TIME_MAX,
             running.output().matches("started again: ").count() >= count,
             "{}",
             running.output()
         );
         signal(children(running.id())[0], Signal::KILL);
     }
-    assert!(!running.wait(PATIENCE).unwrap().success());
+    assert!(!running.wait(STEP_TIME_MAX).unwrap().success());
     let said = running.output();
     assert!(said.contains("ends the host: processes have ended 2 times within "), "{said}");
     assert!(said.contains("at most 1 are started again within 60 s"), "{said}");
@@ -430,12 +429,12 @@ fn programs_attach_to_a_host_that_runs() {
         let stack = loop {
             match setup.here() {
                 Ok(stack) => break stack,
-                Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+                Err(error) => assert!(begun.elapsed() < STEP_TIME_MAX, "{error}"),
             }
             std::thread::sleep(Duration::from_millis(20));
         };
         let socket = xk_net::UdpSocket::bind(&stack, "10.0.0.1:5000").unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(STEP_TIME_MAX)).unwrap();
         let _ = socket.send_to(b"hello", "10.0.0.1:7").unwrap();
         let mut back = [0; 8];
         let (octets, _) = socket.recv_from(&mut back).unwrap();

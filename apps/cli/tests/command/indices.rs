@@ -9,12 +9,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::{STEP_TIME_MAX, XK};
 use rustix::process::{Pid, Signal, kill_process};
 use xk_net::{Setup, TcpListener, TcpStream};
 
-const XK: &str = env!("CARGO_BIN_EXE_xk");
-/// More than any step needs, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
 const OCTETS: usize = 2_000_000;
 
 /// A host that runs; ended with the test.
@@ -60,7 +58,7 @@ fn setup(folder: &Path, number: u8) -> Setup {
     let (at, begun) = (folder.join(format!("open{number}")), Instant::now());
     let setup = Setup::library(&at, xk_catalog::PROTOCOLS);
     while let Err(error) = setup.here() {
-        assert!(begun.elapsed() < PATIENCE, "{error}");
+        assert!(begun.elapsed() < STEP_TIME_MAX, "{error}");
         std::thread::sleep(Duration::from_millis(50));
     }
     setup

@@ -16,7 +16,8 @@ use xk_net::{Setup, TcpListener};
 use xk_testkit::netns::{Net, Running, Space};
 use xk_testkit::{await_that, needs_root};
 
-use crate::deaths::{GROWTH_KIB, Host, PATIENCE, PAUSE_MS, XK, deaths, kill, memory_kib, settled};
+use crate::deaths::{GROWTH_KIB, Host, PAUSE_MS, deaths, kill, memory_kib, settled};
+use crate::{STEP_TIME_MAX, XK};
 
 /// Time between two looks for a change.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -95,7 +96,7 @@ impl Library {
                 return program;
             }
             // The registry or the module has ended meanwhile, and is started again.
-            assert!(begun.elapsed() < PATIENCE, "{}", program.output());
+            assert!(begun.elapsed() < STEP_TIME_MAX, "{}", program.output());
         }
     }
 
@@ -112,7 +113,7 @@ impl Library {
         let begun = Instant::now();
         while self.registry(figure) != count {
             let said = || format!("{figure} is {}\n{}", self.registry(figure), self.output());
-            assert!(begun.elapsed() < PATIENCE, "{}, not {count}", said());
+            assert!(begun.elapsed() < STEP_TIME_MAX, "{}, not {count}", said());
             std::thread::sleep(LOOK_EVERY);
         }
     }
@@ -120,7 +121,7 @@ impl Library {
     /// Waits until another process has the domain.
     fn until_started_again(&self, domain: &str, was: u32) {
         await_that!(
-            PATIENCE,
+            STEP_TIME_MAX,
             self.host.processes().get(domain).is_some_and(|now| *now != was),
             "{domain}: {}",
             self.output()
@@ -135,9 +136,9 @@ impl Library {
 /// A stream of the system's to a program.
 fn connect(port: u16) -> io::Result<TcpStream> {
     let to: SocketAddr = (Ipv4Addr::new(10, 9, 0, 2), port).into();
-    let stream = TcpStream::connect_timeout(&to, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    let stream = TcpStream::connect_timeout(&to, STEP_TIME_MAX)?;
+    stream.set_read_timeout(Some(STEP_TIME_MAX))?;
+    stream.set_write_timeout(Some(STEP_TIME_MAX))?;
     // One that only waits for octets hears of the module's death by this alone.
     sockopt::set_socket_keepalive(&stream, true)?;
     sockopt::set_tcp_keepidle(&stream, KEEPALIVE)?;
@@ -178,7 +179,7 @@ impl Seen {
         let (begun, (before, _)) = (Instant::now(), self.count());
         // One may have been under way.
         while self.count().0 < before + 2 {
-            assert!(begun.elapsed() < PATIENCE, "{what}: no stream goes on");
+            assert!(begun.elapsed() < STEP_TIME_MAX, "{what}: no stream goes on");
             std::thread::sleep(LOOK_EVERY / 4);
         }
     }
@@ -187,7 +188,7 @@ impl Seen {
         let (begun, (_, broken)) = (Instant::now(), self.count());
         act();
         while self.count().1 == broken {
-            assert!(begun.elapsed() < PATIENCE, "{what}: no peer hears of it");
+            assert!(begun.elapsed() < STEP_TIME_MAX, "{what}: no peer hears of it");
             std::thread::sleep(LOOK_EVERY / 4);
         }
     }
@@ -270,7 +271,7 @@ impl Deaths<'_> {
         first.breaks("the module", || kill(processes["device"]));
         for (seen, broken) in before {
             await_that!(
-                PATIENCE,
+                STEP_TIME_MAX,
                 seen.count().1 != broken,
                 "the module: another peer hears nothing"
             );
@@ -419,7 +420,7 @@ fn a_second_run_says_what_listens_at_its_paths() {
         let space = net.space().unwrap();
         let line = [XK, "run", "--control", &path("second-control"), &file];
         let second = space.spawn(&line).unwrap();
-        assert!(!second.wait(PATIENCE).unwrap().success());
+        assert!(!second.wait(STEP_TIME_MAX).unwrap().success());
         let (said, at) = (second.output(), path(at));
         let cause = format!("process {} listens at {at:?}; end it first", processes[domain]);
         assert!(said.contains(&cause), "not {cause}: {said}");
@@ -437,7 +438,7 @@ fn rpc_stands_on_a_library() {
     let space = &library.host.space;
     let line = [XK, "run", "--no-control", &graph, "--library", &path];
     let program = space.spawn(&line).unwrap();
-    program.wait_for("Ctrl-C ends it.", PATIENCE).unwrap_or_else(|e| panic!("{e}"));
+    program.wait_for("Ctrl-C ends it.", STEP_TIME_MAX).unwrap_or_else(|e| panic!("{e}"));
     // How many datagrams have come to the registry's UDP, before each call.
     let mut at_the_registry = Vec::new();
     for text in ["hello", "again", "more"] {

@@ -13,3 +13,9 @@ mod switch;
 mod units;
 mod upgrade;
 mod users;
+
+use std::time::Duration;
+
+const XK: &str = env!("CARGO_BIN_EXE_xk");
+/// More than any step needs, even on a busy machine.
+const STEP_TIME_MAX: Duration = Duration::from_secs(60);

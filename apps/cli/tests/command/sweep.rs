@@ -1,14 +1,14 @@
 //! Sweeps as a user has them: killed and gone on with, spread and merged, made small, drawn.
 
+use crate::XK;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use xk_sweep::{Axis, Folder, Header, Plan, Row, Verdict};
 
-const XK: &str = env!("CARGO_BIN_EXE_xk");
 /// More than any step needs, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(300);
+const SWEEP_TIME_MAX: Duration = Duration::from_secs(300);
 
 /// A client that asks over a link, and a server that may die.
 const GRAPH: &str = r#"
@@ -84,7 +84,7 @@ fn a_sweep_that_is_killed_goes_on_and_makes_the_same_table() {
         .expect("xk can be started");
     let begun = Instant::now();
     while lines(&at.join("wild")) < 300 {
-        assert!(begun.elapsed() < PATIENCE, "no row comes");
+        assert!(begun.elapsed() < SWEEP_TIME_MAX, "no row comes");
         std::thread::sleep(Duration::from_millis(2));
     }
     // A worker of it, then the sweep itself.
@@ -96,7 +96,7 @@ fn a_sweep_that_is_killed_goes_on_and_makes_the_same_table() {
     assert!(status.success(), "{workers}");
     let then = lines(&at.join("wild")) + 50;
     while lines(&at.join("wild")) < then {
-        assert!(begun.elapsed() < PATIENCE, "no row comes");
+        assert!(begun.elapsed() < SWEEP_TIME_MAX, "no row comes");
         std::thread::sleep(Duration::from_millis(2));
     }
     killed.kill().expect("it runs");

@@ -1,15 +1,12 @@
 //! `xk switch` with three parties, each an `xk run` in a process of its own.
 
+use crate::STEP_TIME_MAX;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
-
-/// More than any step needs, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A folder of the test's own, which goes with it.
 struct Folder(PathBuf);
@@ -72,7 +69,7 @@ fn three_parties_reach_each_other() {
     std::fs::set_permissions(&folder.0, Permissions::from_mode(0o777)).expect("a mode");
     let socket = folder.0.join("lab.sock");
     let mut switch = Running::start(&["switch", &socket.display().to_string(), "--ports", "4"]);
-    xk_testkit::await_that!(PATIENCE, socket.exists(), "the switch does not begin");
+    xk_testkit::await_that!(STEP_TIME_MAX, socket.exists(), "the switch does not begin");
     let answers = [1, 2].map(|number| party(&folder.0, number, "echo udp port=7"));
     let answering =
         [&answers[0], &answers[1]].map(|file| Running::start(&["run", "--no-control", file]));

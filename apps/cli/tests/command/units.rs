@@ -1,17 +1,13 @@
 //! The units of systemd(1) in `dist/systemd`, and that a host needs no right beside those which
 //! they give it.
 
+use crate::{STEP_TIME_MAX, XK};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 use xk_testkit::netns::Net;
 use xk_testkit::{needs_program, needs_root};
-
-const XK: &str = env!("CARGO_BIN_EXE_xk");
-/// More than any step needs, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn from_root(path: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path).display().to_string()
@@ -75,7 +71,7 @@ fn a_host_needs_the_rights_of_its_unit_alone() {
         fs::write(&file, text).unwrap();
         let file = file.display().to_string();
         let running = ours.spawn(&[&line[..], &[&file]].concat()).unwrap();
-        running.wait_for("Ctrl-C ends it.", PATIENCE).unwrap();
+        running.wait_for("Ctrl-C ends it.", STEP_TIME_MAX).unwrap();
         space.exec(&["ping", "-c", "2", "-i", "0.05", "-W", "5", "10.9.0.2"]).unwrap();
         // What runs protocols keeps none of them.
         let children = format!("/proc/{0}/task/{0}/children", running.id());

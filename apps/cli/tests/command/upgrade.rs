@@ -1,5 +1,6 @@
 //! `xk upgrade`: a running graph goes on in another process.
 
+use crate::{STEP_TIME_MAX, XK};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs::Permissions;
@@ -14,9 +15,6 @@ use xk_core::random::Random;
 use xk_testkit::needs_root;
 use xk_testkit::netns::{Net, Running, Space};
 
-const XK: &str = env!("CARGO_BIN_EXE_xk");
-/// More than any step needs, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Time until a datagram is sent again.
 const TRY_EVERY: Duration = Duration::from_millis(200);
 const TCP_ECHO: ([u8; 4], u16) = ([10, 9, 0, 2], 7);
@@ -72,7 +70,7 @@ impl Host {
         let control = folder.path().join("control.sock").display().to_string();
         let file = file.display().to_string();
         let running = space.spawn(&[XK, "run", "--control", &control, &file]).unwrap();
-        running.wait_for("Ctrl-C ends it.", PATIENCE).unwrap();
+        running.wait_for("Ctrl-C ends it.", STEP_TIME_MAX).unwrap();
         Self { space, control, running, _net: net, _folder: folder }
     }
 
@@ -80,9 +78,9 @@ impl Host {
     fn upgrade(&mut self) {
         let line = [XK, "upgrade", "--control", &self.control];
         let next = self.space.spawn(&line).unwrap();
-        next.wait_for("Ctrl-C ends it.", PATIENCE).unwrap();
+        next.wait_for("Ctrl-C ends it.", STEP_TIME_MAX).unwrap();
         let before = std::mem::replace(&mut self.running, next);
-        let status = before.wait(PATIENCE).unwrap();
+        let status = before.wait(STEP_TIME_MAX).unwrap();
         let (before, next) = (before.output(), self.running.output());
         assert!(status.success(), "{before}{next}");
         assert!(before.contains("another process has taken this one's place"), "{before}");
@@ -104,8 +102,8 @@ fn ask(talk: &mut BufReader<UnixStream>, request: &str) -> Value {
 
 /// Sends octets of a seed until `is_over` and reads them back, all the same. Answers how many.
 fn stream(stream: &TcpStream, seed: u64, is_over: &AtomicBool) -> u64 {
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(STEP_TIME_MAX)).unwrap();
+    stream.set_write_timeout(Some(STEP_TIME_MAX)).unwrap();
     std::thread::scope(|scope| {
         let sent = scope.spawn(|| {
             let (random, mut sent) = (Random::new(seed), 0);
@@ -151,7 +149,7 @@ fn echoes() {
         if let Ok((octets, _)) = socket.recv_from(&mut back) {
             return assert_eq!(back[..octets], *b"hello");
         }
-        assert!(begun.elapsed() < PATIENCE, "no echo");
+        assert!(begun.elapsed() < STEP_TIME_MAX, "no echo");
     }
 }
 
@@ -162,7 +160,8 @@ fn connections_outlive_the_process_that_has_them() {
     let is_long = std::env::var_os("XK_LONG").is_some();
     let mut host = Host::start("upgrades", &graph("discard tcp port=9"));
     let (space, is_over) = (host.space.clone(), AtomicBool::new(false));
-    let connect = || TcpStream::connect_timeout(&SocketAddr::from(TCP_ECHO), PATIENCE).unwrap();
+    let connect =
+        || TcpStream::connect_timeout(&SocketAddr::from(TCP_ECHO), STEP_TIME_MAX).unwrap();
     std::thread::scope(|scope| {
         let busy: Vec<_> = (0..3)
             .map(|number| {
@@ -179,7 +178,7 @@ fn connections_outlive_the_process_that_has_them() {
                 let mut count = 0;
                 while !is_over.load(Ordering::Relaxed) {
                     let mut stream = connect();
-                    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                    stream.set_read_timeout(Some(STEP_TIME_MAX)).unwrap();
                     stream.write_all(b"brief").unwrap();
                     stream.shutdown(Shutdown::Write).unwrap();
                     let mut back = String::new();
@@ -200,7 +199,7 @@ fn connections_outlive_the_process_that_has_them() {
         println!("seed {seed}: octets {octets:?}, brief {}", brief.join().unwrap());
         assert!(octets.iter().all(|octets| *octets > 0));
         let mut silent = silent;
-        silent.set_read_timeout(Some(PATIENCE)).unwrap();
+        silent.set_read_timeout(Some(STEP_TIME_MAX)).unwrap();
         silent.write_all(b"still").unwrap();
         let mut back = [0; 5];
         silent.read_exact(&mut back).unwrap();
@@ -208,7 +207,7 @@ fn connections_outlive_the_process_that_has_them() {
     });
     let pid = Pid::from_raw(i32::try_from(host.running.id()).unwrap()).unwrap();
     kill_process(pid, Signal::INT).unwrap();
-    assert!(host.running.wait(PATIENCE).unwrap().success(), "{}", host.running.output());
+    assert!(host.running.wait(STEP_TIME_MAX).unwrap().success(), "{}", host.running.output());
     assert!(!PathBuf::from(&host.control).exists(), "nothing is left behind");
 }
 
@@ -226,7 +225,7 @@ fn a_graph_on_an_interface_goes_on() {
     host.space.enter(echoes).unwrap();
     let stream = host.space.enter(|| TcpStream::connect(SocketAddr::from(TCP_ECHO)).unwrap());
     let mut stream = stream.unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(STEP_TIME_MAX)).unwrap();
     for _ in 0..UPGRADES {
         host.upgrade();
         stream.write_all(b"still").unwrap();
@@ -267,7 +266,7 @@ fn a_process_that_cannot_be_followed_or_is_not_goes_on() {
     let host = Host::start("upgrade broken off", &graph(""));
     let stream = host.space.enter(|| TcpStream::connect(SocketAddr::from(TCP_ECHO)).unwrap());
     let mut stream = stream.unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(STEP_TIME_MAX)).unwrap();
     stream.write_all(b"one").unwrap();
     let mut back = [0; 3];
     stream.read_exact(&mut back).unwrap();
@@ -277,7 +276,7 @@ fn a_process_that_cannot_be_followed_or_is_not_goes_on() {
     assert_eq!(given["ok"]["sessions"].as_array().unwrap().len(), 1, "{given}");
     stream.write_all(b"two").unwrap();
     drop(talk);
-    host.running.wait_for("has not done so", PATIENCE).unwrap();
+    host.running.wait_for("has not done so", STEP_TIME_MAX).unwrap();
     stream.read_exact(&mut back).unwrap();
     assert_eq!(back, *b"two", "it goes on by itself");
     assert!(ask(&mut host.talk(), "taken")["error"].is_string(), "too late");

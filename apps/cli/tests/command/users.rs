@@ -1,5 +1,6 @@
 //! Users of the commands' processes, of their visitors, and of the processes that they trust.
 
+use crate::STEP_TIME_MAX;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,8 +12,6 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use xk_testkit::{ALONE, await_that, needs_root};
 
-/// More than any step needs, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
 const NOBODY: u32 = 65_534;
 
 /// A folder of the test's own, which goes with it.
@@ -107,7 +106,7 @@ fn becomes(what: &str, pid: u32, user: &str, group: &str) {
             return;
         }
         let all: Vec<String> = threads.into_iter().map(|thread| thread.0).collect();
-        assert!(began.elapsed() < PATIENCE, "{what} is:\n{}", all.join("\n"));
+        assert!(began.elapsed() < STEP_TIME_MAX, "{what} is:\n{}", all.join("\n"));
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -161,7 +160,7 @@ fn a_stack_for_programs_does_not_stay_root_and_programs_do() {
         if let ([stack], [program]) = (&children(pid, "xk")[..], &children(pid, "sleep")[..]) {
             break (*stack, *program);
         }
-        assert!(began.elapsed() < PATIENCE);
+        assert!(began.elapsed() < STEP_TIME_MAX);
         std::thread::sleep(Duration::from_millis(20));
     };
     becomes("the stack", stack, "65534", "65534");
@@ -346,7 +345,11 @@ fn hosts_that_share_memory_meet_if_root_starts_them() {
     assert!(output.status.success() && told.contains("received 1000"), "{told}");
     becomes("the host that answers", answering.0.id(), "65534", "65534");
     // It listens again a little after the other has gone.
-    await_that!(PATIENCE, Path::new(&folder.path("xk-shm-lab.sock")).exists(), "it listens again");
+    await_that!(
+        STEP_TIME_MAX,
+        Path::new(&folder.path("xk-shm-lab.sock")).exists(),
+        "it listens again"
+    );
     for name in ["xk-shm-lab.sock", "xk-shm-lab.sock.lock"] {
         let found = fs::metadata(folder.path(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert_eq!((found.uid(), found.gid()), (NOBODY, NOBODY), "{name}");

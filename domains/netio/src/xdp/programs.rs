@@ -51,9 +51,9 @@ impl Counts {
 }
 
 /// The map in which a channel's program keeps its state.
-pub(crate) struct State(Map);
+pub(crate) struct StateMap(Map);
 
-impl State {
+impl StateMap {
     pub(crate) fn new() -> io::Result<Self> {
         Map::new(MapKind::Array, 4, STATE_OCTETS, 1).map(Self)
     }
@@ -96,7 +96,7 @@ pub(crate) fn uplink(table: &Table, channels: &Map) -> io::Result<Program> {
 /// What the system answers.
 pub(crate) fn channel(
     [table, ended]: [&Table; 2],
-    state: &State,
+    state: &StateMap,
     rate: Rate,
     uplink: &Map,
 ) -> io::Result<Program> {

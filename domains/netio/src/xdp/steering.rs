@@ -13,7 +13,7 @@ use xk_linux::Interface;
 use xk_xdp::bpf::{Attachment, Map, MapKind, Program, REDIRECT};
 use xk_xdp::{Granted, Mode, Options, Redirect, XdpError, grant};
 
-use super::programs::{self, Counts, State};
+use super::programs::{self, Counts, StateMap};
 use super::space_unsafe;
 use super::table::{Change, Table};
 use super::veth;
@@ -53,7 +53,7 @@ struct Channel {
     /// Templates of the last [`ENDED_MAX`] rights that have ended.
     ended: Table,
     ended_last: VecDeque<Template>,
-    state: State,
+    state: StateMap,
     /// The end of the pair that the program guards.
     inner: u32,
     guard: Attachment,
@@ -328,7 +328,7 @@ impl Devices {
     ) -> Result<Granted, SteeringError> {
         let inner = index_of(inner_name).map_err(self.fails("find an interface"))?;
         let sent = Table::new(RIGHTS_OF_A_CHANNEL_MAX as u32);
-        let state = State::new().map_err(self.fails("make a map"))?;
+        let state = StateMap::new().map_err(self.fails("make a map"))?;
         let ended = Table::new(ENDED_MAX as u32 + 1);
         let program = programs::channel([&sent, &ended], &state, rate, &self.to_uplink);
         let program = program.map_err(self.fails("load a program"))?;

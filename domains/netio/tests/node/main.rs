@@ -18,7 +18,7 @@ use xk_xdp::{Fate, Mode, Options, XdpSocket};
 const OURS: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const FREELY: Rate = Rate { octets_per_second: 1 << 40, burst_octets: 1 << 40 };
 /// More than any step needs, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const STEP_TIME_MAX: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
     peer::main(&[("frames_go_past_the_module", frames_go_past_the_module)])
@@ -85,7 +85,7 @@ fn frames_go_past_the_module() {
     let program = std::thread::spawn(move || connect(&path, &ticket));
     let since = Instant::now();
     while !program.is_finished() {
-        assert!(since.elapsed() < PATIENCE);
+        assert!(since.elapsed() < STEP_TIME_MAX);
         std::thread::sleep(Duration::from_millis(1));
         cx.advance(Duration::from_millis(1));
         door.wire().expect("it is one").poll(&cx, &door, 64);
@@ -136,7 +136,7 @@ fn frames_go_past_the_module() {
     drop(carrier);
     let since = Instant::now();
     while module.counts().0 > 0 {
-        assert!(since.elapsed() < PATIENCE);
+        assert!(since.elapsed() < STEP_TIME_MAX);
         cx.advance(Duration::from_millis(20));
         module.carry_all(&cx, 64);
     }

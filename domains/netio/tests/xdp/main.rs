@@ -102,7 +102,7 @@ fn arrivals(socket: &mut XdpSocket, within: Duration) -> Vec<Vec<u8>> {
 
 const A_WHILE: Duration = Duration::from_millis(300);
 /// More than anything takes, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const STEP_TIME_MAX: Duration = Duration::from_secs(60);
 
 fn send(socket: &mut XdpSocket, frame: &[u8]) {
     assert!(socket.transmit(frame), "there is room");
@@ -244,7 +244,7 @@ fn a_channel_sends_within_its_rate() {
         if counts.admitted + counts.late == 100 {
             break counts;
         }
-        assert!(begun.elapsed() < PATIENCE, "{counts:?}");
+        assert!(begun.elapsed() < STEP_TIME_MAX, "{counts:?}");
     };
     let all = begun.elapsed();
     // The burst, and what the rate gives meanwhile.

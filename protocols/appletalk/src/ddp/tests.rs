@@ -117,25 +117,25 @@ fn ways() {
     let alone = Cable::new(Node::new(0xff01, 17));
     let cable = Cable { me, range, router: Some(router) };
     let table = [
-        (cable, Node::new(10, 17), Some(Way::Here)),
-        (cable, Node::new(0, 17), Some(Way::Here)),
-        (cable, Node::new(11, 17), Some(Way::Node(Node::new(11, 17)))),
-        (cable, Node::new(0, 18), Some(Way::Node(Node::new(10, 18)))),
-        (cable, Node::new(0, 255), Some(Way::All)),
-        (cable, Node::new(12, 255), Some(Way::All)),
-        (cable, Node::new(0, 0), Some(Way::Node(router))),
-        (cable, Node::new(0xff33, 9), Some(Way::Node(Node::new(0xff33, 9)))),
-        (cable, Node::new(20, 9), Some(Way::Node(router))),
-        (cable, Node::new(20, 255), Some(Way::Node(router))),
-        (alone, Node::new(0xfffe, 9), Some(Way::Node(Node::new(0xfffe, 9)))),
+        (cable, Node::new(10, 17), Some(NextHop::Here)),
+        (cable, Node::new(0, 17), Some(NextHop::Here)),
+        (cable, Node::new(11, 17), Some(NextHop::Node(Node::new(11, 17)))),
+        (cable, Node::new(0, 18), Some(NextHop::Node(Node::new(10, 18)))),
+        (cable, Node::new(0, 255), Some(NextHop::All)),
+        (cable, Node::new(12, 255), Some(NextHop::All)),
+        (cable, Node::new(0, 0), Some(NextHop::Node(router))),
+        (cable, Node::new(0xff33, 9), Some(NextHop::Node(Node::new(0xff33, 9)))),
+        (cable, Node::new(20, 9), Some(NextHop::Node(router))),
+        (cable, Node::new(20, 255), Some(NextHop::Node(router))),
+        (alone, Node::new(0xfffe, 9), Some(NextHop::Node(Node::new(0xfffe, 9)))),
         (alone, Node::new(20, 9), None),
         (alone, Node::new(0, 0), None),
     ];
     for (cable, to, way) in table {
         assert_eq!(cable.way(to, None), way, "{to}");
     }
-    assert_eq!(cable.way(Node::new(20, 9), Some(best)), Some(Way::Node(best)));
-    assert_eq!(cable.way(Node::new(12, 9), Some(best)), Some(Way::Node(Node::new(12, 9))));
+    assert_eq!(cable.way(Node::new(20, 9), Some(best)), Some(NextHop::Node(best)));
+    assert_eq!(cable.way(Node::new(12, 9), Some(best)), Some(NextHop::Node(Node::new(12, 9))));
     let mine = [(10, 17), (0, 17), (10, 255), (0, 255)];
     assert!(mine.iter().all(|(net, node)| cable.is_for_me(Node::new(*net, *node))));
     let others = [(11, 17), (10, 18), (11, 255), (20, 255), (0, 0)];

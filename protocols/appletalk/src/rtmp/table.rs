@@ -21,7 +21,7 @@ pub struct Port {
 
 /// State of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum EntryState {
     /// Confirmed in the last period.
     Good,
     /// Not confirmed for a period.
@@ -43,7 +43,7 @@ enum Event {
     Aged,
 }
 
-impl State {
+impl EntryState {
     /// The state that follows; `None` if the entry goes.
     const fn after(self, event: Event) -> Option<Self> {
         match (self, event) {
@@ -79,7 +79,7 @@ pub struct Entry {
     /// The next router.
     pub next: Node,
     /// State of the entry.
-    pub state: State,
+    pub state: EntryState,
 }
 
 /// Result of a packet.
@@ -181,7 +181,7 @@ impl Table {
                 distance: route.distance + 1,
                 port,
                 next: sender,
-                state: State::Good,
+                state: EntryState::Good,
             });
         }
     }
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn states() {
-        let states = [State::Good, State::Suspect, State::Bad, State::Worse];
+        let states = [EntryState::Good, EntryState::Suspect, EntryState::Bad, EntryState::Worse];
         let mut table = String::new();
         for state in states {
             for event in [Event::Confirmed, Event::Withdrawn, Event::Aged] {

@@ -1,6 +1,6 @@
 //! The client's side: one channel, and the call that is made on it.
 
-use super::{End, LATE, take_header};
+use super::{ChannelEnd, LATE, take_header};
 use crate::codes::reason_of;
 use crate::table::{Key, Path, Table, count};
 use crate::wire::{
@@ -45,7 +45,7 @@ pub(crate) static INSATIABLE: Reason = Reason::new("asked too often", Class::Bad
 type Outcome = Result<Message, CallCause>;
 
 pub(crate) struct ClientSession {
-    end: End,
+    end: ChannelEnd,
     lower: SessionRef,
     server: Rc<Server>,
     path: Path,
@@ -81,7 +81,7 @@ impl ClientSession {
     ) -> Self {
         Self {
             server: table.servers.of(key.0),
-            end: End::new(table, key, Kind::Request),
+            end: ChannelEnd::new(table, key, Kind::Request),
             path,
             lower,
             sequence: Cell::new(sequence),

@@ -1,8 +1,8 @@
 //! The server's side: one channel of one client, the call that is executed on it, the reply that it
 //! may ask for again.
 
-use super::state::{Phase, State, admit};
-use super::{End, LATE, take_header};
+use super::state::{ChannelState, Phase, admit};
+use super::{ChannelEnd, LATE, take_header};
 use crate::codes::code_of;
 use crate::table::{Key, Path, SWEEP, Table, count};
 use crate::wire::{
@@ -40,11 +40,11 @@ pub(crate) static IMPATIENT: Reason = Reason::new("too many abandoned calls", Cl
 pub(crate) static UNACKNOWLEDGED: Reason = Reason::new("unacknowledged reply", Class::Bad);
 
 pub(crate) struct ServerSession {
-    pub(crate) end: End,
+    pub(crate) end: ChannelEnd,
     /// The layer itself, for the sweep's timer.
     protocol: ProtocolRef,
     upper: ProtocolRef,
-    pub(crate) state: State,
+    pub(crate) state: ChannelState,
     /// Where the client was heard last.
     lower: SessionSlot,
     /// Whether that is held, as it is from a request until its reply is acknowledged.
@@ -57,11 +57,11 @@ impl ServerSession {
         cx: &Kernel,
         table: &Rc<Table>,
         (protocol, upper): (&ProtocolRef, &ProtocolRef),
-        (key, state): (Key, State),
+        (key, state): (Key, ChannelState),
         lower: &SessionRef,
     ) -> Self {
         Self {
-            end: End::new(table, key, Kind::Reply),
+            end: ChannelEnd::new(table, key, Kind::Reply),
             protocol: protocol.clone(),
             upper: upper.clone(),
             state,
@@ -430,7 +430,8 @@ impl Session for ServerSession {
     }
 
     fn describe(&self, _: &SessionRef) -> Option<String> {
-        let ((host, number, channel), State { sequence, phase, .. }) = (self.end.key, &self.state);
+        let ((host, number, channel), ChannelState { sequence, phase, .. }) =
+            (self.end.key, &self.state);
         let of = alloc::format!("channel {} of {host}, number {number}", channel as u16);
         Some(alloc::format!("{of}, call {}, {:?}", sequence.get(), phase.get()))
     }

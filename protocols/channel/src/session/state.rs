@@ -20,7 +20,7 @@ pub(crate) enum Phase {
 }
 
 /// State of a channel.
-pub(crate) struct State {
+pub(crate) struct ChannelState {
     /// The client's incarnation, as admitted.
     pub(crate) boot: Cell<u32>,
     pub(crate) ticket: Cell<u16>,
@@ -41,7 +41,7 @@ pub(crate) struct State {
     pub(crate) probes: Cell<u8>,
 }
 
-impl State {
+impl ChannelState {
     pub(crate) fn new(boot: u32, ticket: u16) -> Self {
         Self {
             boot: Cell::new(boot),

@@ -53,7 +53,7 @@ const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
 const WINDOW_SEGMENTS_MIN: u32 = 4;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum BbrState {
     /// Doubles the rate each round trip until the bandwidth no longer grows.
     Startup,
     /// Empties the queue that startup made.
@@ -69,7 +69,7 @@ enum State {
 #[derive(Debug)]
 pub struct Bbr {
     mss: u32,
-    state: State,
+    state: BbrState,
     /// Octets a second, by rounds.
     bandwidth: Extreme,
     rounds: u64,
@@ -95,7 +95,7 @@ pub struct Bbr {
 }
 
 fields!(
-    enum State {
+    enum BbrState {
         Startup = 0,
         Drain = 1,
         ProbeBandwidth(phase, since) = 2,
@@ -130,7 +130,7 @@ impl Bbr {
         let mss = mss_octets.max(1);
         Bbr {
             mss,
-            state: State::Startup,
+            state: BbrState::Startup,
             bandwidth: Extreme::max(BANDWIDTH_ROUNDS),
             rounds: 0,
             min_rtt: None,
@@ -152,10 +152,10 @@ impl Bbr {
 
     fn gains(&self) -> (u64, u64) {
         match self.state {
-            State::Startup => (STARTUP_GAIN, STARTUP_GAIN),
-            State::Drain => (DRAIN_GAIN, STARTUP_GAIN),
-            State::ProbeBandwidth(phase, _) => (PROBE_GAINS[phase % 8], WINDOW_GAIN),
-            State::ProbeRtt(..) => (UNITY, UNITY / 2),
+            BbrState::Startup => (STARTUP_GAIN, STARTUP_GAIN),
+            BbrState::Drain => (DRAIN_GAIN, STARTUP_GAIN),
+            BbrState::ProbeBandwidth(phase, _) => (PROBE_GAINS[phase % 8], WINDOW_GAIN),
+            BbrState::ProbeRtt(..) => (UNITY, UNITY / 2),
         }
     }
 
@@ -233,12 +233,12 @@ impl Bbr {
     fn change_state(&mut self, sample: &Sample) {
         let now = sample.now;
         match self.state {
-            State::Startup if self.is_full => self.state = State::Drain,
-            State::Drain if sample.in_flight_octets <= self.path_octets(UNITY) => {
+            BbrState::Startup if self.is_full => self.state = BbrState::Drain,
+            BbrState::Drain if sample.in_flight_octets <= self.path_octets(UNITY) => {
                 // Connections that start together shall not probe together.
-                self.state = State::ProbeBandwidth(2 + now.as_us() as usize % 6, now);
+                self.state = BbrState::ProbeBandwidth(2 + now.as_us() as usize % 6, now);
             }
-            State::ProbeBandwidth(phase, since) => self.cycle(phase, since, sample),
+            BbrState::ProbeBandwidth(phase, since) => self.cycle(phase, since, sample),
             _ => {}
         }
     }
@@ -253,7 +253,7 @@ impl Bbr {
             let flight = sample.rate.map_or(sample.prior_in_flight_octets, |r| r.in_flight_octets);
             self.bound_flight(flight);
             if gain > UNITY {
-                self.state = State::ProbeBandwidth(1, sample.now);
+                self.state = BbrState::ProbeBandwidth(1, sample.now);
                 return;
             }
         }
@@ -268,7 +268,7 @@ impl Bbr {
             _ => lasted,
         };
         if over {
-            self.state = State::ProbeBandwidth((phase + 1) % PROBE_GAINS.len(), sample.now);
+            self.state = BbrState::ProbeBandwidth((phase + 1) % PROBE_GAINS.len(), sample.now);
         }
     }
 
@@ -296,10 +296,10 @@ impl Bbr {
             self.min_rtt_at = now;
         }
         match self.state {
-            State::ProbeRtt(until, round) => self.go_on_probing_rtt(until, round, sample),
+            BbrState::ProbeRtt(until, round) => self.go_on_probing_rtt(until, round, sample),
             _ if expired && self.is_full => {
                 self.prior_window = self.prior_window.max(self.window);
-                self.state = State::ProbeRtt(None, false);
+                self.state = BbrState::ProbeRtt(None, false);
             }
             _ => {}
         }
@@ -309,16 +309,16 @@ impl Bbr {
         let now = sample.now;
         self.state = match until {
             None if sample.in_flight_octets <= self.probe_rtt_window() => {
-                State::ProbeRtt(Some(now + PROBE_RTT_TIME), false)
+                BbrState::ProbeRtt(Some(now + PROBE_RTT_TIME), false)
             }
             Some(until) if now >= until && round => {
                 self.min_rtt_at = now;
                 self.window = self.window.max(self.prior_window);
                 self.prior_window = 0;
-                State::ProbeBandwidth(2, now)
+                BbrState::ProbeBandwidth(2, now)
             }
-            Some(until) => State::ProbeRtt(Some(until), round || sample.round),
-            None => State::ProbeRtt(None, false),
+            Some(until) => BbrState::ProbeRtt(Some(until), round || sample.round),
+            None => BbrState::ProbeRtt(None, false),
         };
     }
 
@@ -359,9 +359,9 @@ impl Bbr {
             self.window
         };
         let bound = match self.state {
-            State::ProbeRtt(..) => self.probe_rtt_window(),
+            BbrState::ProbeRtt(..) => self.probe_rtt_window(),
             // Beside the probe some room is left to others.
-            State::ProbeBandwidth(phase, _) if phase > 0 && self.flight_max < WINDOW_MAX => {
+            BbrState::ProbeBandwidth(phase, _) if phase > 0 && self.flight_max < WINDOW_MAX => {
                 self.flight_max / 20 * 17
             }
             _ => self.flight_max,
@@ -414,7 +414,7 @@ impl Congestion for Bbr {
     }
 
     fn recovered(&mut self, _now: Time) {
-        if !matches!(self.state, State::ProbeRtt(..)) {
+        if !matches!(self.state, BbrState::ProbeRtt(..)) {
             self.window = self.window.max(self.prior_window).min(self.flight_max);
             self.prior_window = 0;
         }
@@ -428,7 +428,8 @@ impl Congestion for Bbr {
     fn after_idle(&mut self, now: Time, _idle: Duration, _rto: Duration) {
         // An idle time is as good as a probe of the round trip: the queue is empty.
         self.min_rtt_at = self.min_rtt_at.max(now.before(MIN_RTT_WINDOW));
-        if let (State::ProbeBandwidth(..), Some(bandwidth)) = (self.state, self.bandwidth.get()) {
+        if let (BbrState::ProbeBandwidth(..), Some(bandwidth)) = (self.state, self.bandwidth.get())
+        {
             self.rate = Some(bandwidth.max(1));
         }
     }
@@ -456,7 +457,7 @@ impl Congestion for Bbr {
     fn is_sound(&self) -> bool {
         let counts = [self.rounds, self.lost_octets, self.delivered_octets];
         let phase_is_one = match self.state {
-            State::ProbeBandwidth(phase, _) => phase < PROBE_GAINS.len(),
+            BbrState::ProbeBandwidth(phase, _) => phase < PROBE_GAINS.len(),
             _ => true,
         };
         let windows = [self.window, self.prior_window, self.flight_max, self.flight_max_before];

@@ -36,7 +36,7 @@ struct Epoch {
 
 /// State that a reduction changes, to take it back (RFC 9438, section 4.9).
 #[derive(Clone, Copy, Debug)]
-struct State {
+struct CubicState {
     window: u32,
     threshold: u32,
     w_max: u32,
@@ -48,8 +48,8 @@ struct State {
 #[derive(Debug)]
 pub struct Cubic {
     mss: u32,
-    state: State,
-    before: Option<State>,
+    state: CubicState,
+    before: Option<CubicState>,
     /// The first slow start's watch.
     hystart: Option<HyStart>,
     /// The last acknowledgment while the window was not used up.
@@ -59,10 +59,10 @@ pub struct Cubic {
 }
 
 fields!(Epoch { start, k_ms, origin, w_est, grown, est_grown });
-fields!(State { window, threshold, w_max, window_prior, epoch });
+fields!(CubicState { window, threshold, w_max, window_prior, epoch });
 fields!(Cubic { mss, state, before, hystart, unused_at, last_ack, timed_out });
 
-impl State {
+impl CubicState {
     fn is_sound(&self) -> bool {
         let Self { window, threshold, w_max, window_prior, epoch } = *self;
         super::is_sound(1, &[window, threshold, w_max, window_prior])
@@ -83,7 +83,7 @@ impl Cubic {
         let mss = mss_octets.max(1);
         Cubic {
             mss,
-            state: State {
+            state: CubicState {
                 window: initial_window_octets(mss),
                 threshold: WINDOW_MAX,
                 w_max: 0,
@@ -254,7 +254,7 @@ impl Congestion for Cubic {
     fn undo(&mut self, _now: Time) {
         if let Some(before) = self.before.take() {
             let window = self.state.window.max(before.window);
-            self.state = State { window, ..before };
+            self.state = CubicState { window, ..before };
             self.timed_out = false;
         }
     }

@@ -39,14 +39,14 @@ pub struct SackBlock {
 
 /// Where a segment is believed to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum SegmentState {
     InFlight,
     Lost,
     Sacked,
 }
 
 fields!(
-    enum State {
+    enum SegmentState {
         InFlight = 0,
         Lost = 1,
         Sacked = 2,
@@ -91,7 +91,7 @@ struct Segment {
     /// many segments from this one on are known to be sacked as `next` says.
     previous: u32,
     next: u32,
-    state: State,
+    state: SegmentState,
     /// Transmissions, saturating.
     times: u8,
 }
@@ -167,13 +167,13 @@ impl Field for Scoreboard {
             // One that went before the clock's beginning measures nothing.
             let times = if sent == Time::ZERO { times.max(2) } else { times.max(1) };
             (segment.turn, segment.state, segment.times) = (turn, state, times);
-            lost += u32::from(state == State::Lost);
+            lost += u32::from(state == SegmentState::Lost);
         }
         board.turn = turn;
         board.recount();
         for _ in 0..lost {
             let index = u32::take(from)?;
-            let segment = board.ring.get(index).filter(|s| s.state == State::Lost)?;
+            let segment = board.ring.get(index).filter(|s| s.state == SegmentState::Lost)?;
             let id = board.ring.id_of(index);
             // In the list already, it has a neighbour, or is the first.
             if segment.previous != NOWHERE {
@@ -205,9 +205,9 @@ impl Scoreboard {
             (segment.previous, segment.next) = (NOWHERE, 1);
             octets[segment.state as usize] += segment.octets;
             match segment.state {
-                State::InFlight => flight.push((self.turn.wrapping_sub(segment.turn), id)),
-                State::Lost => {}
-                State::Sacked => self.sacked_segments += 1,
+                SegmentState::InFlight => flight.push((self.turn.wrapping_sub(segment.turn), id)),
+                SegmentState::Lost => {}
+                SegmentState::Sacked => self.sacked_segments += 1,
             }
         }
         [self.flight_octets, self.lost_octets, self.sacked_octets] = octets;
@@ -276,8 +276,8 @@ impl Scoreboard {
     pub fn lost_and_resent(&self) -> (u32, u32) {
         let all = (0..self.ring.len()).filter_map(|at| self.ring.get(at));
         all.fold((0, 0), |(lost, resent), segment| match segment.state {
-            State::Lost => (lost + 1, resent),
-            State::InFlight if !segment.is_original() => (lost, resent + 1),
+            SegmentState::Lost => (lost + 1, resent),
+            SegmentState::InFlight if !segment.is_original() => (lost, resent + 1),
             _ => (lost, resent),
         })
     }
@@ -306,7 +306,7 @@ impl Scoreboard {
     /// Whether the oldest outstanding segment is sacked: then the peer has forgotten what it told
     /// (RFC 2018, section 8).
     pub fn has_reneged(&self) -> bool {
-        self.ring.front().is_some_and(|s| s.state == State::Sacked)
+        self.ring.front().is_some_and(|s| s.state == SegmentState::Sacked)
     }
 
     /// Records the next `octets` as sent now. `false`, and nothing recorded, if there is no room or
@@ -327,7 +327,7 @@ impl Scoreboard {
             turn,
             previous: 0,
             next: 0,
-            state: State::InFlight,
+            state: SegmentState::InFlight,
             times: 1,
         });
         self.flight.push_back(&mut self.ring, id);
@@ -350,7 +350,7 @@ impl Scoreboard {
     /// The last segment, if it is in flight, for a loss probe.
     pub fn last_in_flight(&self) -> Option<(Seq, u32)> {
         let segment = self.ring.at(self.ring.last_id()?);
-        (segment.state == State::InFlight).then_some((segment.start, segment.octets))
+        (segment.state == SegmentState::InFlight).then_some((segment.start, segment.octets))
     }
 
     /// Records that the segment that begins at `start`, lost or in flight, was resent now; its
@@ -361,13 +361,13 @@ impl Scoreboard {
             _ => self.find(start)?,
         };
         match self.ring.at(id).state {
-            State::Lost => self.leave_lost(id),
-            State::InFlight => self.leave_flight(id),
-            State::Sacked => return None,
+            SegmentState::Lost => self.leave_lost(id),
+            SegmentState::InFlight => self.leave_flight(id),
+            SegmentState::Sacked => return None,
         }
         let turn = self.take_turn();
         let segment = self.ring.at_mut(id);
-        segment.state = State::InFlight;
+        segment.state = SegmentState::InFlight;
         segment.turn = turn;
         segment.sent = now;
         segment.stamp = stamp;
@@ -397,14 +397,14 @@ impl Scoreboard {
                 break;
             }
             match segment.state {
-                State::InFlight => self.leave_flight(self.ring.first_id()),
-                State::Lost => self.leave_lost(self.ring.first_id()),
-                State::Sacked => {
+                SegmentState::InFlight => self.leave_flight(self.ring.first_id()),
+                SegmentState::Lost => self.leave_lost(self.ring.first_id()),
+                SegmentState::Sacked => {
                     self.sacked_octets -= segment.octets;
                     self.sacked_segments -= 1;
                 }
             }
-            if segment.state != State::Sacked {
+            if segment.state != SegmentState::Sacked {
                 newly.delivered(&segment, true);
             }
             self.ring.pop();
@@ -419,9 +419,9 @@ impl Scoreboard {
         segment.start = ack;
         segment.octets -= octets;
         match segment.state {
-            State::InFlight => self.flight_octets -= octets,
-            State::Lost => self.lost_octets -= octets,
-            State::Sacked => {
+            SegmentState::InFlight => self.flight_octets -= octets,
+            SegmentState::Lost => self.lost_octets -= octets,
+            SegmentState::Sacked => {
                 self.sacked_octets -= octets;
                 return;
             }
@@ -444,8 +444,8 @@ impl Scoreboard {
                 break;
             }
             index += match segment.state {
-                State::Sacked => segment.next,
-                State::InFlight | State::Lost => {
+                SegmentState::Sacked => segment.next,
+                SegmentState::InFlight | SegmentState::Lost => {
                     self.sack_one(index, newly);
                     1
                 }
@@ -462,14 +462,14 @@ impl Scoreboard {
     fn sack_one(&mut self, index: u32, newly: &mut Newly) {
         let id = self.ring.id_of(index);
         let segment = *self.ring.at(id);
-        if segment.state == State::Lost {
+        if segment.state == SegmentState::Lost {
             self.leave_lost(id);
         } else {
             self.leave_flight(id);
         }
         newly.delivered(&segment, false);
         let segment = self.ring.at_mut(id);
-        segment.state = State::Sacked;
+        segment.state = SegmentState::Sacked;
         segment.next = 1;
         self.sacked_octets += segment.octets;
         self.sacked_segments += 1;
@@ -492,7 +492,7 @@ impl Scoreboard {
     /// Believes the oldest outstanding segment lost, if it is in flight. Octets.
     pub fn lose_first(&mut self) -> u32 {
         match self.ring.front() {
-            Some(&segment) if segment.state == State::InFlight => {
+            Some(&segment) if segment.state == SegmentState::InFlight => {
                 self.lose(self.ring.first_id());
                 segment.octets
             }
@@ -506,7 +506,7 @@ impl Scoreboard {
         for index in 0..self.ring.len() {
             let id = self.ring.id_of(index);
             let segment = self.ring.at(id);
-            if segment.state == State::InFlight && segment.octets > octets_max {
+            if segment.state == SegmentState::InFlight && segment.octets > octets_max {
                 self.lose(id);
             }
         }
@@ -517,7 +517,7 @@ impl Scoreboard {
     fn lose(&mut self, id: u32) {
         self.leave_flight(id);
         let segment = self.ring.at_mut(id);
-        segment.state = State::Lost;
+        segment.state = SegmentState::Lost;
         self.lost_octets += segment.octets;
         let start = segment.start;
         match self.lost.head {
@@ -533,7 +533,7 @@ impl Scoreboard {
         self.lost = List::default();
         for index in 0..self.ring.len() {
             let id = self.ring.id_of(index);
-            if self.ring.at(id).state == State::Lost {
+            if self.ring.at(id).state == SegmentState::Lost {
                 self.lost.push_back(&mut self.ring, id);
             }
         }
@@ -552,8 +552,8 @@ impl Scoreboard {
         for index in 0..self.ring.len() {
             let id = self.ring.id_of(index);
             let segment = self.ring.at_mut(id);
-            if segment.state != State::Sacked {
-                segment.state = State::InFlight;
+            if segment.state != SegmentState::Sacked {
+                segment.state = SegmentState::InFlight;
                 found.push((self.turn.wrapping_sub(segment.turn), id));
             }
         }
@@ -568,8 +568,8 @@ impl Scoreboard {
     pub fn renege(&mut self) {
         for index in 0..self.ring.len() {
             let segment = self.ring.at_mut(self.ring.id_of(index));
-            if segment.state == State::Sacked {
-                segment.state = State::Lost;
+            if segment.state == SegmentState::Sacked {
+                segment.state = SegmentState::Lost;
                 segment.next = 1;
             }
         }
@@ -599,16 +599,19 @@ impl Scoreboard {
             assert_eq!(segment.start, next);
             next = segment.end();
             octets[segment.state as usize] += segment.octets;
-            sacked += u32::from(segment.state == State::Sacked);
-            lost += u32::from(segment.state == State::Lost);
-            flight += u32::from(segment.state == State::InFlight);
+            sacked += u32::from(segment.state == SegmentState::Sacked);
+            lost += u32::from(segment.state == SegmentState::Lost);
+            flight += u32::from(segment.state == SegmentState::InFlight);
         }
         assert_eq!(next, self.nxt);
         assert_eq!(octets, [self.flight_octets, self.lost_octets, self.sacked_octets]);
         assert_eq!(sacked, self.sacked_segments);
-        assert_eq!(lost, self.ring.count(&self.lost, |_, s| assert_eq!(s.state, State::Lost)));
+        assert_eq!(
+            lost,
+            self.ring.count(&self.lost, |_, s| assert_eq!(s.state, SegmentState::Lost))
+        );
         let in_order = |last: Time, s: &Segment| {
-            assert_eq!(s.state, State::InFlight);
+            assert_eq!(s.state, SegmentState::InFlight);
             assert!(last <= s.sent, "{last} {s:?}");
         };
         assert_eq!(flight, self.ring.count(&self.flight, in_order));

@@ -28,7 +28,7 @@ type SizeSession = VirtualSession<VipSize>;
 
 /// One way of a session.
 #[derive(Default)]
-struct Way {
+struct CutoffWay {
     session: SessionSlot,
     /// Octets of the largest message.
     cutoff: Cell<usize>,
@@ -40,7 +40,7 @@ struct Lowers {
     /// Both participants, as the lower protocols are opened with.
     both: Participants,
     /// From that of small messages on; none before they are needed.
-    ways: [Way; LOWERS_MAX],
+    ways: [CutoffWay; LOWERS_MAX],
     /// Number of open ways.
     count: Cell<usize>,
     /// By which the last message went.
@@ -66,7 +66,7 @@ pub(super) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 
 impl Lowers {
     /// The ways that are open.
-    fn open(&self) -> &[Way] {
+    fn open(&self) -> &[CutoffWay] {
         self.ways.get(..self.count.get()).unwrap_or_default()
     }
 

@@ -1,6 +1,6 @@
 //! `UdpSocket`.
 
-use crate::{A_MOMENT, PATIENCE, everywhere};
+use crate::{A_MOMENT, STEP_TIME_MAX, everywhere};
 use std::io::{ErrorKind, IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr};
 use std::time::{Duration, Instant};
@@ -38,7 +38,7 @@ everywhere!(
 
 fn bind<D: Driver>(stack: &Stack<D>) -> (UdpSocket<D>, SocketAddr) {
     let socket = UdpSocket::bind(stack, "10.0.0.1:0").unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(STEP_TIME_MAX)).unwrap();
     let address = socket.local_addr().unwrap();
     (socket, address)
 }
@@ -126,7 +126,7 @@ fn without_blocking_a_read_says_so<D: Driver>(stack: &Stack<D>) {
     let error = other.recv(&mut [0; 8]).unwrap_err();
     assert_eq!((error.kind(), error.raw_os_error()), (ErrorKind::WouldBlock, Some(11)));
     one.send_to(b"x", to).unwrap();
-    xk_testkit::await_that!(PATIENCE, other.recv(&mut [0; 8]).is_ok(), "it takes too long");
+    xk_testkit::await_that!(STEP_TIME_MAX, other.recv(&mut [0; 8]).is_ok(), "it takes too long");
     other.set_nonblocking(false).unwrap();
     other.set_read_timeout(Some(A_MOMENT)).unwrap();
     assert!(other.recv(&mut [0; 8]).is_err());
@@ -171,7 +171,7 @@ fn an_unreachable_port_is_reported_once<D: Driver>(stack: &Stack<D>) {
         {
             return;
         }
-        assert!(begun.elapsed() < PATIENCE);
+        assert!(begun.elapsed() < STEP_TIME_MAX);
     }
     assert!(one.take_error().unwrap().is_some() && one.take_error().unwrap().is_none());
 }
@@ -211,7 +211,7 @@ fn a_clone_is_the_same_socket<D: Driver>(stack: &Stack<D>) {
     drop(other);
     one.send_to(b"x", to).unwrap();
     assert_eq!(again.recv(&mut [0; 8]).unwrap(), 1);
-    assert_eq!(again.read_timeout().unwrap(), Some(PATIENCE));
+    assert_eq!(again.read_timeout().unwrap(), Some(STEP_TIME_MAX));
 }
 
 fn several_buffers_are_one_datagram<D: Driver>(stack: &Stack<D>) {
@@ -289,7 +289,7 @@ fn sharing<D: Driver>(
 ) -> std::io::Result<UdpSocket<D>> {
     let sharing = Sharing { address, port };
     let socket = UdpSocket::bind_shared(stack, "10.0.0.1:700", sharing)?;
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(STEP_TIME_MAX)).unwrap();
     Ok(socket)
 }
 
@@ -322,7 +322,7 @@ fn a_connected_socket_may_share_its_port<D: Driver>(stack: &Stack<D>) {
 
 /// Index in `sockets` of the one that gets the next datagram.
 fn hearing<D: Driver>(sockets: &[UdpSocket<D>]) -> usize {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + STEP_TIME_MAX;
     for socket in sockets {
         socket.set_nonblocking(true).unwrap();
     }
@@ -385,7 +385,7 @@ fn what_is_sent_to_a_group_goes_to_all_that_want_it<D: Driver>(stack: &Stack<D>)
     let sharing = Sharing { address: true, port: false };
     let bind = |host: Ipv4Addr| {
         let socket = UdpSocket::bind_shared(stack, (host, 5000), sharing).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(STEP_TIME_MAX)).unwrap();
         socket
     };
     let [one, other, bound] = [ANY, ANY, GROUP].map(bind);
@@ -460,7 +460,7 @@ fn groups_have_the_errors_of_linux<D: Driver>(stack: &Stack<D>) {
 
 fn a_datagram_to_a_group_goes_as_its_socket_says<D: Driver>(stack: &Stack<D>) {
     let receiver = UdpSocket::bind(stack, (GROUP, 5000)).unwrap();
-    receiver.set_read_timeout(Some(PATIENCE)).unwrap();
+    receiver.set_read_timeout(Some(STEP_TIME_MAX)).unwrap();
     receiver.join_multicast_v4(GROUP, ANY).unwrap();
     let (sender, _) = bind(stack);
     let heard = || {
@@ -477,6 +477,6 @@ fn a_datagram_to_a_group_goes_as_its_socket_says<D: Driver>(stack: &Stack<D>) {
     receiver.set_read_timeout(Some(A_MOMENT)).unwrap();
     assert!(receiver.recv_from(&mut [0; 8]).is_err());
     sender.set_multicast_loop_v4(true).unwrap();
-    receiver.set_read_timeout(Some(PATIENCE)).unwrap();
+    receiver.set_read_timeout(Some(STEP_TIME_MAX)).unwrap();
     assert_eq!(heard(), (9, GROUP.into()));
 }

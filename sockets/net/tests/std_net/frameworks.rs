@@ -1,7 +1,7 @@
 //! Datagrams on UDP of other frameworks, by a line of the x-kernel's on it: the adapter below that
 //! is theirs.
 
-use crate::PATIENCE;
+use crate::STEP_TIME_MAX;
 use std::net::Ipv4Addr;
 use xk_net::{Here, Setup, Stack, UdpSocket};
 
@@ -29,7 +29,7 @@ fn datagrams_stand_on_udp_of_another_framework() {
         let server = UdpSocket::bind(&stack, "0.0.0.0:2005").unwrap();
         let client = UdpSocket::bind(&stack, "0.0.0.0:0").unwrap();
         for socket in [&server, &client] {
-            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            socket.set_read_timeout(Some(STEP_TIME_MAX)).unwrap();
         }
         let mut buffer = [0; 2048];
         for n in [0_usize, 1, 100, 1400] {

@@ -10,7 +10,7 @@ use xk_net::{
 
 use crate::domain::Domain;
 use crate::trusted::Trusted;
-use crate::{A_MOMENT, PATIENCE};
+use crate::{A_MOMENT, STEP_TIME_MAX};
 
 /// A wait of a program on its stack.
 type Wait<D> = fn(&Stack<D>) -> std::io::Result<()>;
@@ -95,7 +95,7 @@ fn all_end<D: Driver>(
             });
         }
         for _ in waits::<D>() {
-            hears.recv_timeout(PATIENCE).expect("each has its stack");
+            hears.recv_timeout(STEP_TIME_MAX).expect("each has its stack");
         }
         std::thread::sleep(A_MOMENT * 4);
         let early: Vec<_> = hears.try_iter().collect();
@@ -103,7 +103,7 @@ fn all_end<D: Driver>(
         end();
         let begun = Instant::now();
         for _ in waits::<D>() {
-            let left = PATIENCE.saturating_sub(begun.elapsed());
+            let left = STEP_TIME_MAX.saturating_sub(begun.elapsed());
             let (name, result) = hears.recv_timeout(left).expect("each wait ends");
             let result = result.expect("it has waited");
             assert!(result.is_err(), "{name}: {result:?}");

@@ -16,7 +16,7 @@ use xk_net::{Here, Setup, Stack, Thread};
 use xk_testkit::ALONE;
 
 /// Longer than anything takes here, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const STEP_TIME_MAX: Duration = Duration::from_secs(20);
 /// Long enough to see that nothing comes.
 const A_MOMENT: Duration = Duration::from_millis(30);
 

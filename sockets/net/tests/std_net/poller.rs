@@ -1,6 +1,6 @@
 //! `Poller` and readiness.
 
-use crate::{A_MOMENT, PATIENCE, everywhere};
+use crate::{A_MOMENT, STEP_TIME_MAX, everywhere};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd};
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -45,12 +45,12 @@ fn by_level_it_is_told_until_it_is_read<D: Driver>(stack: &Stack<D>) {
     poller.register(&other, 7, Ready::READABLE, Mode::Level).unwrap();
     one.send(b"x").unwrap();
     for _ in 0..3 {
-        assert_eq!(wait(&poller, PATIENCE), [(7, Ready::READABLE)]);
+        assert_eq!(wait(&poller, STEP_TIME_MAX), [(7, Ready::READABLE)]);
     }
     other.recv(&mut [0; 8]).unwrap();
     assert_eq!(wait(&poller, Duration::ZERO), []);
     one.send(b"x").unwrap();
-    assert_eq!(wait(&poller, PATIENCE).len(), 1);
+    assert_eq!(wait(&poller, STEP_TIME_MAX).len(), 1);
 }
 
 fn by_edge_it_is_told_once_for_each_arrival<D: Driver>(stack: &Stack<D>) {
@@ -59,11 +59,11 @@ fn by_edge_it_is_told_once_for_each_arrival<D: Driver>(stack: &Stack<D>) {
     poller.register(&other, 7, Ready::READABLE, Mode::Edge).unwrap();
     for _ in 0..3 {
         one.send(b"x").unwrap();
-        assert_eq!(wait(&poller, PATIENCE), [(7, Ready::READABLE)]);
+        assert_eq!(wait(&poller, STEP_TIME_MAX), [(7, Ready::READABLE)]);
         assert_eq!(wait(&poller, A_MOMENT), []);
     }
     poller.modify(7, Ready::READABLE, Mode::Edge).unwrap();
-    assert_eq!(wait(&poller, PATIENCE).len(), 1, "what waits is an edge for a new interest");
+    assert_eq!(wait(&poller, STEP_TIME_MAX).len(), 1, "what waits is an edge for a new interest");
 }
 
 fn once_means_once<D: Driver>(stack: &Stack<D>) {
@@ -71,11 +71,11 @@ fn once_means_once<D: Driver>(stack: &Stack<D>) {
     let poller = Poller::new(stack);
     poller.register(&other, 7, Ready::READABLE, Mode::Once).unwrap();
     one.send(b"x").unwrap();
-    assert_eq!(wait(&poller, PATIENCE).len(), 1);
+    assert_eq!(wait(&poller, STEP_TIME_MAX).len(), 1);
     one.send(b"x").unwrap();
     assert_eq!(wait(&poller, A_MOMENT), []);
     poller.modify(7, Ready::READABLE, Mode::Once).unwrap();
-    assert_eq!(wait(&poller, PATIENCE).len(), 1);
+    assert_eq!(wait(&poller, STEP_TIME_MAX).len(), 1);
 }
 
 fn nothing_ready_ends_with_the_timeout<D: Driver>(stack: &Stack<D>) {
@@ -92,10 +92,14 @@ fn writing_is_ready_at_once<D: Driver>(stack: &Stack<D>) {
     let poller = Poller::new(stack);
     let both = Ready::READABLE | Ready::WRITABLE;
     poller.register(&one, 1, both, Mode::Level).unwrap();
-    assert_eq!(wait(&poller, PATIENCE), [(1, Ready::WRITABLE)]);
+    assert_eq!(wait(&poller, STEP_TIME_MAX), [(1, Ready::WRITABLE)]);
     // A socket that is always ready to be written does not keep others from being read.
     other.send(b"x").unwrap();
-    xk_testkit::await_that!(PATIENCE, wait(&poller, PATIENCE) == [(1, both)], "it takes too long");
+    xk_testkit::await_that!(
+        STEP_TIME_MAX,
+        wait(&poller, STEP_TIME_MAX) == [(1, both)],
+        "it takes too long"
+    );
 }
 
 fn keys_are_taken_once<D: Driver>(stack: &Stack<D>) {
@@ -148,8 +152,8 @@ fn one_poller_serves_many<D: Driver>(stack: &Stack<D>) {
     let mut seen = Vec::new();
     let begun = Instant::now();
     while seen.len() < pairs.len() {
-        seen.extend(wait(&poller, PATIENCE).iter().map(|(key, _)| *key));
-        assert!(begun.elapsed() < PATIENCE);
+        seen.extend(wait(&poller, STEP_TIME_MAX).iter().map(|(key, _)| *key));
+        assert!(begun.elapsed() < STEP_TIME_MAX);
     }
     seen.sort_unstable();
     assert!(seen.into_iter().eq(0..pairs.len()));
@@ -183,7 +187,7 @@ impl<'p> Beside<'p> {
             if polled == found {
                 return found;
             }
-            assert!(begun.elapsed() < PATIENCE, "epoll says what poll does");
+            assert!(begun.elapsed() < STEP_TIME_MAX, "epoll says what poll does");
         }
     }
 
@@ -221,13 +225,13 @@ fn its_descriptor_is_ready_with_them(stack: &Stack<Thread>) {
     let begun = Instant::now();
     while beside.ready(A_MOMENT).0 {
         poller.wait(&mut events, Some(Duration::ZERO)).unwrap();
-        assert!(events.is_empty() && begun.elapsed() < PATIENCE, "{events:?}");
+        assert!(events.is_empty() && begun.elapsed() < STEP_TIME_MAX, "{events:?}");
     }
     rustix::io::write(&beside.other, &1_u64.to_ne_bytes()).unwrap();
     assert_eq!(beside.ready(A_MOMENT), (false, true), "another of the loop alone");
 
     let until = |what: &str| {
-        xk_testkit::await_that!(PATIENCE, beside.ready(A_MOMENT).0, "{what}");
+        xk_testkit::await_that!(STEP_TIME_MAX, beside.ready(A_MOMENT).0, "{what}");
     };
     one.send(b"a datagram").unwrap();
     until("a datagram comes");

@@ -1,6 +1,6 @@
 //! `TcpStream` and `TcpListener`.
 
-use crate::{A_MOMENT, PATIENCE, everywhere};
+use crate::{A_MOMENT, STEP_TIME_MAX, everywhere};
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::time::{Duration, Instant};
@@ -53,8 +53,8 @@ fn pair<D: Driver>(stack: &Stack<D>) -> (TcpStream<D>, TcpStream<D>) {
     let (other, from) = listener.accept().unwrap();
     assert_eq!(from, one.local_addr().unwrap());
     for end in [&one, &other] {
-        end.set_read_timeout(Some(PATIENCE)).unwrap();
-        end.set_write_timeout(Some(PATIENCE)).unwrap();
+        end.set_read_timeout(Some(STEP_TIME_MAX)).unwrap();
+        end.set_write_timeout(Some(STEP_TIME_MAX)).unwrap();
     }
     (one, other)
 }
@@ -115,7 +115,7 @@ fn listeners_that_share_peers_each_have_some<D: Driver>(stack: &Stack<D>) {
     for _ in 0..32 {
         let _one = TcpStream::connect(stack, at).unwrap();
         let begun = Instant::now();
-        while begun.elapsed() < PATIENCE {
+        while begun.elapsed() < STEP_TIME_MAX {
             if let Some(at) = all.iter().position(|listener| listener.accept().is_ok()) {
                 heard[at] += 1;
                 break;
@@ -127,7 +127,7 @@ fn listeners_that_share_peers_each_have_some<D: Driver>(stack: &Stack<D>) {
     // The first that listened leaves the port to the other.
     drop(all.remove(0));
     let _one = TcpStream::connect(stack, at).unwrap();
-    xk_testkit::await_that!(PATIENCE, all[0].accept().is_ok(), "nobody is accepted");
+    xk_testkit::await_that!(STEP_TIME_MAX, all[0].accept().is_ok(), "nobody is accepted");
     drop(all);
     assert_eq!(errno(TcpStream::connect(stack, at)), Some(111));
 }
@@ -151,7 +151,7 @@ fn connecting_has_a_timeout<D: Driver>(stack: &Stack<D>) {
     let nowhere = "10.0.0.1:9".parse().unwrap();
     let none = TcpStream::connect_timeout(stack, &nowhere, Duration::ZERO).unwrap_err();
     assert_eq!(none.kind(), ErrorKind::InvalidInput);
-    let error = TcpStream::connect_timeout(stack, &nowhere, PATIENCE).unwrap_err();
+    let error = TcpStream::connect_timeout(stack, &nowhere, STEP_TIME_MAX).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
 }
 
@@ -162,7 +162,7 @@ fn peeking_takes_nothing<D: Driver>(stack: &Stack<D>) {
     assert_eq!(other.peek(&mut buffer[..2]).unwrap(), 2);
     let begun = Instant::now();
     while other.unread() < 5 {
-        assert!(begun.elapsed() < PATIENCE);
+        assert!(begun.elapsed() < STEP_TIME_MAX);
         let _ = other.peek(&mut buffer);
     }
     assert_eq!(other.peek(&mut buffer).unwrap(), 5);
@@ -190,7 +190,7 @@ fn without_blocking_calls_say_so<D: Driver>(stack: &Stack<D>) {
     other.write_all(b"x").unwrap();
     let begun = Instant::now();
     while one.read(&mut [0; 8]).is_err() {
-        assert!(begun.elapsed() < PATIENCE);
+        assert!(begun.elapsed() < STEP_TIME_MAX);
     }
 }
 
@@ -214,11 +214,11 @@ fn a_full_stream_takes_no_more<D: Driver>(stack: &Stack<D>) {
     let (mut got, mut buffer, begun) = (0, vec![0; 1 << 16], Instant::now());
     while got < sent {
         got += other.read(&mut buffer).unwrap_or(0);
-        assert!(begun.elapsed() < PATIENCE, "{got} of {sent}");
+        assert!(begun.elapsed() < STEP_TIME_MAX, "{got} of {sent}");
     }
     // And there is room again.
     while one.write(b"more").is_err() {
-        assert!(begun.elapsed() < PATIENCE);
+        assert!(begun.elapsed() < STEP_TIME_MAX);
     }
 }
 
@@ -256,7 +256,7 @@ fn reset<D: Driver>(one: &mut TcpStream<D>) {
     loop {
         match one.read(&mut [0; 64]) {
             Ok(0) => panic!("an end in order"),
-            Ok(_) => assert!(begun.elapsed() < PATIENCE),
+            Ok(_) => assert!(begun.elapsed() < STEP_TIME_MAX),
             Err(error) => {
                 assert_eq!(
                     (error.kind(), error.raw_os_error()),
@@ -311,7 +311,7 @@ fn several_buffers_are_one_stream<D: Driver>(stack: &Stack<D>) {
     let begun = Instant::now();
     while other.unread() < 7 {
         other.peek(&mut [0; 8]).unwrap();
-        assert!(begun.elapsed() < PATIENCE);
+        assert!(begun.elapsed() < STEP_TIME_MAX);
     }
     let (mut first, mut second) = ([0; 3], [0; 8]);
     let mut buffers = [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second)];
@@ -368,17 +368,17 @@ fn a_poller_tells_who_comes_and_what<D: Driver>(stack: &Stack<D>) {
     poller.register(&listener, 0, Ready::READABLE, Mode::Level).unwrap();
     let mut one = TcpStream::connect(stack, listener.local_addr().unwrap()).unwrap();
     let mut events = Vec::new();
-    poller.wait(&mut events, Some(PATIENCE)).unwrap();
+    poller.wait(&mut events, Some(STEP_TIME_MAX)).unwrap();
     assert!(events.iter().all(|event| event.key == 0 && event.ready.is_readable()));
     let (mut other, _) = listener.accept().unwrap();
     poller.register(&other, 1, Ready::READABLE, Mode::Edge).unwrap();
     one.write_all(b"x").unwrap();
-    poller.wait(&mut events, Some(PATIENCE)).unwrap();
+    poller.wait(&mut events, Some(STEP_TIME_MAX)).unwrap();
     assert_eq!(events.len(), 1);
     assert_eq!((events[0].key, events[0].ready), (1, Ready::READABLE));
     other.read_exact(&mut [0]).unwrap();
     drop(one);
-    poller.wait(&mut events, Some(PATIENCE)).unwrap();
+    poller.wait(&mut events, Some(STEP_TIME_MAX)).unwrap();
     assert!(events[0].ready.contains(Ready::READ_CLOSED));
     assert_eq!(other.read(&mut [0; 8]).unwrap(), 0);
 }
@@ -393,7 +393,7 @@ fn a_connection_in_the_making_is_watched<D: Driver>(stack: &Stack<D>) {
         let mut one = TcpStream::begin_connect(stack, None, to, &[]).unwrap();
         one.set_nonblocking(true).unwrap();
         poller.register(&one, 1, Ready::WRITABLE, Mode::Level).unwrap();
-        assert_eq!(poller.wait(&mut events, Some(PATIENCE)).unwrap(), 1);
+        assert_eq!(poller.wait(&mut events, Some(STEP_TIME_MAX)).unwrap(), 1);
         assert!(events[0].ready.is_writable());
         let found = one.take_error().unwrap();
         assert_eq!(found.and_then(|found| found.raw_os_error()), error);
@@ -414,7 +414,7 @@ fn a_megabyte_each_way<D: Driver>(stack: &Stack<D>) {
     let (mut out, mut back) = (Vec::new(), Vec::new());
     let (mut first, mut second, begun) = (0, 0, Instant::now());
     while back.len() < sent.len() {
-        assert!(begun.elapsed() < PATIENCE, "{} out, {} back", out.len(), back.len());
+        assert!(begun.elapsed() < STEP_TIME_MAX, "{} out, {} back", out.len(), back.len());
         first += one.write(&sent[first..]).unwrap_or(0);
         let octets = other.read(&mut buffer).unwrap_or(0);
         out.extend_from_slice(&buffer[..octets]);
@@ -462,7 +462,7 @@ fn a_backlog_is_the_programs_number<D: Driver>(stack: &Stack<D>) {
     let (poller, begun) = (Poller::new(stack), Instant::now());
     // The last of their handshakes' segments follows at once.
     while peers.iter().filter(|peer| peer.ready().is_writable()).count() < 3 {
-        assert!(begun.elapsed() < PATIENCE);
+        assert!(begun.elapsed() < STEP_TIME_MAX);
         poller.wait(&mut Vec::new(), Some(Duration::from_millis(1))).unwrap();
     }
     std::thread::sleep(A_MOMENT);
@@ -474,12 +474,12 @@ fn a_backlog_is_the_programs_number<D: Driver>(stack: &Stack<D>) {
         while let Ok(next) = listener.accept() {
             accepted.push(next);
         }
-        assert!(begun.elapsed() < PATIENCE);
+        assert!(begun.elapsed() < STEP_TIME_MAX);
     }
     assert_eq!(accepted.len(), 3);
     // The others have been told nothing, and try again.
     while accepted.len() < 8 {
-        assert!(begun.elapsed() < PATIENCE, "{}", accepted.len());
+        assert!(begun.elapsed() < STEP_TIME_MAX, "{}", accepted.len());
         match listener.accept() {
             Ok(next) => accepted.push(next),
             Err(_) => std::thread::sleep(Duration::from_millis(1)),
@@ -499,7 +499,7 @@ fn two_thousand_connects_at_once_all_succeed<D: Driver>(stack: &Stack<D>) {
     }
     for (stream, _) in &accepted {
         let mut stream = stream;
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(STEP_TIME_MAX)).unwrap();
         let mut octet = [0];
         stream.read_exact(&mut octet).unwrap();
         assert_eq!(&octet, b"x");
@@ -515,7 +515,7 @@ fn a_peer_that_broke_off_is_accepted_with_its_address<D: Driver>(stack: &Stack<D
     std::thread::sleep(A_MOMENT);
     let (mut accepted, from) = listener.accept().unwrap();
     assert_eq!(from, address);
-    accepted.set_read_timeout(Some(PATIENCE)).unwrap();
+    accepted.set_read_timeout(Some(STEP_TIME_MAX)).unwrap();
     assert_eq!(errno(accepted.read(&mut [0])), Some(104));
 }
 
@@ -532,7 +532,7 @@ fn a_receive_buffer_bounds_a_listeners_streams<D: Driver>(stack: &Stack<D>) {
     // A stack on a thread of its own keeps as many for the program as the transport does.
     let acknowledged = one.info().unwrap().acknowledged;
     assert!((1..=2 * u64::from(KEPT)).contains(&acknowledged), "{acknowledged}");
-    other.set_read_timeout(Some(PATIENCE)).unwrap();
+    other.set_read_timeout(Some(STEP_TIME_MAX)).unwrap();
     other.read_exact(&mut [0; 100_000]).unwrap();
 }
 
@@ -548,7 +548,7 @@ fn no_more_waits_unsent_than_is_set<D: Driver>(stack: &Stack<D>) {
     }
     let unsent = one.info().unwrap().unsent;
     assert!((1..=WAITS).contains(&unsent), "{unsent}");
-    one.set_write_timeout(Some(PATIENCE)).unwrap();
+    one.set_write_timeout(Some(STEP_TIME_MAX)).unwrap();
     let mut rest = vec![0; written];
     other.read_exact(&mut rest).unwrap();
     one.write_all(&[7; 100]).unwrap();

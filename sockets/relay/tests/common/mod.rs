@@ -11,7 +11,7 @@ use xk_request::VARIABLE;
 use xk_testkit::ALONE;
 
 /// Longer than anything takes here, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const STEP_TIME_MAX: Duration = Duration::from_secs(60);
 
 pub(crate) fn relay() -> (Stack<Thread>, Relay) {
     let stack = Setup::from_text(ALONE, xk_catalog::PROTOCOLS).thread().unwrap();
@@ -53,7 +53,7 @@ pub(crate) fn run(relay: &Relay, program: &str, arguments: &[&str]) -> String {
     let pid = child.id();
     let (ended, has_ended) = std::sync::mpsc::channel();
     std::thread::spawn(move || ended.send(child.wait_with_output()));
-    let Ok(output) = has_ended.recv_timeout(PATIENCE) else {
+    let Ok(output) = has_ended.recv_timeout(STEP_TIME_MAX) else {
         // Its own children hold no pipe that the test waits for.
         let _ = Command::new("kill").arg(pid.to_string()).status();
         panic!("{program} {arguments:?} does not end");

@@ -15,7 +15,7 @@ use xk_testkit::kernel::{HEADROOM, octets};
 /// Time for which clients are listened to.
 const LISTEN: Duration = Duration::from_secs(1);
 /// Time to wait for answers: longer than TCP repeats a SYN.
-const PATIENCE: Duration = Duration::from_secs(300);
+const ANSWERS_TIME: Duration = Duration::from_secs(300);
 
 /// The octets of a frame.
 #[derive(Clone, PartialEq, Eq)]
@@ -289,7 +289,7 @@ impl Scene {
             let next = world.now() + Duration::from_millis(10);
             world.run_until(next);
         }
-        let end = world.now() + PATIENCE;
+        let end = world.now() + ANSWERS_TIME;
         world.run_until(end);
         world.stop();
         let seen = watch.0.take();

@@ -20,7 +20,7 @@ use xk_sim::{HostId, World};
 use xk_testkit::kernel::{HEADROOM, octets};
 
 /// Time after the last fault in which every call must end.
-const PATIENCE: Duration = Duration::from_secs(600);
+const CALLS_TIME_MAX: Duration = Duration::from_secs(600);
 /// Number of calls that may fail at the end, in a network that is mild by then.
 const TRIES: u64 = 5;
 /// Time from a failed call to the next: a host that did not answer an address request is not asked
@@ -168,7 +168,7 @@ impl Run<'_> {
     fn rest(&mut self, is_mild: bool) -> Result<(), String> {
         let mut until = Time::ZERO + FAULTS_END;
         self.world.run_until(until);
-        let last = until.after(PATIENCE);
+        let last = until.after(CALLS_TIME_MAX);
         while self.model.is_busy() && until < last {
             until = until.after(Duration::from_secs(5));
             self.world.run_until(until);
@@ -190,7 +190,7 @@ impl Run<'_> {
     fn call_alone(&mut self, number: u64, client: usize) -> bool {
         let small = Planned { client, at: Duration::ZERO, sizes: [10, 10], takes: Duration::ZERO };
         let called = self.call(number, small);
-        let mut left = PATIENCE.as_secs();
+        let mut left = CALLS_TIME_MAX.as_secs();
         while called.is_ok() && self.model.is_busy() && left > 0 {
             self.world.run_until(self.world.now().after(Duration::from_secs(1)));
             left -= 1;

@@ -18,7 +18,7 @@ fn frame(number: u8, octets: usize) -> Vec<u8> {
 }
 
 /// Sends a frame as soon as there is room.
-fn send(end: &mut End, frame: &[u8]) {
+fn send(end: &mut RingEnd, frame: &[u8]) {
     loop {
         match end.send(frame) {
             Ok(()) => return,
@@ -29,7 +29,7 @@ fn send(end: &mut End, frame: &[u8]) {
 }
 
 /// The next frame, as soon as it is there.
-fn receive(end: &mut End) -> Vec<u8> {
+fn receive(end: &mut RingEnd) -> Vec<u8> {
     let mut room = [0; 32];
     loop {
         if let Some(octets) = end.receive(&mut room).expect("the other side is sound") {
@@ -43,7 +43,7 @@ fn receive(end: &mut End) -> Vec<u8> {
 /// Frames of these lengths, more than there are slots, arrive whole and in turn.
 fn arrive(lengths: &'static [usize]) {
     model(move || {
-        let (mut a, mut b) = End::pair(&Geometry).expect("memory");
+        let (mut a, mut b) = RingEnd::pair(&Geometry).expect("memory");
         let sender = thread::spawn(move || {
             for (number, octets) in (1..).zip(lengths) {
                 send(&mut a, &frame(number, *octets));
@@ -74,7 +74,7 @@ fn frames_of_two_slots_arrive_whole_and_in_turn() {
 #[test]
 fn a_sleeper_is_woken() {
     model(|| {
-        let (mut a, mut b) = End::pair(&Geometry).expect("memory");
+        let (mut a, mut b) = RingEnd::pair(&Geometry).expect("memory");
         let bell = Arc::new(Notify::new());
         let ringer = Arc::clone(&bell);
         let sender = thread::spawn(move || {

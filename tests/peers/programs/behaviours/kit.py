@@ -13,7 +13,7 @@ SOL, TCP, UDP, IP, SIX = socket.SOL_SOCKET, socket.IPPROTO_TCP, socket.IPPROTO_U
 STREAM, DGRAM = socket.SOCK_STREAM, socket.SOCK_DGRAM
 RESET = struct.pack("ii", 1, 0)
 # Seconds that a behaviour may take, and that one waits for what comes at once.
-PATIENCE, SOON = 10, 2.0
+PROGRAM_TIME_MAX, SOON = 10, 2.0
 # This host's own address, another of it, and one on its network that no host has.
 OURS, ALSO, NOBODY = sys.argv[1:4]
 CASES = []
@@ -65,7 +65,7 @@ def run():
     signal.signal(signal.SIGALRM, late)
     for number, (name, call) in enumerate(CASES, 1):
         begun = time.monotonic()
-        signal.alarm(PATIENCE)
+        signal.alarm(PROGRAM_TIME_MAX)
         try:
             result = attempt(call)
         except Exception as error:

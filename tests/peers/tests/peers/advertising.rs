@@ -8,7 +8,7 @@ use xk_core::control::ListSessions;
 use xk_icmp::IcmpFigures;
 use xk_kit::control::MyEther;
 use xk_peers::stack::Stack;
-use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PATIENCE, Wire};
+use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PROGRAM_TIME_MAX, Wire};
 use xk_testkit::needs_root;
 use xk_vip::vipadv::VipTable;
 
@@ -61,7 +61,7 @@ fn assert_echo(lan: &Lan, octets: usize) {
     let sent = pattern(octets);
     let ask = || {
         let socket = UdpSocket::bind((LINUX, 0)).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(PROGRAM_TIME_MAX)).unwrap();
         socket.send_to(&sent, (OURS, 7)).unwrap();
         let mut back = vec![0; 2000];
         let octets = socket.recv(&mut back).unwrap();
@@ -83,7 +83,7 @@ fn assert_neighbours(lan: &Lan, own: &str) {
 
 /// Linux answers our pings; what it does not run it refuses, as it does without virtual protocols.
 fn assert_probes(stack: &Stack) {
-    for report in stack.finish(PATIENCE) {
+    for report in stack.finish(PROGRAM_TIME_MAX) {
         match report.name.as_str() {
             "pings" => {
                 assert_eq!(report.figure("received"), 8, "{report:#?}");

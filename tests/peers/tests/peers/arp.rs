@@ -2,7 +2,7 @@
 
 use xk_ip::IpFigures;
 use xk_kit::control::MyEther;
-use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PATIENCE, Wire};
+use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PROGRAM_TIME_MAX, Wire};
 use xk_testkit::netns::Space;
 use xk_testkit::{await_that, needs_root};
 
@@ -58,7 +58,7 @@ pub(crate) fn counts_conflicts(wire: Wire) {
     lan.linux.address(DEVICE, &format!("{OURS}/32")).unwrap();
     announce(&lan.linux, OURS);
     await_that!(
-        PATIENCE,
+        PROGRAM_TIME_MAX,
         stack.ask("ip", IpFigures::default()).conflicts != 0,
         "no conflict counted"
     );

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use xk_ip::IpFigures;
 use xk_peers::stack::Stack;
-use xk_peers::testbed::{LINUX, Lan, PATIENCE, Wire};
+use xk_peers::testbed::{LINUX, Lan, PROGRAM_TIME_MAX, Wire};
 use xk_testkit::needs_root;
 
 /// Waits for all probes and asserts that each message came back as it went.
 pub(crate) fn assert_all_back(stack: &Stack, each: u64) {
-    for report in stack.finish(PATIENCE) {
+    for report in stack.finish(PROGRAM_TIME_MAX) {
         assert_eq!(report.figure("received"), each, "{report:#?}");
         assert!(!report.failed, "{report:#?}");
     }
@@ -44,7 +44,7 @@ pub(crate) fn sends_datagrams_of_all_sizes(wire: Wire) {
         // Only one peer comes, so no process of its own is needed for each.
         let server =
             lan.linux.spawn(&["socat", "-d", "-d", "-b", "65536", &listen, "PIPE"]).unwrap();
-        server.wait_for("listening on", PATIENCE).unwrap();
+        server.wait_for("listening on", PROGRAM_TIME_MAX).unwrap();
         servers.push(server);
         probes += &format!(
             "probe udp name=p{size} to=\"port{port}@{LINUX}\" count=5 interval=\"0s\" timeout=\"10s\" size={size} start=\"{}ms\"\n",
@@ -63,7 +63,7 @@ pub(crate) fn learns_of_closed_ports(wire: Wire) {
     let lan = Lan::new("learns_of_ports", wire);
     let probe = format!("probe udp to=\"port4@{LINUX}\" count=4 interval=\"1s\" timeout=\"2s\"\n");
     let stack = lan.start("", &probe);
-    let reports = stack.finish(PATIENCE);
+    let reports = stack.finish(PROGRAM_TIME_MAX);
     let report = &reports[0];
     // The second push fails for the first one's error; the third goes out again, and so on.
     assert_eq!(report.figure("received"), 0, "{report:#?}");
@@ -85,7 +85,7 @@ pub(crate) fn learns_of_unreachable_hosts(wire: Wire) {
                   probe udp name=forbidden to=\"port7@10.77.0.1\" count=1 timeout=\"1s\"\n\
                   probe udp name=silent to=\"port7@10.9.0.77\" count=1 timeout=\"8s\"\n";
     let stack = lan.start("", probes);
-    let reports = stack.finish(PATIENCE);
+    let reports = stack.finish(PROGRAM_TIME_MAX);
     for (name, what) in [
         ("nowhere", "net unreachable"),
         ("forbidden", "prohibited"),
@@ -116,7 +116,7 @@ pub(crate) fn finds_the_maximum_of_a_path(wire: Wire) {
     behind.route("10.9.0.0/24", "10.9.7.1").unwrap();
     let probe = "probe icmp to=\"10.9.7.2\" count=4 interval=\"1s\" timeout=\"3s\" size=1400\n";
     let stack = lan.start("dont_fragment=#true", probe);
-    let reports = stack.finish(PATIENCE + Duration::from_secs(5));
+    let reports = stack.finish(PROGRAM_TIME_MAX + Duration::from_secs(5));
     let report = &reports[0];
     // The first is lost to the discovery (RFC 1191); from then on ours cuts what it sends.
     assert_eq!((report.figure("packet too big"), report.figure("received")), (1, 3), "{report:#?}");

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use xk_kit::net::stream::StreamInfo;
 use xk_net::{Setup, Stack, TcpListener, TcpStream, Thread};
-use xk_peers::testbed::{LINUX, Lan, OURS, PATIENCE};
+use xk_peers::testbed::{LINUX, Lan, OURS, PROGRAM_TIME_MAX};
 
 /// Whether the long forms run.
 pub(crate) fn is_long() -> bool {
@@ -229,5 +229,5 @@ impl Ends {
 pub(crate) fn part_from(stack: Stack<Thread>) {
     std::thread::sleep(Duration::from_millis(100));
     // A capture is whole once the stack's thread has taken the graph down.
-    assert!(stack.end(PATIENCE), "no socket holds the stack, and its thread ends");
+    assert!(stack.end(PROGRAM_TIME_MAX), "no socket holds the stack, and its thread ends");
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use xk_peers::testbed::{LINUX, Lan, OURS, PATIENCE, Wire};
+use xk_peers::testbed::{LINUX, Lan, OURS, PROGRAM_TIME_MAX, Wire};
 use xk_testkit::netns::Running;
 use xk_testkit::{needs, needs_program, needs_root};
 
@@ -94,7 +94,7 @@ impl Bed {
             std::net::TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok()
         };
         while !self.lan.linux.enter(take).unwrap() {
-            assert!(begun.elapsed() < PATIENCE, "nobody at {host}:{port}");
+            assert!(begun.elapsed() < PROGRAM_TIME_MAX, "nobody at {host}:{port}");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -168,7 +168,7 @@ pub(crate) fn sockets_are_those_of_linux(wire: Wire) {
     // What it has no way to, it says.
     bed.lan.linux.sysctl("net/ipv4/ip_forward", "1").unwrap();
     let peer = bed.start_linux(&["python3", "-B", &peer]);
-    peer.wait_for("ready", PATIENCE).unwrap();
+    peer.wait_for("ready", PROGRAM_TIME_MAX).unwrap();
     let subject = ["python3", "-B", &subject, OURS, LINUX];
     bed.assert_same(&subject, 60);
 }
@@ -240,13 +240,13 @@ pub(crate) fn iperf3_measures(wire: Wire) {
     let server = ["iperf3", "-s", "-1", "--forceflush"];
     for kind in kinds {
         let linux = bed.start_linux(&server);
-        linux.wait_for("listening", PATIENCE).unwrap();
+        linux.wait_for("listening", PROGRAM_TIME_MAX).unwrap();
         let said = bed.ours(&client(LINUX, kind));
         assert!(passed(&said) >= 500_000, "{kind:?}: {said}");
     }
     for kind in kinds {
         let ours = bed.start_ours(&server);
-        ours.wait_for("listening", PATIENCE).unwrap();
+        ours.wait_for("listening", PROGRAM_TIME_MAX).unwrap();
         let said = bed.linux(&client(OURS, kind));
         assert!(passed(&said) >= 500_000, "{kind:?}: {said}");
         end(ours);
@@ -278,12 +278,12 @@ pub(crate) fn redis_answers(wire: Wire) {
         ["redis-benchmark", "-h", host, "-q", "-n", "500", "-c", "10", "-t", "set,lrange_100"]
     };
     let linux = bed.start_linux(&server(LINUX));
-    linux.wait_for("Ready to accept", PATIENCE).unwrap();
+    linux.wait_for("Ready to accept", PROGRAM_TIME_MAX).unwrap();
     bed.ours(&["redis-cli", "-h", LINUX, "set", "kept", &kept]);
     assert_eq!(bed.ours(&ask(LINUX, &["get", "kept"])).trim(), kept);
     assert!(bed.ours(&measure(LINUX)).contains("requests per second"));
     let ours = bed.start_ours(&server(OURS));
-    ours.wait_for("Ready to accept", PATIENCE).unwrap();
+    ours.wait_for("Ready to accept", PROGRAM_TIME_MAX).unwrap();
     bed.linux(&["redis-cli", "-h", OURS, "set", "kept", &kept]);
     assert_eq!(bed.linux(&ask(OURS, &["get", "kept"])).trim(), kept);
     assert!(bed.linux(&measure(OURS)).contains("requests per second"));
@@ -321,7 +321,7 @@ pub(crate) fn nginx_serves_a_crowd_as_a_daemon(wire: Wire) {
     let page = pattern(10_007);
     fs::write(bed.path("page"), &page).unwrap();
     let server = bed.start_ours(&["nginx", "-c", &file]);
-    server.wait_for("still runs", PATIENCE).unwrap();
+    server.wait_for("still runs", PROGRAM_TIME_MAX).unwrap();
     let (urls, to) = (format!("http://{OURS}/page?[1-{CROWD}]"), bed.path("fetched#1"));
     let many = CROWD.to_string();
     let all_at_once = ["-Z", "--parallel-max", &many, "--parallel-immediate"];
@@ -350,7 +350,7 @@ pub(crate) fn nginx_serves_with_workers(wire: Wire) {
         "daemon off; error_log stderr notice; events { worker_connections 64; }",
     );
     let server = bed.start_ours(&["nginx", "-c", &file]);
-    server.wait_for("start worker process", PATIENCE).unwrap();
+    server.wait_for("start worker process", PROGRAM_TIME_MAX).unwrap();
     for port in [80, 81] {
         let urls = format!("http://{OURS}:{port}/content?[1-6]");
         let to = bed.path("fetched#1");
@@ -393,7 +393,7 @@ pub(crate) fn openssl_speaks_tls(wire: Wire) {
         bed.path("")
     );
     let linux = bed.start_linux(&["sh", "-c", &serve]);
-    linux.wait_for("ACCEPT", PATIENCE).unwrap();
+    linux.wait_for("ACCEPT", PROGRAM_TIME_MAX).unwrap();
     let fetch = format!(
         "printf 'GET /content HTTP/1.0\\r\\n\\r\\n' | openssl s_client -connect {LINUX}:4433 -quiet -ign_eof \
          -verify_return_error -CAfile {certificate} | sed '1,/^\\r$/d' > {}",
@@ -402,7 +402,7 @@ pub(crate) fn openssl_speaks_tls(wire: Wire) {
     bed.ours(&["sh", "-c", &fetch]);
     bed.assert_content("fetched");
     let ours = bed.start_ours(&["sh", "-c", &serve]);
-    ours.wait_for("ACCEPT", PATIENCE).unwrap();
+    ours.wait_for("ACCEPT", PROGRAM_TIME_MAX).unwrap();
     let (url, to) = (format!("https://{OURS}:4433/content"), bed.path("fetched"));
     bed.linux(&["curl", "-sS", "-k", "-o", &to, &url]);
     bed.assert_content("fetched");
@@ -462,7 +462,7 @@ pub(crate) fn ssh_runs_commands(wire: Wire) {
             LINUX => bed.start_linux(&line),
             _ => bed.start_ours(&line),
         };
-        running.wait_for("Server listening", PATIENCE).unwrap();
+        running.wait_for("Server listening", PROGRAM_TIME_MAX).unwrap();
         // There and back again.
         let line = format!("{} < {content} > {}", client(host, "cat"), bed.path("fetched"));
         match host {
@@ -483,10 +483,10 @@ pub(crate) fn socat_passes_datagrams(wire: Wire) {
     let ask = |host| format!("echo datagram | socat -t30 - UDP4:{host}:5007,readbytes=9");
     let serve = ["socat", "-d", "-d", "UDP4-RECVFROM:5007,fork", "SYSTEM:tr a-z A-Z"];
     let linux = bed.start_linux(&serve);
-    linux.wait_for("receiving", PATIENCE).unwrap();
+    linux.wait_for("receiving", PROGRAM_TIME_MAX).unwrap();
     assert_eq!(bed.ours(&["sh", "-c", &ask(LINUX)]), "DATAGRAM\n");
     let ours = bed.start_ours(&serve);
-    ours.wait_for("receiving", PATIENCE).unwrap();
+    ours.wait_for("receiving", PROGRAM_TIME_MAX).unwrap();
     assert_eq!(bed.linux(&["sh", "-c", &ask(OURS)]), "DATAGRAM\n");
     end(ours);
     bed.judge();

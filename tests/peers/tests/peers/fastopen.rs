@@ -6,7 +6,7 @@ use std::net::Shutdown;
 
 use xk_kit::net::stream::StreamInfo;
 use xk_net::{Stack, TcpListener, TcpStream, Thread};
-use xk_peers::testbed::{LINUX, Lan, OURS, PATIENCE, Wire};
+use xk_peers::testbed::{LINUX, Lan, OURS, PROGRAM_TIME_MAX, Wire};
 use xk_testkit::needs_root;
 
 use crate::ends::{capture, graph, part_from, start};
@@ -51,7 +51,7 @@ while True:
 fn serve(listener: &TcpListener<Thread>) -> Vec<StreamInfo> {
     let answer = |_| {
         let (mut one, _) = listener.accept().unwrap();
-        one.set_read_timeout(Some(PATIENCE)).unwrap();
+        one.set_read_timeout(Some(PROGRAM_TIME_MAX)).unwrap();
         let mut question = Vec::new();
         one.read_to_end(&mut question).unwrap();
         let info = one.info().unwrap();
@@ -69,7 +69,7 @@ fn fast(told: &[StreamInfo]) -> Vec<bool> {
 fn ask(stack: &Stack<Thread>) -> Vec<StreamInfo> {
     let ask = |n| {
         let mut one = TcpStream::connect(stack, (LINUX, 5007)).unwrap();
-        one.set_read_timeout(Some(PATIENCE)).unwrap();
+        one.set_read_timeout(Some(PROGRAM_TIME_MAX)).unwrap();
         let question = format!("question {n}");
         one.write_all(question.as_bytes()).unwrap();
         let mut answer = vec![0; question.len()];
@@ -121,7 +121,7 @@ pub(crate) fn linux_answers(wire: Wire) {
         let captured = capture(&lan, "wire");
         let stack = start(&lan, &graph(&lan, (&captured, "pcap"), "fast_open=#true", ""));
         let server = lan.linux.spawn(&["python3", "-B", "-c", SERVER, LINUX, most]).unwrap();
-        server.wait_for("listening", PATIENCE).unwrap();
+        server.wait_for("listening", PROGRAM_TIME_MAX).unwrap();
         assert_eq!(fast(&ask(&stack)), expected);
         part_from(stack);
         lan.testbed.judge(&[]);

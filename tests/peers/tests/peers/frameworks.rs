@@ -3,7 +3,7 @@
 use std::net::UdpSocket;
 
 use xk_peers::stack::Stack;
-use xk_peers::testbed::{LINUX, Lan, OURS, PATIENCE, Wire};
+use xk_peers::testbed::{LINUX, Lan, OURS, PROGRAM_TIME_MAX, Wire};
 use xk_testkit::needs_root;
 
 use crate::client::assert_all_back;
@@ -43,7 +43,7 @@ pub(crate) fn datagrams_go_both_ways(wire: Wire) {
             let listen = format!("UDP4-LISTEN:{port}");
             let server =
                 lan.linux.spawn(&["socat", "-d", "-d", "-b", "65536", &listen, "PIPE"]).unwrap();
-            server.wait_for("listening on", PATIENCE).unwrap();
+            server.wait_for("listening on", PROGRAM_TIME_MAX).unwrap();
             servers.push(server);
             probes += &format!(
                 "probe udp name=p{size} to=\"port{port}@{LINUX}\" count=5 interval=\"20ms\" timeout=\"10s\" size={size} start=\"{}ms\"\n",
@@ -55,7 +55,7 @@ pub(crate) fn datagrams_go_both_ways(wire: Wire) {
         let stack = Stack::start(lan.ours(), &source);
         let ask = || {
             let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            socket.set_read_timeout(Some(PROGRAM_TIME_MAX)).unwrap();
             socket.connect((OURS, 7)).unwrap();
             for octets in SIZES {
                 let sent = pattern(octets);
@@ -87,7 +87,7 @@ pub(crate) fn closed_ports_are_refused(wire: Wire) {
             Stack::start(lan.ours(), &format!("host xk {{\n{wire_line}\n{lines}{icmp}}}\n"));
         let ask = || {
             let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            socket.set_read_timeout(Some(PROGRAM_TIME_MAX)).unwrap();
             socket.connect((OURS, 4)).unwrap();
             socket.send(&pattern(100)).unwrap();
             socket.recv(&mut [0; 16]).unwrap_err()

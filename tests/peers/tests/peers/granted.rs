@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PATIENCE, Wire, end};
+use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PROGRAM_TIME_MAX, Wire, end};
 use xk_testkit::netns::{Running, Space};
 use xk_testkit::{needs, needs_root};
 
@@ -95,7 +95,7 @@ impl Place {
         fs::write(&file, graph).unwrap();
         let command = [&xk.to_string_lossy(), "run", "--control", &control, &file];
         let host = self.lan.ours().spawn(&command).unwrap();
-        host.wait_for("try: ping", PATIENCE).unwrap();
+        host.wait_for("try: ping", PROGRAM_TIME_MAX).unwrap();
         Some(host)
     }
 
@@ -122,7 +122,7 @@ impl Place {
     fn suffers(&self, all: &[&str], seconds: u64) {
         for what in all {
             let program = self.program(HOSTILE, what, seconds);
-            let status = program.wait(PATIENCE + Duration::from_secs(seconds)).unwrap();
+            let status = program.wait(PROGRAM_TIME_MAX + Duration::from_secs(seconds)).unwrap();
             assert!(status.success(), "{what}: {status}: {}", program.output());
             println!("{what}: {}", program.output().lines().last().unwrap_or_default());
         }
@@ -133,7 +133,7 @@ impl Place {
         let ask = || {
             let socket = UdpSocket::bind((LINUX, 0)).unwrap();
             socket.set_read_timeout(Some(LATE)).unwrap();
-            let asks = 2 * PATIENCE.as_millis() / LATE.as_millis();
+            let asks = 2 * PROGRAM_TIME_MAX.as_millis() / LATE.as_millis();
             let answered = |_| {
                 let _ = socket.send_to(b"there?", (OURS, HONEST_PORT));
                 socket.recv(&mut [0; 8]).is_ok()
@@ -260,7 +260,7 @@ pub(crate) fn programs_that_attach_send_what_they_may(wire: Wire) {
     let honest = place.program(HONEST, "answers", 3600);
     place.is_served();
     let stranger = place.program(STRANGER, "is-sent-away", 1);
-    let status = stranger.wait(PATIENCE).unwrap();
+    let status = stranger.wait(PROGRAM_TIME_MAX).unwrap();
     assert!(status.success(), "{}", stranger.output());
     place.endures(&host, &["opens", "asks", "wild-frames", "wild-rings", "half-made"]);
     place.is_served();
@@ -279,7 +279,7 @@ pub(crate) fn programs_with_channels_send_what_they_may(wire: Wire) {
     let folder = place.folder.to_string_lossy();
     let command = [&place.itself, programs::ARGUMENT, "module", &folder, "3600"];
     let module = place.lan.ours().spawn(&command).unwrap();
-    module.wait_for("ready", PATIENCE).unwrap();
+    module.wait_for("ready", PROGRAM_TIME_MAX).unwrap();
     let linux = place.capture();
     let honest = place.program(HONEST, "answers-frames", 3600);
     place.is_served();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use xk_icmp::IcmpFigures;
 use xk_ip::IpFigures;
-use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PATIENCE, Wire};
+use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PROGRAM_TIME_MAX, Wire};
 use xk_testkit::needs_root;
 
 /// Octets of payload: the usual ones, the most that fit a frame, a few fragments, nearly the most
@@ -88,7 +88,7 @@ fn await_octets(file: &Path, octets: usize) -> Vec<u8> {
     let begun = Instant::now();
     loop {
         let found = fs::read(file).unwrap_or_default();
-        if found.len() >= octets || begun.elapsed() > PATIENCE {
+        if found.len() >= octets || begun.elapsed() > PROGRAM_TIME_MAX {
             return found;
         }
         std::thread::sleep(Duration::from_millis(10));
@@ -140,7 +140,7 @@ pub(crate) fn refuses_closed_ports(wire: Wire) {
             .linux
             .enter(|| {
                 let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-                socket.set_read_timeout(Some(PATIENCE)).unwrap();
+                socket.set_read_timeout(Some(PROGRAM_TIME_MAX)).unwrap();
                 socket.connect((OURS, 4)).unwrap();
                 socket.send(&pattern(octets)).unwrap();
                 socket.recv(&mut [0; 16]).unwrap_err()
@@ -151,7 +151,7 @@ pub(crate) fn refuses_closed_ports(wire: Wire) {
     let peer = format!("UDP:{OURS}:4");
     let socat = lan.linux.spawn(&["socat", "-t", "30", "-", &peer]).unwrap();
     socat.write(b"anybody there?\n").unwrap();
-    socat.wait_for("Connection refused", PATIENCE).unwrap();
+    socat.wait_for("Connection refused", PROGRAM_TIME_MAX).unwrap();
     assert_eq!(stack.ask("icmp", IcmpFigures::default()).errors_sent, 3);
     stack.assert_drops_only(&["udp: no port"]);
     drop(stack);
@@ -163,7 +163,7 @@ pub(crate) fn refuses_unknown_protocols(wire: Wire) {
     let lan = Lan::new("refuses_protocols", wire);
     let stack = lan.start("", "");
     let address = format!("{OURS}:80").parse().unwrap();
-    let connect = || TcpStream::connect_timeout(&address, PATIENCE).unwrap_err();
+    let connect = || TcpStream::connect_timeout(&address, PROGRAM_TIME_MAX).unwrap_err();
     // Linux makes "protocol not available" of the error (RFC 1122, section 4.2.3.9: a hard one).
     let error = lan.linux.enter(connect).unwrap();
     assert_eq!(error.raw_os_error(), Some(92), "{error}");

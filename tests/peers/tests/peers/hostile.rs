@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PATIENCE, Wire, end};
+use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PROGRAM_TIME_MAX, Wire, end};
 use xk_testkit::everything;
 use xk_testkit::netns::Running;
 use xk_testkit::{needs, needs_root};
@@ -84,7 +84,7 @@ impl Victim {
         let path = control.to_string_lossy();
         let command = [&xk, "run", "--control", &path, &file];
         let running = lan.ours().spawn(&command).unwrap();
-        running.wait_for("try: ping", PATIENCE).unwrap();
+        running.wait_for("try: ping", PROGRAM_TIME_MAX).unwrap();
         let victim = Self { lan, running, control: control.clone(), xk, attackers: DEVICE };
         victim.ping_calmly();
         Some(victim)
@@ -179,9 +179,9 @@ pub(crate) fn survives_noise(wire: Wire) {
     let took = send_noise(&victim, "mixed", frames, rate, 2);
     let interrupt = ["kill", "-INT", &pinging.id().to_string()];
     victim.lan.linux.exec(&interrupt).unwrap();
-    pinging.wait(PATIENCE).unwrap();
+    pinging.wait(PROGRAM_TIME_MAX).unwrap();
     // What it wrote last may be read later.
-    pinging.wait_for("packets transmitted", PATIENCE).unwrap();
+    pinging.wait_for("packets transmitted", PROGRAM_TIME_MAX).unwrap();
     let (sent, received) = pings(&pinging.output());
     let after = victim.resident_kib();
     let dump = victim.dump();
@@ -257,9 +257,9 @@ pub(crate) fn survives_scanners(wire: Wire) {
     }
     let interrupt = ["kill", "-INT", &pinging.id().to_string()];
     victim.lan.linux.exec(&interrupt).unwrap();
-    pinging.wait(PATIENCE).unwrap();
+    pinging.wait(PROGRAM_TIME_MAX).unwrap();
     // What it wrote last may be read later.
-    pinging.wait_for("packets transmitted", PATIENCE).unwrap();
+    pinging.wait_for("packets transmitted", PROGRAM_TIME_MAX).unwrap();
     let (sent, received) = pings(&pinging.output());
     let after = victim.resident_kib();
     println!("pings answered {received} of {sent}, VmRSS {before} KiB before, {after} KiB after");
@@ -288,8 +288,8 @@ fn ask_until(done: &AtomicBool) -> Served {
     let to = format!("{OURS}:7").parse().unwrap();
     let mut served = Served { answered: 0, failed: 0, longest: Duration::ZERO };
     let ask = || -> io::Result<()> {
-        let mut stream = TcpStream::connect_timeout(&to, PATIENCE)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        let mut stream = TcpStream::connect_timeout(&to, PROGRAM_TIME_MAX)?;
+        stream.set_read_timeout(Some(PROGRAM_TIME_MAX))?;
         stream.write_all(b"anybody there?")?;
         stream.read_exact(&mut [0; 14])
     };
@@ -466,7 +466,7 @@ fn ask_everything(victim: &Victim, times: &str) -> Running {
 fn asked_and_answered(asking: &Running) -> Vec<(&'static str, u64, u64)> {
     // What it wrote last may be read later.
     let last = everything::asker_names().last().unwrap_or_default();
-    asking.wait_for(&format!("{last}: "), PATIENCE).unwrap();
+    asking.wait_for(&format!("{last}: "), PROGRAM_TIME_MAX).unwrap();
     let said = asking.output();
     let of = |name| {
         let find = |line| str::strip_prefix(line, name)?.strip_prefix(": ");
@@ -507,9 +507,9 @@ pub(crate) fn serves_in_spite_of_strangers(wire: Wire) {
     println!("VmRSS {} KiB before", victim.resident_kib());
     // One that stays, and is heard from now and then.
     let address = format!("{OURS}:7").parse().unwrap();
-    let old = victim.lan.linux.enter(|| TcpStream::connect_timeout(&address, PATIENCE));
+    let old = victim.lan.linux.enter(|| TcpStream::connect_timeout(&address, PROGRAM_TIME_MAX));
     let mut old = old.unwrap().unwrap();
-    old.set_read_timeout(Some(PATIENCE)).unwrap();
+    old.set_read_timeout(Some(PROGRAM_TIME_MAX)).unwrap();
     let mut talk = |line: &str| {
         let mut answer = vec![0; line.len()];
         old.write_all(line.as_bytes()).unwrap();
@@ -530,7 +530,7 @@ pub(crate) fn serves_in_spite_of_strangers(wire: Wire) {
     for (seed, (frames, what)) in (1..).zip(attacks) {
         let what = format!("sources=\"10.64.0.0/15\" {what}");
         let asking = ask_everything(&victim, "count=0 interval=\"20ms\"");
-        asking.wait_for("Ctrl-C ends it", PATIENCE).unwrap();
+        asking.wait_for("Ctrl-C ends it", PROGRAM_TIME_MAX).unwrap();
         let took = attack(&victim, &what, frames, RATE, seed);
         end(&asking);
         println!("{what}: {frames} frames in {took:.1?}, seed {seed}");
@@ -541,7 +541,7 @@ pub(crate) fn serves_in_spite_of_strangers(wire: Wire) {
         }
         asks_all(&victim);
         let asking = ask_everything(&victim, "count=20 interval=\"20ms\"");
-        asking.wait(PATIENCE).unwrap();
+        asking.wait(PROGRAM_TIME_MAX).unwrap();
         for (name, asked, answered) in asked_and_answered(&asking) {
             let is_served = asked == 20 && answered >= 18;
             assert!(is_served, "{name}: {answered} of {asked}");

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use xk_peers::organisation::Organisation;
 use xk_peers::program::Program;
 use xk_peers::stack::Stack;
-use xk_peers::testbed::{LINUX, Lan, OURS, PATIENCE, Wire};
+use xk_peers::testbed::{LINUX, Lan, OURS, PROGRAM_TIME_MAX, Wire};
 use xk_testkit::needs_root;
 
 use crate::exec::passed;
@@ -30,10 +30,10 @@ pub(crate) fn iperf3_measures(wire: Wire) {
     for kind in [&["-n", "8M"][..], &["-n", "8M", "-R", "-P", "2"]] {
         let server = ["iperf3", "-s", "-1", "--forceflush", "-B", LINUX];
         let server = lan.linux.spawn(&server).unwrap();
-        server.wait_for("listening", PATIENCE).unwrap();
+        server.wait_for("listening", PROGRAM_TIME_MAX).unwrap();
         let said = lan.linux.exec(&[&["iperf3", "-J", "-c", OURS], kind].concat()).unwrap();
         assert!(passed(&said) >= 8 << 20, "{kind:?}: {said}");
-        assert!(server.wait(PATIENCE).unwrap().success());
+        assert!(server.wait(PROGRAM_TIME_MAX).unwrap().success());
     }
     drop(stack);
     Organisation::Library.within(|| lan.testbed.judge(DAMAGE));
@@ -49,7 +49,7 @@ pub(crate) fn curl_fetches(wire: Wire) {
     let at = folder.display().to_string();
     let serve = ["python3", "-u", "-m", "http.server", "-b", LINUX, "-d", &at, "8000"];
     let server = lan.linux.spawn(&serve).unwrap();
-    server.wait_for("Serving HTTP", PATIENCE).unwrap();
+    server.wait_for("Serving HTTP", PROGRAM_TIME_MAX).unwrap();
     let to = folder.join("fetched");
     let url = format!("http://{OURS}:8000/content");
     for _ in 0..3 {
@@ -119,7 +119,7 @@ pub(crate) fn a_program_ends_in_order(wire: Wire) {
     let lan = Lan::new("library-ends", wire);
     let mut stack = Organisation::Library.within(|| lan.start("", "tcp ip"));
     let server = lan.linux.spawn(&["python3", "-u", "-c", ANSWERS, LINUX]).unwrap();
-    server.wait_for("listening", PATIENCE).unwrap();
+    server.wait_for("listening", PROGRAM_TIME_MAX).unwrap();
     let asks = Program::Asks(format!("{LINUX}:7100").parse().unwrap(), 10);
     Organisation::Library.within(|| stack.program(asks));
     drop(stack);

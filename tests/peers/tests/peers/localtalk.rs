@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use xk_kit::net::appletalk::DdpCable;
 use xk_peers::stack::Stack;
-use xk_peers::testbed::{DEVICE, PATIENCE, Testbed, Wire, end};
+use xk_peers::testbed::{DEVICE, PROGRAM_TIME_MAX, Testbed, Wire, end};
 use xk_testkit::netns::{Running, Space};
 use xk_testkit::{await_that, needs_root, tshark};
 
@@ -61,7 +61,7 @@ impl Node {
     fn start(space: &Space, arguments: &[&str]) -> Self {
         let path = program().as_ref().expect("the program").display().to_string();
         let running = space.spawn(&[&[path.as_str()], arguments].concat()).unwrap();
-        running.wait_for("node ", PATIENCE).unwrap();
+        running.wait_for("node ", PROGRAM_TIME_MAX).unwrap();
         let said = running.output();
         let number = said.split_once("node ").and_then(|(_, rest)| rest.lines().next());
         let number = number.and_then(|number| number.trim().parse().ok()).expect("a number");
@@ -75,7 +75,7 @@ impl Node {
             self.running.write(format!("{command}\n").as_bytes()).unwrap();
             match self.running.wait_for(answer, Duration::from_secs(2)) {
                 Ok(()) => break,
-                Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+                Err(error) => assert!(begun.elapsed() < PROGRAM_TIME_MAX, "{error}"),
             }
         }
     }
@@ -160,7 +160,7 @@ pub(crate) fn a_graph_is_a_node(_: Wire) {
         })
         .collect();
     let stack = graph(&right, "", &probes);
-    for report in stack.finish(PATIENCE) {
+    for report in stack.finish(PROGRAM_TIME_MAX) {
         assert_eq!(report.figure("received"), 5, "{report:?}");
     }
     let known = stack.ask("ddp", DdpCable::default());
@@ -171,7 +171,11 @@ pub(crate) fn a_graph_is_a_node(_: Wire) {
     // It comes again, and wants the number that is ours now.
     let _status = end(&first.running);
     let stack = graph(&right, &format!("node={}", first.number), "");
-    await_that!(PATIENCE, stack.ask("ddp", DdpCable::default()).is_ready, "it takes too long");
+    await_that!(
+        PROGRAM_TIME_MAX,
+        stack.ask("ddp", DdpCable::default()).is_ready,
+        "it takes too long"
+    );
     let second = Node::start(&left, &["1"]);
     assert_ne!(second.number, first.number);
     let ours = first.number;

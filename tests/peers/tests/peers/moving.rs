@@ -19,7 +19,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use xk_net::{Setup, TcpStream};
-use xk_peers::testbed::{DEVICE, LINUX, OURS, PATIENCE, Testbed, Wire, end};
+use xk_peers::testbed::{DEVICE, LINUX, OURS, PROGRAM_TIME_MAX, Testbed, Wire, end};
 use xk_testkit::netns::{Running, Space};
 use xk_testkit::{needs, needs_root};
 
@@ -201,7 +201,7 @@ impl Relay {
             stack.run_for(if up + down == 0 { LOOK } else { Duration::ZERO })?;
         }
         drop(ours);
-        stack.drain(PATIENCE)?;
+        stack.drain(PROGRAM_TIME_MAX)?;
         Ok(())
     }
 }
@@ -225,11 +225,11 @@ fn files_are_whole(linux: &Space, folder: &Path, server: &Running) {
     let (ours, theirs) = PORTS[0];
     let there =
         sh(format!("socat -d -d -t 60 TCP-LISTEN:{theirs},bind={LINUX} - < down > up-there"));
-    there.wait_for("listening on", PATIENCE).unwrap();
+    there.wait_for("listening on", PROGRAM_TIME_MAX).unwrap();
     let begun = Instant::now();
     let here = sh(format!("socat -d -d -t 60 - TCP:{OURS}:{ours} < up > down-here"));
     for end in [&here, &there] {
-        let status = end.wait(either(PATIENCE, 10 * PATIENCE)).unwrap();
+        let status = end.wait(either(PROGRAM_TIME_MAX, 10 * PROGRAM_TIME_MAX)).unwrap();
         assert!(status.success(), "{}{}", end.output(), server.output());
     }
     let took = begun.elapsed();
@@ -248,12 +248,12 @@ fn iperf3_is_content(linux: &Space, carries: &Running) {
     for kind in [&["-n", octets][..], &["-n", octets, "-R"]] {
         let server = ["iperf3", "-s", "-1", "--forceflush", "-B", LINUX];
         let server = linux.spawn(&server).unwrap();
-        server.wait_for("listening", PATIENCE).unwrap();
+        server.wait_for("listening", PROGRAM_TIME_MAX).unwrap();
         let said = linux.exec(&[&["iperf3", "-J", "-c", OURS], kind].concat());
         let told = || format!("{} {}", server.output(), carries.output());
         let said = said.unwrap_or_else(|error| panic!("{kind:?}: {error} {}", told()));
         assert!(passed(&said) >= either(48 << 20, 480 << 20), "{kind:?}: {said} {}", told());
-        assert!(server.wait(PATIENCE).unwrap().success(), "{kind:?}: {}", told());
+        assert!(server.wait(PROGRAM_TIME_MAX).unwrap().success(), "{kind:?}: {}", told());
     }
 }
 
@@ -282,19 +282,21 @@ pub(crate) fn streams_go_on_in_other_processes(_: Wire) {
     fs::write(&graph, text).unwrap();
     let command = [&xk.to_string_lossy(), "run", "--no-control", &graph.to_string_lossy()];
     let host = linux.spawn(&command).unwrap();
-    host.wait_for("Ctrl-C ends it.", PATIENCE).unwrap();
+    host.wait_for("Ctrl-C ends it.", PROGRAM_TIME_MAX).unwrap();
     let capture = bed.folder().join("ends.pcap").display().to_string();
     let flags = "tcp[tcpflags] & (tcp-syn|tcp-fin|tcp-rst) != 0";
     let capture =
         ["tcpdump", "-i", DEVICE, "--immediate-mode", "-U", "-Z", "root", "-w", &capture, flags];
     let capture = linux.spawn(&capture).unwrap();
-    capture.wait_for("listening on", PATIENCE).unwrap();
+    capture.wait_for("listening on", PROGRAM_TIME_MAX).unwrap();
     let itself = std::env::current_exe().unwrap().display().to_string();
     let place = place.display().to_string();
     let servers = PORTS.map(|(ours, theirs)| {
         let (at, to) = (format!("{OURS}:{ours}"), format!("{LINUX}:{theirs}"));
         let server = linux.spawn(&[&itself, ARGUMENT, "serve", &place, &at, &to]).unwrap();
-        server.wait_for("ready", PATIENCE).unwrap_or_else(|e| panic!("{e}: {}", host.output()));
+        server
+            .wait_for("ready", PROGRAM_TIME_MAX)
+            .unwrap_or_else(|e| panic!("{e}: {}", host.output()));
         server
     });
     std::thread::scope(|both| {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use xk_net::UdpSocket;
 use xk_peers::stack::Stack;
-use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PATIENCE, Wire, end};
+use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PROGRAM_TIME_MAX, Wire, end};
 use xk_testkit::uml::{Guest, Machine};
 use xk_testkit::{needs_program, needs_uml};
 use xk_xdr::Opaque;
@@ -58,7 +58,7 @@ fn join(test: &str) -> (Lan, Guest) {
 
 /// Frames that netem has lost, on both links together.
 fn lost(guest: &Guest) -> u64 {
-    let said = guest.exec("tc -s qdisc show", PATIENCE).unwrap();
+    let said = guest.exec("tc -s qdisc show", PROGRAM_TIME_MAX).unwrap();
     assert_eq!(said.matches("qdisc netem").count(), 2, "{said}");
     let dropped = said.split("dropped ").skip(1).filter_map(|rest| rest.split(',').next());
     dropped.filter_map(|count| count.parse::<u64>().ok()).sum()
@@ -87,7 +87,7 @@ fn streams(lan: &Lan) {
     let stack = start(lan, &graph(lan, (&captured, "pcap"), "", ""));
     for opener in [Opener::Linux, Opener::Ours] {
         let ends = Ends::open(lan, &stack, opener);
-        ends.exchange(400_000, 400_000, [None; 2], 2 * PATIENCE);
+        ends.exchange(400_000, 400_000, [None; 2], 2 * PROGRAM_TIME_MAX);
     }
     part_from(stack);
 }

@@ -3,7 +3,7 @@
 use std::net::UdpSocket;
 
 use xk_peers::stack::Stack;
-use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PATIENCE, Testbed, Wire};
+use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PROGRAM_TIME_MAX, Testbed, Wire};
 use xk_testkit::needs_root;
 use xk_testkit::netns::Space;
 
@@ -19,7 +19,7 @@ fn asks(space: &Space, port: u16, host: &str) {
     let to = (host.to_owned(), port);
     let ask = move || {
         let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(PROGRAM_TIME_MAX)).unwrap();
         socket.connect((to.0.as_str(), to.1)).unwrap();
         let mut octets = vec![0; 65_536];
         for size in SIZES {
@@ -158,11 +158,11 @@ pub(crate) fn a_router_cuts_what_another_wire_does_not(_: Wire) {
     let to = format!("CREATE:{to}");
     let server =
         right.spawn(&["socat", "-d", "-d", "-u", "TCP4-LISTEN:5007,reuseaddr", &to]).unwrap();
-    server.wait_for("listening on", PATIENCE).unwrap();
+    server.wait_for("listening on", PROGRAM_TIME_MAX).unwrap();
     let open = format!("OPEN:{from}");
     let client = ["socat", "-b", "262144", "-u", &open, "TCP:10.9.2.1:5007"];
     left.exec(&client).unwrap();
-    assert!(server.wait(PATIENCE).unwrap().success());
+    assert!(server.wait(PROGRAM_TIME_MAX).unwrap().success());
     assert!(std::fs::read(&come).unwrap() == pattern(STREAM_OCTETS));
     stack.assert_drops_only(&["wire: device full", "host-eth: device full"]);
     drop(stack);

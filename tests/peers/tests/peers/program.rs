@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use xk_peers::testbed::{DEVICE, PATIENCE, Testbed, Wire, end};
+use xk_peers::testbed::{DEVICE, PROGRAM_TIME_MAX, Testbed, Wire, end};
 use xk_testkit::{needs, needs_root};
 
 use crate::host::assert_no_loss;
@@ -27,7 +27,7 @@ pub(crate) fn runs_a_graph_file(_: Wire) {
     let graph = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../graphs/tap.kdl");
     let (command, graph) = (command.to_string_lossy(), graph.to_string_lossy());
     let xk = linux.spawn(&[&command, "run", "--no-control", &graph]).unwrap();
-    xk.wait_for("try: ping 10.9.0.2", PATIENCE).unwrap();
+    xk.wait_for("try: ping 10.9.0.2", PROGRAM_TIME_MAX).unwrap();
     testbed.capture(&linux, DEVICE, "linux");
     let ping = ["ping", "-c", "3", "-i", "0.05", "-W", "5", "10.9.0.2"];
     assert_no_loss(&linux.exec(&ping).unwrap());

@@ -3,7 +3,7 @@
 use std::net::UdpSocket;
 
 use xk_ip::IpFigures;
-use xk_peers::testbed::{DEVICE, PATIENCE, Routed, Wire};
+use xk_peers::testbed::{DEVICE, PROGRAM_TIME_MAX, Routed, Wire};
 use xk_testkit::needs_root;
 
 use crate::host::{assert_no_loss, pattern};
@@ -96,16 +96,16 @@ pub(crate) fn carries_a_stream_of_datagrams(wire: Wire) {
     let net = Routed::new("iperf3", wire);
     let stack = net.start(1500, "");
     let server = net.right.spawn(&["iperf3", "-s", "-1", "--forceflush"]).unwrap();
-    server.wait_for("listening", PATIENCE).unwrap();
+    server.wait_for("listening", PROGRAM_TIME_MAX).unwrap();
     // The control connection is TCP, which the router carries like everything else.
     let client = net
         .left
         .spawn(&["iperf3", "-c", RIGHT, "-u", "-b", "20M", "-l", "1400", "-n", "4M"])
         .unwrap();
-    let status = client.wait(PATIENCE).unwrap();
+    let status = client.wait(PROGRAM_TIME_MAX).unwrap();
     let said = client.output();
     assert!(status.success() && said.contains("receiver"), "{said}");
-    assert!(server.wait(PATIENCE).unwrap().success());
+    assert!(server.wait(PROGRAM_TIME_MAX).unwrap().success());
     stack.assert_drops_only(&[]);
     // The total says how many were lost of how many. The router has dropped none: some may be lost
     // in Linux's queues before it, on a machine that does not let it run for a while.
@@ -137,7 +137,7 @@ pub(crate) fn tells_what_it_cannot_deliver(wire: Wire) {
     for peer in [RIGHT, HOP] {
         let ask = || {
             let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            socket.set_read_timeout(Some(PROGRAM_TIME_MAX)).unwrap();
             socket.connect((peer, 4)).unwrap();
             socket.send(&pattern(100)).unwrap();
             socket.recv(&mut [0; 16]).unwrap_err()

@@ -41,7 +41,7 @@ sweep {
 "#;
 
 /// Bounds the beginning of Ray, and a sweep: far more than they take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(240);
+const SWEEP_TIME_MAX: Duration = Duration::from_secs(240);
 /// Ray without what it does not need here, quick to see that a node has gone.
 const SETTINGS: &str = "export RAY_USAGE_STATS_ENABLED=0 RAY_health_check_initial_delay_ms=1000 \
     RAY_health_check_period_ms=1000 RAY_health_check_timeout_ms=5000 PYTHONDONTWRITEBYTECODE=1 \
@@ -75,7 +75,7 @@ pub(crate) fn a_killed_node_of_ray_changes_no_octet(_: Wire) {
     let start = |words: &str| {
         let line = format!("'{}' start {words} {NODE}", ray.display());
         let node = shell(&space, place.path(), &line);
-        node.wait_for("Ray runtime started.", PATIENCE).unwrap();
+        node.wait_for("Ray runtime started.", SWEEP_TIME_MAX).unwrap();
         node
     };
     let folder = at("ray");
@@ -83,7 +83,7 @@ pub(crate) fn a_killed_node_of_ray_changes_no_octet(_: Wire) {
         start(&format!("--head --port=6379 --num-cpus=0 --temp-dir='{}'", folder.display()));
     let workers = ["--address=127.0.0.1:6379 --num-cpus=1"; 2].map(start);
     let is_same = |sweep: &Running| {
-        let status = sweep.wait(PATIENCE).unwrap();
+        let status = sweep.wait(SWEEP_TIME_MAX).unwrap();
         assert!(status.success(), "{}", sweep.output());
         for table in ["table.csv", "table.parquet"] {
             let of = |folder: &str| fs::read(at(folder).join(table)).unwrap();
@@ -166,5 +166,5 @@ fn below(process: u32, name: &str) -> Option<Pid> {
 }
 
 fn await_that(what: &str, running: &Running, mut is_so: impl FnMut() -> bool) {
-    await_that!(PATIENCE, is_so(), "not so: {what}; {}", running.output());
+    await_that!(SWEEP_TIME_MAX, is_so(), "not so: {what}; {}", running.output());
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PATIENCE, Wire};
+use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PROGRAM_TIME_MAX, Wire};
 use xk_testkit::needs_root;
 
 use crate::client::assert_all_back;
@@ -67,7 +67,7 @@ pub(crate) fn echoes_streams_of_all_sizes(wire: Wire) {
     let lan = Lan::new("echoes_streams", wire);
     let stack = lan.start("", "tcp ip\necho tcp port=7");
     for octets in SIZES {
-        there_and_back(&lan, lan.testbed.folder(), octets, PATIENCE);
+        there_and_back(&lan, lan.testbed.folder(), octets, PROGRAM_TIME_MAX);
     }
     // Linux looks now and then whether a closed window has opened; on a busy machine a ring may
     // overflow.
@@ -105,7 +105,7 @@ pub(crate) fn asks_a_server(wire: Wire) {
             "PIPE",
         ])
         .unwrap();
-    server.wait_for("listening on", PATIENCE).unwrap();
+    server.wait_for("listening on", PROGRAM_TIME_MAX).unwrap();
     let mut probes = String::from("tcp ip\n");
     for size in [1, 1448, 20_000] {
         probes += &format!(
@@ -131,7 +131,7 @@ pub(crate) fn is_refused(wire: Wire) {
     assert!(said.contains("Connection refused"), "{said}");
     assert!(begun.elapsed() < Duration::from_secs(20));
     // Nor there: we are told at once.
-    for report in stack.finish(PATIENCE) {
+    for report in stack.finish(PROGRAM_TIME_MAX) {
         assert_eq!(report.figure("received"), 0, "{report:#?}");
     }
     drop(stack);
@@ -145,7 +145,7 @@ pub(crate) fn an_interface_cuts_nothing(wire: Wire) {
     lan.ours.offload_off("x0").unwrap();
     lan.linux.offload_off(DEVICE).unwrap();
     let stack = lan.start("", "tcp ip\necho tcp port=7");
-    there_and_back(&lan, lan.testbed.folder(), 4 << 20, PATIENCE);
+    there_and_back(&lan, lan.testbed.folder(), 4 << 20, PROGRAM_TIME_MAX);
     drop(stack);
     lan.testbed.judge(DAMAGE);
 }
@@ -157,7 +157,7 @@ pub(crate) fn runs_suffer_by_segments(wire: Wire) {
     for damage in ["loss=\"1%\"", "loss=\"5%\" reorder=\"10%\" duplicate=\"2%\""] {
         let below = format!("fault wire name=bad {damage}\n");
         let stack = lan.start_over(&below, "bad", "", "tcp ip\necho tcp port=7");
-        there_and_back(&lan, lan.testbed.folder(), 1 << 20, 2 * PATIENCE);
+        there_and_back(&lan, lan.testbed.folder(), 1 << 20, 2 * PROGRAM_TIME_MAX);
         drop(stack);
         lan.testbed.judge(DAMAGE);
         assert_eq!(lan.testbed.count("ours.pcapng", RUNS), 0);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use xk_peers::testbed::{DEVICE, PATIENCE, Testbed, Wire, end};
+use xk_peers::testbed::{DEVICE, PROGRAM_TIME_MAX, Testbed, Wire, end};
 use xk_testkit::{needs, needs_root};
 
 use crate::program::command;
@@ -46,7 +46,7 @@ pub(crate) fn streams_go_on_under_iperf3(_: Wire) {
     .unwrap();
     let graph = graph.display().to_string();
     let mut running = ours.spawn(&[&xk, "run", "--control", &control, &graph]).unwrap();
-    running.wait_for("Ctrl-C ends it.", PATIENCE).unwrap();
+    running.wait_for("Ctrl-C ends it.", PROGRAM_TIME_MAX).unwrap();
     for (space, side) in [(&left, 1), (&right, 2)] {
         // The device must be where the next process is: a bridge joins it to the other namespace.
         let (bridge, end, tap) = (format!("b{side}"), format!("x{side}"), format!("xkr{side}"));
@@ -61,7 +61,7 @@ pub(crate) fn streams_go_on_under_iperf3(_: Wire) {
     }
     bed.capture(&left, DEVICE, "left");
     let server = right.spawn(&["iperf3", "-s", "-1", "--forceflush"]).unwrap();
-    server.wait_for("listening", PATIENCE).unwrap();
+    server.wait_for("listening", PROGRAM_TIME_MAX).unwrap();
     let seconds = SECONDS.to_string();
     // As much as a busy machine forwards and the capture keeps.
     let client = ["iperf3", "-J", "-c", "10.9.2.1", "-t", &seconds, "-b", "100M"];
@@ -71,16 +71,16 @@ pub(crate) fn streams_go_on_under_iperf3(_: Wire) {
         let due = Duration::from_secs(SECONDS.into()) * number / (UPGRADES + 1);
         std::thread::sleep(due.saturating_sub(begun.elapsed()));
         let next = ours.spawn(&[&xk, "upgrade", "--control", &control]).unwrap();
-        next.wait_for("Ctrl-C ends it.", PATIENCE).unwrap();
+        next.wait_for("Ctrl-C ends it.", PROGRAM_TIME_MAX).unwrap();
         let before = std::mem::replace(&mut running, next);
-        let status = before.wait(PATIENCE).unwrap();
+        let status = before.wait(PROGRAM_TIME_MAX).unwrap();
         assert!(status.success(), "{number}: {}{}", before.output(), running.output());
         assert!(!running.output().contains("lost"), "{number}: {}", running.output());
     }
     let took = begun.elapsed();
-    let status = client.wait(PATIENCE).unwrap();
+    let status = client.wait(PROGRAM_TIME_MAX).unwrap();
     let said = client.output();
-    assert!(status.success() && server.wait(PATIENCE).unwrap().success(), "{said}");
+    assert!(status.success() && server.wait(PROGRAM_TIME_MAX).unwrap().success(), "{said}");
     let octets = |name: &str| -> Option<u64> {
         let figures = said.split(&format!("\"{name}\":")).nth(1)?;
         let octets = figures.split("\"bytes\":").nth(1)?.split(',').next()?;

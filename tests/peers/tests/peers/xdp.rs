@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use xk_peers::stack::Stack;
-use xk_peers::testbed::{DEVICE, LINUX, OURS, PATIENCE, Testbed, Wire};
+use xk_peers::testbed::{DEVICE, LINUX, OURS, PROGRAM_TIME_MAX, Testbed, Wire};
 use xk_testkit::netns::Space;
 use xk_testkit::{await_that, needs, needs_root};
 use xk_xdp::{Object, objects};
@@ -75,7 +75,7 @@ fn dropped(stack: &Stack, what: &str) -> u64 {
 
 /// Waits until it was dropped.
 fn await_drop(stack: &Stack, what: &str) {
-    await_that!(PATIENCE, dropped(stack, what) != 0, "no {what}: {:?}", stack.drops());
+    await_that!(PROGRAM_TIME_MAX, dropped(stack, what) != 0, "no {what}: {:?}", stack.drops());
 }
 
 pub(crate) fn shares_an_interface(wire: Wire) {
@@ -91,7 +91,7 @@ pub(crate) fn shares_an_interface(wire: Wire) {
         let of_host = link.linux.spawn(&[&flood[..], &[HOST]].concat()).unwrap();
         let of_ours = link.linux.exec(&[&flood[..], &[OURS]].concat()).unwrap();
         assert_no_loss(&of_ours);
-        of_host.wait(PATIENCE).unwrap();
+        of_host.wait(PROGRAM_TIME_MAX).unwrap();
         assert_no_loss(&of_host.output());
         // Questions to all come to both, and each answers for itself.
         for host in [HOST, OURS] {
@@ -102,7 +102,7 @@ pub(crate) fn shares_an_interface(wire: Wire) {
         let bind = |address: &str| {
             let socket = UdpSocket::bind(address).unwrap();
             socket.set_broadcast(true).unwrap();
-            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            socket.set_read_timeout(Some(PROGRAM_TIME_MAX)).unwrap();
             socket
         };
         let beside = link.ours.enter(|| bind("0.0.0.0:9")).unwrap();
@@ -151,7 +151,7 @@ pub(crate) fn uses_several_queues(wire: Wire) {
         link.linux.enter(all).unwrap()
     };
     let stack = start(&link, wire, "queues=2");
-    assert_eq!(answered(PATIENCE), 24);
+    assert_eq!(answered(PROGRAM_TIME_MAX), 24);
     stack.assert_drops_only(&[]);
     drop(stack);
     // In generic mode a veth device counts all arrivals as its first queue's.
@@ -256,7 +256,7 @@ pub(crate) fn leaves_nothing_behind(wire: Wire) {
     let await_growth = |what: &dyn Fn() -> String, figure: &dyn Fn() -> u64| {
         let (begun, before) = (Instant::now(), figure());
         while figure() < before + 5 {
-            assert!(begun.elapsed() < PATIENCE, "no more {}: {:?}", what(), peer.reports());
+            assert!(begun.elapsed() < PROGRAM_TIME_MAX, "no more {}: {:?}", what(), peer.reports());
             std::thread::sleep(Duration::from_millis(5));
         }
     };
@@ -275,7 +275,7 @@ pub(crate) fn leaves_nothing_behind(wire: Wire) {
         let begun = Instant::now();
         while !belongings(process, &own).is_empty() {
             let left = belongings(process, &own);
-            assert!(begun.elapsed() < PATIENCE, "round {round} left {left:?}");
+            assert!(begun.elapsed() < PROGRAM_TIME_MAX, "round {round} left {left:?}");
             std::thread::sleep(Duration::from_millis(2));
         }
         let shown = there.exec(&["ip", "-d", "link", "show", "eth0"]).unwrap();

@@ -5,13 +5,13 @@ use crate::layout::{CONSUMED_AT, FRAME_OCTETS_LEAST, SIDE_OCTETS};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
-fn pair(slots: u32, octets: u32) -> (End, End) {
-    End::pair(&Geometry::new(slots, octets).unwrap()).unwrap()
+fn pair(slots: u32, octets: u32) -> (RingEnd, RingEnd) {
+    RingEnd::pair(&Geometry::new(slots, octets).unwrap()).unwrap()
 }
 
 /// Frames of which the longest take four of eight slots.
-fn spanning_pair() -> (End, End) {
-    End::pair(&Geometry::spanning(8, 500, 130).unwrap()).unwrap()
+fn spanning_pair() -> (RingEnd, RingEnd) {
+    RingEnd::pair(&Geometry::spanning(8, 500, 130).unwrap()).unwrap()
 }
 
 /// A frame that says which it is in every octet.
@@ -20,7 +20,7 @@ fn frame(number: u64, octets: usize) -> Vec<u8> {
     (0..octets).map(octet).collect()
 }
 
-fn receive(end: &mut End) -> Option<Vec<u8>> {
+fn receive(end: &mut RingEnd) -> Option<Vec<u8>> {
     let mut room = vec![0; end.frame_octets_max()];
     let octets = end.receive(&mut room).unwrap()?;
     room.truncate(octets);
@@ -273,7 +273,7 @@ proptest! {
     fn a_peer_may_write_anything(spans in any::<bool>(), pokes in prop::collection::vec((any::<usize>(), any::<u64>(), 0u64..4), 1..STEPS)) {
         let geometry = if spans { Geometry::spanning(8, 500, 130) } else { Geometry::new(8, 200) };
         let geometry = geometry.unwrap();
-        let (mut own, peer) = End::pair(&geometry).unwrap();
+        let (mut own, peer) = RingEnd::pair(&geometry).unwrap();
         let mut room = [0; 500];
         let octets_max = u64::from(geometry.frame_octets_max());
         for (at, value, kind) in pokes {
@@ -307,7 +307,7 @@ fn two_threads_lose_nothing_and_sleep_through_nothing() {
     let (wake_a, asleep_a) = std::sync::mpsc::sync_channel::<()>(1 << 16);
     let (wake_b, asleep_b) = std::sync::mpsc::sync_channel::<()>(1 << 16);
     let patience = std::time::Duration::from_secs(60);
-    let wait = move |end: &mut End, asleep: &std::sync::mpsc::Receiver<()>| {
+    let wait = move |end: &mut RingEnd, asleep: &std::sync::mpsc::Receiver<()>| {
         if end.doze() {
             asleep.recv_timeout(patience).expect("a wake-up");
             end.woken();

@@ -45,7 +45,7 @@ fn startup_finds_the_bandwidth_and_drains() {
     }
     assert_eq!(bbr.bandwidth.get(), Some(rate));
     assert_eq!(bbr.min_rtt, Some(RTT));
-    assert!(matches!(bbr.state, State::ProbeBandwidth(..)), "{:?}", bbr.state);
+    assert!(matches!(bbr.state, BbrState::ProbeBandwidth(..)), "{:?}", bbr.state);
     // Twice 50,000 octets, and three segments.
     assert_eq!(bbr.window(), 103_000);
 }
@@ -88,7 +88,7 @@ fn the_round_trip_is_probed_after_ten_seconds() {
         if n > 20 {
             least = least.min(bbr.window());
         }
-        probes += u32::from(matches!(bbr.state, State::ProbeRtt(None, _)));
+        probes += u32::from(matches!(bbr.state, BbrState::ProbeRtt(None, _)));
     }
     assert!(least <= 32_000, "half of what the path holds: {least}");
     assert!((2..=4).contains(&probes), "{probes}");

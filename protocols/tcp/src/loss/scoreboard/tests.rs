@@ -44,7 +44,7 @@ struct Known {
     start: Seq,
     end: Seq,
     sent: Time,
-    state: State,
+    state: SegmentState,
 }
 
 #[derive(Debug)]
@@ -56,7 +56,7 @@ struct Model {
 }
 
 impl Model {
-    fn octets(&self, state: State) -> u32 {
+    fn octets(&self, state: SegmentState) -> u32 {
         self.segments.iter().filter(|s| s.state == state).map(|s| s.end.since(s.start)).sum()
     }
 
@@ -65,7 +65,7 @@ impl Model {
         for segment in &mut self.segments {
             if segment.start.before(ack) {
                 let upto = segment.end.min(ack);
-                if segment.state != State::Sacked {
+                if segment.state != SegmentState::Sacked {
                     self.delivered += u64::from(upto.since(segment.start));
                 }
                 segment.start = upto;
@@ -78,8 +78,8 @@ impl Model {
         for segment in &mut self.segments {
             let lies_in =
                 segment.start.at_or_after(block.start) && segment.end.at_or_before(block.end);
-            if lies_in && segment.state != State::Sacked {
-                segment.state = State::Sacked;
+            if lies_in && segment.state != SegmentState::Sacked {
+                segment.state = SegmentState::Sacked;
                 self.delivered += u64::from(segment.end.since(segment.start));
             }
         }
@@ -104,18 +104,18 @@ fn apply(step: Step, model: &mut Model, board: &mut Scoreboard, newly: &mut Newl
             let (start, end) = (model.nxt, model.nxt + octets);
             assert_eq!(board.sent(octets, now, Stamp::default()), model.segments.len() < 40);
             if model.segments.len() < 40 {
-                model.segments.push(Known { start, end, sent: now, state: State::InFlight });
+                model.segments.push(Known { start, end, sent: now, state: SegmentState::InFlight });
                 model.nxt = end;
             }
         }
         Step::Resend => {
             let Some((start, octets)) = board.next_lost() else {
-                assert_eq!(model.octets(State::Lost), 0);
+                assert_eq!(model.octets(SegmentState::Lost), 0);
                 return;
             };
             let known = model.segments.iter_mut().find(|s| s.start == start).unwrap();
-            assert_eq!((known.state, known.end), (State::Lost, start + octets));
-            (known.state, known.sent) = (State::InFlight, now);
+            assert_eq!((known.state, known.end), (SegmentState::Lost, start + octets));
+            (known.state, known.sent) = (SegmentState::InFlight, now);
             assert_eq!(board.resent(start, now, Stamp::default()), Some(octets));
         }
         Step::Acknowledge(part) => {
@@ -139,34 +139,34 @@ fn apply(step: Step, model: &mut Model, board: &mut Scoreboard, newly: &mut Newl
             let before = now.before(core::time::Duration::from_millis(ms));
             board.lose_while(|sending| sending.at < before);
             for segment in &mut model.segments {
-                if segment.state == State::InFlight && segment.sent < before {
-                    segment.state = State::Lost;
+                if segment.state == SegmentState::InFlight && segment.sent < before {
+                    segment.state = SegmentState::Lost;
                 }
             }
         }
         Step::LoseFirst => {
             board.lose_first();
             if let Some(first) = model.segments.first_mut()
-                && first.state == State::InFlight
+                && first.state == SegmentState::InFlight
             {
-                first.state = State::Lost;
+                first.state = SegmentState::Lost;
             }
         }
         Step::FindLost => {
             board.find_lost();
             for segment in &mut model.segments {
-                if segment.state == State::Lost {
-                    segment.state = State::InFlight;
+                if segment.state == SegmentState::Lost {
+                    segment.state = SegmentState::InFlight;
                 }
             }
         }
         Step::Renege => {
             board.renege();
             for segment in &mut model.segments {
-                if segment.state == State::Sacked {
+                if segment.state == SegmentState::Sacked {
                     model.delivered -= u64::from(segment.end.since(segment.start));
                     newly.delivered_octets -= segment.end.since(segment.start);
-                    segment.state = State::Lost;
+                    segment.state = SegmentState::Lost;
                 }
             }
         }
@@ -185,12 +185,12 @@ proptest! {
             apply(step, &mut model, &mut board, &mut newly, now);
             board.check();
             prop_assert_eq!((board.una(), board.nxt()), (model.una, model.nxt));
-            prop_assert_eq!(board.in_flight_octets(), model.octets(State::InFlight));
-            prop_assert_eq!(board.lost_octets(), model.octets(State::Lost));
-            prop_assert_eq!(board.sacked_octets(), model.octets(State::Sacked));
+            prop_assert_eq!(board.in_flight_octets(), model.octets(SegmentState::InFlight));
+            prop_assert_eq!(board.lost_octets(), model.octets(SegmentState::Lost));
+            prop_assert_eq!(board.sacked_octets(), model.octets(SegmentState::Sacked));
             prop_assert_eq!(board.segments() as usize, model.segments.len());
             prop_assert_eq!(u64::from(newly.delivered_octets), model.delivered);
-            let first_is_sacked = model.segments.first().is_some_and(|s| s.state == State::Sacked);
+            let first_is_sacked = model.segments.first().is_some_and(|s| s.state == SegmentState::Sacked);
             prop_assert_eq!(board.has_reneged(), first_is_sacked);
         }
     }

@@ -10,7 +10,7 @@ use xk_appletalk::ddp;
 use xk_kit::net::appletalk::DdpCable;
 use xk_peers::appletalk::{BRIDGE, GUEST, OF_OTHERS, Stage, cable};
 use xk_peers::stack::Stack;
-use xk_peers::testbed::{PATIENCE, Wire};
+use xk_peers::testbed::{PROGRAM_TIME_MAX, Wire};
 use xk_testkit::netns::Space;
 
 use super::needs_appletalk;
@@ -29,7 +29,7 @@ pub(super) fn ready(stack: &Stack) -> (u16, u8) {
         if known.is_ready {
             return (known.net, known.node);
         }
-        assert!(begun.elapsed() < PATIENCE, "{known:?}");
+        assert!(begun.elapsed() < PROGRAM_TIME_MAX, "{known:?}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -58,7 +58,7 @@ pub(crate) fn echoes_both_ways(_: Wire) {
     assert!((10..=19).contains(&net) && node == 40, "{net}.{node}");
     let said = host.cable.exec(&format!("aecho -c 3 {net}.{node}"));
     assert!(said.contains("3 packets received, 0% packet loss"), "{said}");
-    for report in stack.finish(PATIENCE) {
+    for report in stack.finish(PROGRAM_TIME_MAX) {
         assert_eq!(report.figure("received"), 5, "{report:?}");
         assert!(!report.failed, "{report:?}");
     }
@@ -89,11 +89,11 @@ pub(crate) fn a_node_is_defended(_: Wire) {
     let (net, node) = ready(&ours);
     assert_eq!(node, 50);
     let command = format!("python3 {} vec0 30 39 {net} 50", program("atif.py"));
-    let said = guest.exec(&command, PATIENCE).unwrap();
+    let said = guest.exec(&command, PROGRAM_TIME_MAX).unwrap();
     let taken = said.trim().rsplit_once("has ").expect("an address").1;
     assert_ne!(taken, format!("{net}.50"), "{said}");
     assert_eq!(ours.ask("aarp", AarpTable::default()).me, Some((net, 50)));
-    let said = guest.exec(&format!("echoes {net}.50"), PATIENCE).unwrap();
+    let said = guest.exec(&format!("echoes {net}.50"), PROGRAM_TIME_MAX).unwrap();
     assert!(said.contains("3 packets received"), "{said}");
     drop(ours);
     host.testbed.judge(&[]);
@@ -118,7 +118,7 @@ pub(crate) fn datagrams_with_wrong_sums_are_dropped(_: Wire) {
     let probe = "probe aep to=\"node17@net10\" start=\"3s\" count=3 timeout=\"10s\" size=100";
     let stack = host.start("net=\"10\" node=60 checksum=#false", probe);
     ready(&stack);
-    let reports = stack.finish(PATIENCE);
+    let reports = stack.finish(PROGRAM_TIME_MAX);
     assert_eq!(reports[0].figure("received"), 3, "{reports:?}");
     stack.assert_drops_only(&OF_OTHERS);
     let table = stack.ask("aarp", AarpTable::default());
@@ -148,7 +148,8 @@ pub(crate) fn datagrams_with_wrong_sums_are_dropped(_: Wire) {
     };
     let asker = format!("ddp.dst_socket == {ASKER}");
     let answers = || host.testbed.count("ours.pcapng", &asker);
-    while stack.ask("aep", AepFigures::default()).answered < 1 && begun.elapsed() < PATIENCE {
+    while stack.ask("aep", AepFigures::default()).answered < 1 && begun.elapsed() < PROGRAM_TIME_MAX
+    {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(drops("bad checksum"), 1);

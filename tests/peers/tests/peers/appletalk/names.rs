@@ -8,7 +8,7 @@ use xk_kit::net::appletalk::DdpCable;
 use xk_nbp::{NbpLookup, NbpRegister};
 use xk_peers::appletalk::{GUEST, OF_OTHERS, Stage, cable, volumes_missing};
 use xk_peers::stack::Stack;
-use xk_peers::testbed::{PATIENCE, Wire};
+use xk_peers::testbed::{PROGRAM_TIME_MAX, Wire};
 use xk_rtmp::RtmpTable;
 use xk_zip::ZoneList;
 
@@ -29,7 +29,7 @@ fn ask_until<Q: xk_core::control::Question + Clone + Send + 'static>(
         if is_done(&answer) {
             return answer;
         }
-        assert!(begun.elapsed() < PATIENCE, "{protocol} does not know yet");
+        assert!(begun.elapsed() < PROGRAM_TIME_MAX, "{protocol} does not know yet");
         std::thread::sleep(Duration::from_millis(100));
     }
 }
@@ -70,7 +70,7 @@ pub(crate) fn two_routers_share_a_cable(_: Wire) {
             assert!(said.lines().any(|line| line == "XK"), "{said}");
             break;
         }
-        assert!(begun.elapsed() < PATIENCE, "{said}");
+        assert!(begun.elapsed() < PROGRAM_TIME_MAX, "{said}");
         std::thread::sleep(Duration::from_millis(500));
     }
     // Ours is asked directly: all zones, those of the cable, the node's own.
@@ -130,14 +130,14 @@ pub(crate) fn names_are_found_both_ways(_: Wire) {
         if said.contains(&format!("{net}.{node}:200")) {
             break;
         }
-        assert!(begun.elapsed() < PATIENCE, "{said}");
+        assert!(begun.elapsed() < PROGRAM_TIME_MAX, "{said}");
     }
     let said = host.cable.exec("nbplkup =:XKernel");
     assert!(said.contains("ours:XKernel") && said.contains("guest:XKernel"), "{said}");
     // papd registers its printer by itself, some time after it has started.
     let begun = Instant::now();
     let mut printers = Vec::new();
-    while printers.is_empty() && begun.elapsed() < PATIENCE {
+    while printers.is_empty() && begun.elapsed() < PROGRAM_TIME_MAX {
         let found = lookup(&stack, "TestPrinter:LaserWriter@*").found;
         printers = found.iter().map(|it| (it.net, it.node)).collect();
     }
@@ -164,7 +164,7 @@ pub(crate) fn pap_prints_on_ours(_: Wire) {
     let stack = host.start("net=\"10-19\" node=81", lines);
     ready(&stack);
     xk_testkit::await_that!(
-        PATIENCE,
+        PROGRAM_TIME_MAX,
         host.cable.exec("nbplkup Ours:LaserWriter").contains(".81:130"),
         "it takes too long"
     );
@@ -178,7 +178,7 @@ pub(crate) fn pap_prints_on_ours(_: Wire) {
     let report = |name: &str| {
         stack.reports().into_iter().find(|report| report.name == name).expect("a report")
     };
-    while report("printer").figure("jobs") < 1 && begun.elapsed() < PATIENCE {
+    while report("printer").figure("jobs") < 1 && begun.elapsed() < PROGRAM_TIME_MAX {
         std::thread::sleep(Duration::from_millis(50));
     }
     let printed = report("printer");
@@ -202,12 +202,12 @@ pub(crate) fn print_prints_by_papd(_: Wire) {
                  print atp nbp entity=\"TestPrinter:LaserWriter@*\" postscript=#true size=30000 \
                  start=\"3s\"";
     let stack = host.start("net=\"10-19\" node=87", lines);
-    let report = stack.finish(PATIENCE).pop().expect("a report");
+    let report = stack.finish(PROGRAM_TIME_MAX).pop().expect("a report");
     assert_eq!((report.figure("printed"), report.failed), (1, false), "{report:?}");
     let begun = Instant::now();
     let printed = loop {
         let (_, said) = host.cable.run("busybox cat /tmp/printed");
-        if said.trim_end().len() + 1 >= 30_000 || begun.elapsed() > PATIENCE {
+        if said.trim_end().len() + 1 >= 30_000 || begun.elapsed() > PROGRAM_TIME_MAX {
             break said;
         }
         std::thread::sleep(Duration::from_millis(200));

@@ -13,7 +13,7 @@ use xk_core::{
 use xk_kit::rpc::call::{CallOptions, NO_PROCEDURE, Transaction};
 use xk_peers::appletalk::{Cable, GUEST, OF_OTHERS, Stage, cable};
 use xk_peers::stack::Stack;
-use xk_peers::testbed::{PATIENCE, Wire};
+use xk_peers::testbed::{PROGRAM_TIME_MAX, Wire};
 
 use super::addresses::ready;
 use super::needs_appletalk;
@@ -51,7 +51,7 @@ pub(super) fn call(stack: &Stack, socket: u8, want: Want, data: &[u8]) -> End {
             .open(cx, Upper::new(&caller), Participants::pair(Part::Any, to))
             .map_err(|error| error.to_string())?;
         let mut request = cx.pool().copy_from(HEADROOM, &data).expect("a buffer");
-        let deadline = cx.now().after(PATIENCE);
+        let deadline = cx.now().after(PROGRAM_TIME_MAX);
         request.set_attribute(CallOptions { deadline, tag: 0 }).expect("room for it");
         let beside = Transaction(Options::request(&want, 0).emit());
         request.set_attribute(beside).expect("room for it");
@@ -94,7 +94,7 @@ pub(super) fn commands_by(
                     Options { amount: block as u16, ..Options::request(&want(true, [0; 4], 8), 0) };
                 request.set_attribute(Transaction(beside.emit())).expect("room for it");
             }
-            let deadline = cx.now().after(PATIENCE);
+            let deadline = cx.now().after(PROGRAM_TIME_MAX);
             request.set_attribute(CallOptions { deadline, tag: 0 }).expect("room for it");
             let reply = session.call(cx, request);
             replies.push(reply.map(|reply| octets(&reply)).map_err(|error| error.describe(cx)));
@@ -280,7 +280,7 @@ pub(crate) fn papd_prints(_: Wire) {
     assert!(asked.len() >= 4 && asked.iter().copied().eq(1..=asked.len() as u16), "{asked:?}");
     let begun = Instant::now();
     let printed = || host.cable.run("busybox cat /tmp/printed").1;
-    while printed().len() < text.len() && begun.elapsed() < PATIENCE {
+    while printed().len() < text.len() && begun.elapsed() < PROGRAM_TIME_MAX {
         std::thread::sleep(Duration::from_millis(200));
     }
     // The shell ends what it says with an empty line.

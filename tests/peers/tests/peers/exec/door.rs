@@ -6,7 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpStream, UdpSocket};
 use std::path::Path;
 
-use xk_peers::testbed::{LINUX, Lan, OURS, PATIENCE, Wire};
+use xk_peers::testbed::{LINUX, Lan, OURS, PROGRAM_TIME_MAX, Wire};
 use xk_testkit::netns::Space;
 use xk_testkit::{await_that, needs, needs_program, needs_root};
 
@@ -67,7 +67,12 @@ pub(crate) fn frameworks_serve_programs_at_a_door(wire: Wire) {
         lan.capture();
         let xk = command().display().to_string();
         let host = lan.ours().spawn(&[&xk, "run", "--no-control", &file("host.kdl")]).unwrap();
-        await_that!(PATIENCE, Path::new(&path).exists(), "{name}: no door: {}", host.output());
+        await_that!(
+            PROGRAM_TIME_MAX,
+            Path::new(&path).exists(),
+            "{name}: no door: {}",
+            host.output()
+        );
         let outside = Outside { space: lan.testbed.linux(), xk, path };
         fetches(name, &lan, &outside, &file);
         asks(name, &lan, &outside, &file);
@@ -86,7 +91,7 @@ fn fetches(name: &str, lan: &Lan, outside: &Outside, file: &dyn Fn(&str) -> Stri
     let server = lan.linux.spawn(&serve).unwrap();
     let url = format!("http://{LINUX}:8000/content");
     let got = file("got");
-    server.wait_for("Serving HTTP", PATIENCE).unwrap();
+    server.wait_for("Serving HTTP", PROGRAM_TIME_MAX).unwrap();
     outside.space.exec(&outside.under(&["curl", "-sS", "-o", &got, &url])).unwrap();
     let found = fs::read(&got).unwrap_or_default();
     assert!(found == pattern(CONTENT), "{name}: {} octets of {CONTENT}", found.len());
@@ -97,7 +102,7 @@ fn fetches(name: &str, lan: &Lan, outside: &Outside, file: &dyn Fn(&str) -> Stri
 fn asks(name: &str, lan: &Lan, outside: &Outside, file: &dyn Fn(&str) -> String) {
     let serve = ["socat", "-d", "-d", "-b", "65536", "UDP4-LISTEN:7003,fork", "PIPE"];
     let server = lan.linux.spawn(&serve).unwrap();
-    server.wait_for("listening on", PATIENCE).unwrap();
+    server.wait_for("listening on", PROGRAM_TIME_MAX).unwrap();
     for octets in SIZES {
         fs::write(file("sent"), pattern(octets)).unwrap();
         let ask = format!(
@@ -117,15 +122,15 @@ fn serves(name: &str, lan: &Lan, outside: &Outside) {
     let start = |listen: &str| {
         let program = ["socat", "-d", "-d", "-b", "65536", listen, "PIPE"];
         let server = outside.space.spawn(&outside.under(&program)).unwrap();
-        server.wait_for("listening on", PATIENCE).unwrap();
+        server.wait_for("listening on", PROGRAM_TIME_MAX).unwrap();
         server
     };
     let servers = [start("TCP4-LISTEN:7001,fork"), start("UDP4-LISTEN:7002")];
     let ask = || {
         let mut stream = TcpStream::connect((OURS, 7001)).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(PROGRAM_TIME_MAX)).unwrap();
         let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(PROGRAM_TIME_MAX)).unwrap();
         socket.connect((OURS, 7002)).unwrap();
         for octets in SIZES {
             let sent = pattern(octets);

@@ -18,7 +18,7 @@ use xk_core::{
     Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, SessionRef, Upper,
 };
 use xk_kit::net::stream::{KeepAlive, StreamSet, StreamSetting};
-use xk_peers::testbed::{LINUX, OURS, PATIENCE};
+use xk_peers::testbed::{LINUX, OURS, PROGRAM_TIME_MAX};
 use xk_run::{Idle, Runner};
 
 use super::programs::{Outcome, Program, end};
@@ -81,7 +81,7 @@ impl Program {
         let begun = Instant::now();
         loop {
             match self.enters() {
-                Err(_) if begun.elapsed() < PATIENCE => {
+                Err(_) if begun.elapsed() < PROGRAM_TIME_MAX => {
                     std::thread::sleep(Duration::from_millis(10));
                 }
                 entered => return entered,

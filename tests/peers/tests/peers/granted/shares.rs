@@ -11,7 +11,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use xk_peers::testbed::{LINUX, OURS, PATIENCE, Wire, end};
+use xk_peers::testbed::{LINUX, OURS, PROGRAM_TIME_MAX, Wire, end};
 use xk_testkit::needs_root;
 use xk_testkit::netns::{Running, Space};
 
@@ -164,7 +164,7 @@ impl Place {
     fn others_wait(&self, (host, open): Host<'_>, what: &[&str], seconds: u64) -> Waits {
         let (linux, is_over) = (&self.lan.linux, AtomicBool::new(false));
         let start = |what: &&str| self.program(HOSTILE, what, seconds);
-        let patience = PATIENCE + Duration::from_secs(seconds);
+        let patience = PROGRAM_TIME_MAX + Duration::from_secs(seconds);
         let mut waits = std::thread::scope(|scope| {
             let asking = scope.spawn(|| waits(linux, &is_over));
             let counting = scope.spawn(|| most_descriptors(host, &is_over));
@@ -174,7 +174,7 @@ impl Place {
             let programs: Vec<Running> = what.iter().map(start).collect();
             std::thread::sleep(Duration::from_millis(300));
             let comer = self.program(HONEST, "is-let-in", 1);
-            let let_in = comer.wait(2 * PATIENCE);
+            let let_in = comer.wait(2 * PROGRAM_TIME_MAX);
             let ended = programs.iter().map(|program| program.wait(patience));
             let ended: Vec<_> = ended.collect();
             if programs.is_empty() {

@@ -1,7 +1,7 @@
 //! A graph calls the C server, and asks the system's rpcbind.
 
 use xk_peers::stack::Stack;
-use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PATIENCE, Testbed, Wire, end};
+use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PROGRAM_TIME_MAX, Testbed, Wire, end};
 use xk_portmap::Mappings;
 use xk_testkit::netns::Space;
 use xk_xdr::{Opaque, Text};
@@ -98,7 +98,7 @@ pub(crate) fn learns_ports_of_rpcbind(wire: Wire) {
     let path = program("server");
     for _ in 0..2 {
         let server = lan.linux.spawn(&beside(&id, &[&path, "0", "register"])).unwrap();
-        server.wait_for("ready", PATIENCE).unwrap();
+        server.wait_for("ready", PROGRAM_TIME_MAX).unwrap();
         for layer in ["portmap2", "portmap3", "portmap4"] {
             let sum = call(&stack, layer, at(0, 1, 2), octets(&[2, -5]));
             assert_eq!(sum, Ok(octets(&-3)), "{layer}");
@@ -144,7 +144,7 @@ pub(crate) fn finds_servers_by_broadcast(_: Wire) {
         let path = program("server");
         let server = space.spawn(&beside(&id, &[&path, "0", "register"]));
         let server = server.unwrap();
-        server.wait_for("ready", PATIENCE).unwrap();
+        server.wait_for("ready", PROGRAM_TIME_MAX).unwrap();
         (host, binder, server)
     });
     let layers = [2, 3, 4]
@@ -220,7 +220,7 @@ fn wait_for(stack: &Stack, is_done: impl Fn(&Mappings) -> bool) -> Mappings {
         if is_done(&mappings) {
             return mappings;
         }
-        assert!(begun.elapsed() < PATIENCE, "{mappings:?}");
+        assert!(begun.elapsed() < PROGRAM_TIME_MAX, "{mappings:?}");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
 }

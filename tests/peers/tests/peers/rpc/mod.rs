@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use xk_peers::testbed::{PATIENCE, Testbed};
+use xk_peers::testbed::{PROGRAM_TIME_MAX, Testbed};
 use xk_testkit::netns::{Running, Space};
 
 /// The program of `programs/rpc/trial.x`, as rpcinfo wants it.
@@ -113,7 +113,7 @@ pub(crate) use needs_rpc;
 /// Starts the C server at `port` in `space`, and gives it with its ports for UDP and TCP.
 pub(crate) fn serve(space: &Space, port: u16) -> Running {
     let server = space.spawn(&[&program("server"), &port.to_string()]).unwrap();
-    server.wait_for("ready", PATIENCE).unwrap();
+    server.wait_for("ready", PROGRAM_TIME_MAX).unwrap();
     server
 }
 
@@ -136,7 +136,7 @@ pub(crate) fn rpcbind(space: &Space, options: &str) -> Running {
          until rpcinfo -p 127.0.0.1 > /dev/null 2>&1; do sleep 0.02; done; echo ready; wait"
     );
     let running = space.spawn(&["unshare", "-m", "sh", "-c", &script]).unwrap();
-    running.wait_for("ready", PATIENCE).unwrap();
+    running.wait_for("ready", PROGRAM_TIME_MAX).unwrap();
     running
 }
 

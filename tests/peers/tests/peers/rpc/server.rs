@@ -1,7 +1,7 @@
 //! A graph serves the C client, and rpcinfo.
 
 use xk_peers::stack::Stack;
-use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PATIENCE, Wire};
+use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PROGRAM_TIME_MAX, Wire};
 
 use super::{BAD, GOOD, KNOWN, TRIAL, call, needs_rpc, trial};
 
@@ -132,7 +132,7 @@ pub(crate) fn is_found_by_broadcast(wire: Wire) {
     lan.linux.ip(&["addr", "add", &own, "brd", "+", "dev", DEVICE]).unwrap();
     // It goes on asking for most of a minute.
     let asking = lan.linux.spawn(&["stdbuf", "-oL", "rpcinfo", "-b", TRIAL, "1"]).unwrap();
-    asking.wait_for(&format!("{OURS}.8.1"), PATIENCE).unwrap();
+    asking.wait_for(&format!("{OURS}.8.1"), PROGRAM_TIME_MAX).unwrap();
     let _said = asking.stop();
     drop(stack);
     lan.testbed.judge(&[]);

@@ -1,6 +1,6 @@
 //! Debian's programs among themselves: what the other tests stand on is so.
 
-use xk_peers::testbed::{DEVICE, PATIENCE, Testbed, Wire, end};
+use xk_peers::testbed::{DEVICE, PROGRAM_TIME_MAX, Testbed, Wire, end};
 
 use super::{BAD, GOOD, KNOWN, TRIAL, beside, call, needs_rpc, program, rpcbind, serve};
 
@@ -31,7 +31,7 @@ pub(crate) fn programs_understand_each_other(_: Wire) {
     let id = binder.id().to_string();
     let path = program("server");
     let server = left.spawn(&beside(&id, &[&path, "0", "register"])).unwrap();
-    server.wait_for("ready", PATIENCE).unwrap();
+    server.wait_for("ready", PROGRAM_TIME_MAX).unwrap();
     for transport in ["udp", "tcp"] {
         call(&right, transport, SERVER, 0, &GOOD[..1]);
     }

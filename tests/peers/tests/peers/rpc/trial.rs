@@ -18,7 +18,7 @@ const OCTETS_MAX: u32 = 8192;
 /// Room for the headers below, in octets.
 const HEADROOM: usize = 128;
 /// Longest time of a call.
-const PATIENCE: Duration = Duration::from_secs(20);
+const CALL_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// The server.
 struct Trial;
@@ -98,7 +98,7 @@ pub(crate) fn call(stack: &Stack, lower: &'static str, peer: String, arguments: 
             .open(cx, Upper::new(&caller), Participants::pair(Part::Any, to))
             .map_err(|error: OpenError| error.to_string())?;
         let mut request = cx.pool().copy_from(HEADROOM, &arguments).expect("a buffer");
-        let deadline = cx.now().after(PATIENCE);
+        let deadline = cx.now().after(CALL_TIME_MAX);
         request.set_attribute(CallOptions { deadline, tag: 0 }).expect("room for it");
         let result = session.call(cx, request);
         session.close(cx);
@@ -133,7 +133,7 @@ pub(crate) fn gather(
         let session = lower.open(cx, Upper::new(&caller), both);
         let session = session.expect("a session");
         assert!(session.ask(cx, GathersReplies).is_some());
-        let deadline = cx.now().after(PATIENCE);
+        let deadline = cx.now().after(CALL_TIME_MAX);
         let mut replies: Vec<HostEnd> = Vec::new();
         for at in 0..count {
             let mut request = cx.pool().copy_from(HEADROOM, &arguments).expect("a buffer");
