@@ -194,7 +194,7 @@ impl Allowance {
         is_allowed
     }
 
-    /// Until when a place is paid for with this price; `None` if that is too much.
+    /// Time until which a place is paid for with this price; `None` if that is too much.
     fn room(&self, place: &Cell<u64>, now: u64, price: u64) -> Option<u64> {
         let then = place.get().max(now) + price;
         (then <= now + self.burst).then_some(then)

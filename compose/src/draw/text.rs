@@ -306,7 +306,7 @@ fn lines(canvas: &mut Canvas, layout: &Layout, row: usize, top: usize) -> usize 
     height
 }
 
-/// On which row of text each bent line runs sideways: lines that share an end may share a row,
+/// The row of text on which each bent line runs sideways: lines that share an end may share a row,
 /// others only if they do not touch.
 fn tracks(layout: &Layout, bent: &[(usize, usize)]) -> Vec<usize> {
     let span = |&(upper, lower): &(usize, usize)| {

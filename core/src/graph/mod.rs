@@ -241,7 +241,7 @@ pub struct DerivedNumber {
 pub struct Needed {
     /// The parameter.
     pub parameter: &'static str,
-    /// On which layers it must be given.
+    /// The layers on which it must be given.
     pub on: NeededOn,
     /// Why, for the author of the graph.
     pub why: &'static str,

@@ -1,4 +1,4 @@
-//! In which order a table looks for a session to evict: a clock for each upper protocol.
+//! The order in which a table looks for a session to evict: a clock for each upper protocol.
 
 use super::payer::Whose;
 use super::{ProtocolId, SessionRef};
@@ -10,8 +10,9 @@ use core::cell::RefCell;
 pub(super) struct Entry<K> {
     pub(super) key: K,
     pub(super) session: SessionRef,
-    /// Up to how many messages it may have received, and count as unused, when the hand comes: what
-    /// it had when the hand last passed. One that a message made has received that one.
+    /// Number of messages up to which the session counts as unused when the hand comes: the number
+    /// that it had received when the hand last passed. A session that a message made has received
+    /// that message.
     pub(super) received: u64,
 }
 

@@ -99,7 +99,7 @@ impl fmt::Debug for ProtocolRef {
     }
 }
 
-/// On whose behalf a session is opened or an enable made.
+/// The protocol on whose behalf a session is opened or an enable made.
 ///
 /// The receiver and the one whose type number selects it are two identities, so that a virtual
 /// protocol can slip in between: it receives, while the protocol above it is the one that the

@@ -1,4 +1,5 @@
-//! The module: between a wire and the protocol above it, with the channels at its side.
+//! The module: a protocol between a wire and the protocol above, which carries frames of channels
+//! as well.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -34,39 +35,39 @@ use index::{Indices, Receiver, STRAY_OFFER};
 
 pub(crate) mod index;
 
-/// Channels at one time at most.
+/// Largest number of channels at one time.
 pub const CHANNELS_MAX: usize = 1024;
-/// Channels that were granted and not fetched at most.
+/// Largest number of channels that were granted and not fetched.
 pub const GRANTS_MAX: usize = 256;
-/// Channels that were fetched and have had no right yet, of one user, at most.
+/// Largest number of one user's channels that were fetched and have had no right yet.
 pub const BARE_OF_A_USER_MAX: usize = 64;
-/// Rights of all channels together at most.
+/// Largest number of rights of all channels together.
 pub const RIGHTS_MAX: usize = 1 << 15;
-/// Rights of one channel at most.
+/// Largest number of rights of one channel.
 pub const RIGHTS_OF_A_CHANNEL_MAX: usize = 1 << 13;
 /// Largest number of rights in an answer to [`ListRights`].
 const LISTED_MAX: usize = 64;
 /// The time in which a granted channel is fetched.
 pub const GRANT_LASTS: Duration = Duration::from_secs(10);
-/// After how many frames that do not fit a channel is revoked.
+/// Number of frames without a fitting right after which a channel is revoked.
 pub const VIOLATIONS_MAX: u32 = 100;
-/// Frames that wait for the protocol above at most.
+/// Largest number of frames that wait for the protocol above.
 const ARRIVALS_MAX: usize = 1024;
-/// Frames that are taken from a channel before it is another's turn.
+/// Number of frames that are taken from a channel before the next channel has its turn.
 const TURN: usize = 32;
 
 /// A frame of a channel fits none of its rights.
 pub static FORGED: Reason = Reason::new("not as granted", Class::Bad);
 /// A frame of a channel would have fitted a right that has ended.
 pub static LATE: Reason = Reason::new("right has ended", Class::NotMine);
-/// A channel was revoked, since too many of its frames did not fit; counted once a channel.
+/// A channel was revoked because too many of its frames fitted no right; counted once for each.
 pub static REVOKED: Reason = Reason::new("channel revoked", Class::Bad);
-/// A user has more channels without a right than one may; counted once for each that was revoked.
+/// A user has too many channels without a right; counted once for each that is revoked.
 pub static UNUSED: Reason = Reason::new("too many without a right", Class::Exhausted);
 /// A program does not take what arrives for it.
 pub static CHANNEL_FULL: Reason = Reason::new("channel full", Class::Exhausted);
 
-/// The module's reasons, for what a cut knows.
+/// The module's reasons, which a cut passes by number.
 pub static REASONS: &[&Reason] = &[&FORGED, &LATE, &REVOKED, &UNUSED, &CHANNEL_FULL, &STRAY_OFFER];
 
 /// A channel that nothing has fetched yet.
@@ -76,20 +77,20 @@ struct Waiting {
     lapses_at: Time,
 }
 
-/// Checks and demultiplexes frames of channels in the module's place, where it can: programs of the
-/// operating system, or of a device. Frames that it lets through are none of the module's.
+/// Programs of the operating system or of a device that check and demultiplex frames of channels in
+/// the module's place. The module does not see the frames that they let through.
 pub trait Steer {
-    /// The channel of this number, which has been fetched, may send and receives frames with these
-    /// headers; false if it cannot be told apart from others, or there is no room.
+    /// Lets a fetched channel send and receive frames with these headers; false if the headers do
+    /// not distinguish it from others, or there is no room.
     fn grant(&self, number: u32, headers: &Headers) -> bool;
 
     /// Withdraws what [`grant`](Self::grant) has allowed.
     fn revoke(&self, number: u32, headers: &Headers);
 
-    /// The channel is no more; all its rights have been revoked.
+    /// Ends a channel, whose rights have all been revoked.
     fn close(&self, number: u32);
 
-    /// Counts of frames that it has let through and dropped, as text.
+    /// Numbers of frames let through and dropped, as text.
     fn describe(&self) -> String;
 }
 
@@ -101,14 +102,14 @@ pub struct Module {
     channels: RefCell<BTreeMap<u32, Rc<Channel>>>,
     /// The channel that was looked at last.
     turn: Cell<u32>,
-    /// In the order in which they lapse.
+    /// Channels that wait to be fetched, in the order in which their tickets lapse.
     waiting: RefCell<VecDeque<Waiting>>,
-    /// Channels that are no more, which the executor may still sleep on.
+    /// Channels that have ended, which the executor may still sleep on.
     gone: RefCell<VecDeque<Rc<Channel>>>,
     /// The rights by number.
     rights: RefCell<BTreeMap<u32, Right>>,
     receivers: RefCell<Rules<Receiver>>,
-    /// If rights are found by index.
+    /// The indices, if rights are found by index.
     indices: OnceCell<Indices>,
     /// Last number of a channel or right. The first is random: numbers of an earlier module name
     /// nothing here.
@@ -130,13 +131,13 @@ pub struct Module {
     steering: OnceCell<Rc<dyn Steer>>,
 }
 
-/// Adds a module on `lower`, a wire. The protocol is what one other stands on, as on a wire.
+/// Adds a module on `lower`, a wire. One other protocol stands on the module, as on a wire.
 pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef) -> (ProtocolRef, Rc<Module>) {
     let upper = Anchored::new(Module::new);
     let module = Rc::clone(upper.wire());
     let this = cx.add_protocol("netio", name, Netio { upper, lower });
     *module.this.borrow_mut() = Some(this.clone());
-    // All that are ever granted lie behind the first.
+    // All numbers that are granted lie behind this one.
     module.number_last.set(cx.random().next_u32() >> 1);
     module.life.set(cx.random().next_u64());
     (this, module)
@@ -165,19 +166,19 @@ impl Module {
         }
     }
 
-    /// Frames of channels are checked and demultiplexed in the module's place by `steering`, which
-    /// is asked for each that is fetched. What it leaves, the module does.
+    /// Has `steering` check and demultiplex frames of channels in the module's place. It is asked
+    /// for each channel that is fetched; the module handles the frames that it leaves.
     pub fn steer(&self, steering: Rc<dyn Steer>) {
         let _ = self.steering.set(steering);
     }
 
-    /// Channels that are granted from now on send no more than this.
+    /// Limits the rate of all channels that are granted from now on.
     pub fn limit(&self, rate: Rate) {
         self.limit.set(rate);
     }
 
-    /// The place of a ticket among those that wait. Compared in full, whatever differs: the time
-    /// tells nothing.
+    /// The place of a ticket among those that wait. All octets are compared, so that the time taken
+    /// says nothing about the tickets.
     fn place_of(&self, ticket: &Ticket) -> Option<usize> {
         let is_shown = |waiting: &Waiting| {
             let differ = waiting.ticket.iter().zip(ticket).fold(0, |all, (a, b)| all | (a ^ b));
@@ -186,7 +187,7 @@ impl Module {
         self.waiting.borrow().iter().position(is_shown)
     }
 
-    /// The number and the rate of the channel that a ticket fetches, which remains to be fetched.
+    /// Number and rate of the channel that a ticket would fetch. Does not fetch it.
     pub fn granted(&self, cx: &Kernel, ticket: &Ticket) -> Option<(u32, Rate)> {
         self.lapse(cx.now());
         let at = self.place_of(ticket)?;
@@ -197,7 +198,7 @@ impl Module {
     /// Gives a granted channel to the program behind `carrier`.
     ///
     /// # Errors
-    /// The carrier, if the ticket is none, or has been shown before, or has lapsed.
+    /// The carrier, if the ticket is false, has been shown before, or has lapsed.
     pub fn attach(
         &self,
         cx: &Kernel,
@@ -220,9 +221,9 @@ impl Module {
         Ok(())
     }
 
-    /// This process has fetched the channel of this number. Of a user's channels that have had no
-    /// right yet, and hold no more than memory, [`BARE_OF_A_USER_MAX`] stay: of more, the one that
-    /// was fetched first is revoked.
+    /// Notes the process that has fetched a channel. A user may have [`BARE_OF_A_USER_MAX`]
+    /// channels that have had no right yet and only take memory; beyond that the one fetched first
+    /// is revoked.
     pub fn fetched_by(&self, cx: &Kernel, channel: u32, holder: Holder) {
         let own = self.channels.borrow().get(&channel).cloned();
         let Some(own) = own.filter(|own| own.rights.borrow().is_empty()) else {
@@ -239,7 +240,7 @@ impl Module {
         }
     }
 
-    /// Channels that were fetched and have had no right yet, the one that was fetched first first.
+    /// Channels that were fetched and have had no right yet, in the order of fetching.
     pub fn bare(&self) -> Vec<Bare> {
         let channels = self.channels.borrow();
         let mut all: Vec<Bare> = channels.values().filter_map(|one| one.bare.get()).collect();
@@ -247,7 +248,7 @@ impl Module {
         all
     }
 
-    /// Has frames of a right pass beside the module, if they can: it does what remains.
+    /// Has the steering carry the frames of a right, if it can; otherwise the module carries them.
     fn steer_right(&self, channel: &Channel, headers: &Headers) {
         if let Some(steering) = self.steering.get()
             && channel.carrier().is_some()
@@ -256,7 +257,7 @@ impl Module {
         }
     }
 
-    /// Tickets are shown at the socket of this path: told with each channel that is granted.
+    /// Sets the path of the socket at which programs show tickets. Each granted channel gets it.
     pub fn set_door(&self, path: &str) {
         *self.door.borrow_mut() = path.into();
     }
@@ -272,12 +273,13 @@ impl Module {
         self.rights.borrow().len()
     }
 
-    /// The hardware address that this host has, whatever the device's: that of the channels.
+    /// The hardware address of the channels' frames, in place of the device's, while there are
+    /// channels.
     fn station(&self) -> Option<[u8; 6]> {
         self.station.get().filter(|_| !self.channels.borrow().is_empty())
     }
 
-    /// Numbers of what is no more do not come back soon.
+    /// A new number, so that numbers of ended channels and rights do not come back soon.
     fn number(&self) -> u32 {
         self.number_last.set(self.number_last.get().wrapping_add(1));
         self.number_last.get()
@@ -413,8 +415,7 @@ impl Module {
         }
     }
 
-    /// The session of the wire, which is the module's own: what stands on the module comes and
-    /// goes, and channels stay.
+    /// The module's own session of the wire: channels stay while the protocol above comes and goes.
     fn wire(&self) -> Option<SessionRef> {
         self.wire.borrow().clone().filter(|wire| !wire.head().is_closed())
     }
@@ -433,7 +434,8 @@ impl Module {
         }
     }
 
-    /// Does this with each packet of a run; what cannot be cut is counted as the layer above would.
+    /// Calls `act` with each packet of a run. A run that cannot be cut is counted as the layer
+    /// above would count it.
     fn each_packet(&self, run: Message, act: impl Fn(Message)) {
         match segments::split(run) {
             Ok(packets) => packets.for_each(|packet| match packet {
@@ -444,8 +446,8 @@ impl Module {
         }
     }
 
-    /// As [`hand`](Self::hand). For a program that gets octets alone, what a device of this machine
-    /// has left open is finished, and a run cut.
+    /// As [`hand`](Self::hand). For a program that gets octets alone, checksums that a device of
+    /// this machine has left open are completed, and a run is cut.
     fn hand_whole(&self, cx: &Kernel, channel: &Channel, mut frame: Message) {
         if channel.takes_notes() {
             return self.hand(cx, channel, &frame);
@@ -495,7 +497,8 @@ impl Module {
         }
     }
 
-    /// Hands up to `budget` frames of a channel to the wire; false once it is over.
+    /// Passes up to `budget` frames of a channel to the wire. Returns their number, and false once
+    /// the channel has ended.
     fn carry(&self, cx: &Kernel, channel: &Channel, budget: usize) -> (usize, bool) {
         let mut count = 0;
         while count < budget {
@@ -524,13 +527,13 @@ impl Module {
         (count, true)
     }
 
-    /// Hands a frame of a channel to the wire, with the index that it is to bear; 0 for none.
+    /// Passes a frame of a channel to the wire, with this index in it; 0 for none.
     fn put_out(&self, cx: &Kernel, mut frame: Message, index: u16) {
         let Some(wire) = self.wire() else {
             return self.count(&reason::CLOSED);
         };
         if index == 0 {
-            // What the wire does not take it has counted.
+            // The wire counts a frame that it does not take.
             let _ = wire.push(cx, frame);
             return;
         }
@@ -617,7 +620,8 @@ impl Protocol for Netio {
         }
     }
 
-    /// As of any wire, a refusal ends here: what refuses has counted it.
+    /// Takes an arrival. As with any wire, a refusal ends here: the object that refused has counted
+    /// it.
     fn demux(
         &self,
         cx: &Kernel,
@@ -697,7 +701,7 @@ impl Anchor for Module {
     }
 
     fn capabilities(&self) -> Capabilities {
-        // What is open in a message is for the wire to finish.
+        // The wire completes open checksums and cuts runs.
         let bare = Capabilities::bare(self.frame_octets_max.get()).offloads(true, u16::MAX);
         Capabilities { link_type: ETHERNET, ..bare }
     }
@@ -746,12 +750,12 @@ impl Anchor for Module {
 
 impl Wire for Module {
     fn poll(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
-        // What came in a burst, or was left by a shepherd that was held up.
+        // Arrivals that came in a burst, or that a blocked shepherd left.
         let count = self.end.deliver_all(cx, this, budget);
         count + self.carry_all(cx, budget)
     }
 
-    /// Programs are woken once for all that has come for them.
+    /// Wakes each program once for all frames that have come for it.
     fn flush(&self, _: &Kernel, _: &ProtocolRef) {
         self.channels
             .borrow()
@@ -772,7 +776,7 @@ impl Wire for Module {
         for gone in self.gone.take() {
             let _ = gone.carrier().is_some_and(|carrier| carrier.rest(cx, sleeper));
         }
-        // Each is told, also behind one that has something to do.
+        // Each channel is told, also if an earlier one has something to do.
         let mut rests = self.end.arrivals().is_empty();
         for channel in self.all() {
             rests &= channel.rest(cx, sleeper);

@@ -14,7 +14,7 @@ const NOT_TOLD: [u8; 6] = [0xfe, 0xff, 0xff, 0xff, 0xff, 0xff];
 /// A station, and what leads to it.
 struct Station {
     address: [u8; 6],
-    /// For how many conversations it is known; all datagrams are one.
+    /// Number of conversations for which the station is known; all datagrams together are one.
     uses: usize,
     /// The sessions by receiver and selector.
     sessions: Vec<(ProtocolId, ProtocolId, SessionRef)>,

@@ -36,7 +36,7 @@ pub struct UpperReceiver {
 }
 
 impl UpperReceiver {
-    /// On whose behalf the layer opens what lies below.
+    /// The upper on whose behalf the layer opens sessions below.
     pub fn upper(&self) -> Upper<'_> {
         Upper { receiver: &self.object, selector: self.selector }
     }
@@ -247,9 +247,9 @@ impl<T: Clone> Openings<T> {
         opened
     }
 
-    /// For whom the layer above `link` has opened this session of the link layer; `None` if a
-    /// message made it, or nothing is being opened. Of several it is the one whose host has the
-    /// session's address.
+    /// The session above for which the layer above `link` has opened this session of the link
+    /// layer; `None` if a message made it, or nothing is being opened. Of several it is the one
+    /// whose host has the session's address.
     pub fn of(&self, cx: &Kernel, link: &ProtocolRef, lower: &SessionRef) -> Option<T> {
         if lower.head().is_passive() {
             return None;

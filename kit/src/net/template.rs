@@ -1,19 +1,20 @@
-//! Headers as data: what the messages of a session have in front, from the link's header up.
+//! Headers as data: a description of the headers of a session's messages, from the link's header
+//! up.
 //!
-//! Each session says what its own header is like ([`Template::header`]), behind what it asks of the
-//! session below ([`Headers::of`]). So a layer that is not told of the protocols above it can hold
-//! messages to their headers, as the network I/O module of "Implementing Network Protocols at User
-//! Level" (section 3.4) does: what is sent is compared with the template of what is sent, and what
-//! arrives is for the session whose template of arrivals it fits ([`Check`]).
+//! Each session asks the session below for its templates ([`Headers::of`]) and appends its own
+//! header ([`Template::header`]). So a layer that knows none of the protocols above it can check
+//! messages, as the network I/O module of "Implementing Network Protocols at User Level" (section
+//! 3.4) does. A message that is sent must fit the session's template for sending; an arrival is for
+//! the session whose template for arrivals it fits ([`Check`]).
 
 use alloc::vec::Vec;
 use core::fmt;
 use xk_core::control::{Field, Reader, Writer};
 use xk_core::{Answer, Kernel, SessionRef, fields, question};
 
-/// Octets of all headers of a template at most.
+/// Largest number of octets of all headers of a template.
 pub const OCTETS_MAX: usize = 128;
-/// Fields of all headers of a template at most.
+/// Largest number of fields of all headers of a template.
 const FIELDS_MAX: usize = 64;
 /// Number of words that are compared at once.
 const FIRST: usize = 6;
@@ -23,24 +24,24 @@ const FIRST: usize = 6;
 pub enum HeaderField {
     /// Octets that may have any value: a number that counts on, flags.
     Free(u8),
-    /// One octet, of which these bits are alike.
+    /// One octet, of which these bits are alike in all messages.
     Bits(u8),
     /// Octets that are alike in all messages, and name the peer.
     Peer(u8),
-    /// Two octets, the most significant first: how many octets there are from `from` on.
+    /// Two octets, the most significant first: the number of octets from `from` on.
     Length {
         /// First octet of the header that counts.
         from: u8,
     },
-    /// Two octets: the Internet checksum of so many octets of the header, from its first one on.
+    /// Two octets: the Internet checksum of `octets` octets of the header, from `from` on.
     HeaderSum {
         /// First octet of the header that counts.
         from: u8,
-        /// Octets.
+        /// Number of octets that the sum covers.
         octets: u8,
     },
-    /// Two octets: the Internet checksum of all from `from` on and of a pseudo-header, or zero for
-    /// none.
+    /// Two octets: the Internet checksum of all octets from `from` on and of a pseudo-header, or
+    /// zero for none.
     Sum {
         /// First octet of the header that counts.
         from: u8,
@@ -67,7 +68,7 @@ impl HeaderField {
         }
     }
 
-    /// This field `front` octets further back.
+    /// This field in a template whose headers in front have `front` octets.
     fn behind(self, front: u8) -> Self {
         match self {
             Self::Length { from } => Self::Length { from: front.saturating_add(from) },
@@ -82,12 +83,12 @@ impl HeaderField {
 
 /// The headers of the messages of a session in one direction.
 ///
-/// Octets of which no field says otherwise are alike in all messages. It is as long as the headers
-/// are without options.
+/// Octets that belong to no field are alike in all messages. The template is as long as the headers
+/// without options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Template {
     octets: Vec<u8>,
-    /// Each by the place of its first octet.
+    /// The fields, each with the offset of its first octet.
     fields: Vec<(u8, HeaderField)>,
     /// See [`padded_octets`](Self::padded_octets).
     padded_to: u32,
@@ -107,7 +108,7 @@ impl Template {
         Self { octets_max: number(octets_max), ..Self::default() }
     }
 
-    /// With one more header behind; fields by the place of their first octet in it. `None` if that
+    /// Appends a header, with its fields by the offset of their first octet in it. `None` if that
     /// is more than a template holds, or a field lies outside of the header.
     #[must_use]
     pub fn header(mut self, octets: &[u8], fields: &[(u8, HeaderField)]) -> Option<Self> {
@@ -118,7 +119,7 @@ impl Template {
         self.is_sound().then_some(self)
     }
 
-    /// Carries at most so many octets behind the headers.
+    /// Limits the octets behind the headers to `octets_max`.
     #[must_use]
     pub fn carrying(mut self, octets_max: usize) -> Self {
         let all = self.octets.len().saturating_add(octets_max);
@@ -126,7 +127,7 @@ impl Template {
         self
     }
 
-    /// For messages of up to so many octets in all, whatever the path of the session takes.
+    /// Sets the length of the largest message, headers included, whatever the session's path takes.
     #[must_use]
     pub fn of_up_to(mut self, octets_max: usize) -> Self {
         self.octets_max = number(octets_max);
@@ -141,7 +142,7 @@ impl Template {
         self
     }
 
-    /// For messages to or from any peer.
+    /// The template for messages to or from any peer.
     #[must_use]
     pub fn for_any_peer(mut self) -> Self {
         for (_, field) in &mut self.fields {
@@ -152,13 +153,13 @@ impl Template {
         self
     }
 
-    /// The octets of a message, those of fields aside.
+    /// The octets of a message; those in fields mean nothing.
     #[must_use]
     pub fn octets(&self) -> &[u8] {
         &self.octets
     }
 
-    /// The fields, by the place of their first octet.
+    /// The fields, each with the offset of its first octet.
     #[must_use]
     pub fn fields(&self) -> &[(u8, HeaderField)] {
         &self.fields
@@ -181,7 +182,7 @@ impl Template {
         self.octets_max as usize
     }
 
-    /// Messages of up to so many octets may have more behind than their headers count.
+    /// Length up to which a message may be filled up with octets that its headers do not count.
     #[must_use]
     pub fn padded_octets(&self) -> usize {
         self.padded_to as usize
@@ -237,7 +238,7 @@ impl Field for Template {
     }
 }
 
-/// Each run of octets that are alike: its place, the mask unless it is all ones, and the value.
+/// Shows each run of octets that are alike: offset, mask unless it is all ones, and value.
 impl fmt::Display for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mask = self.mask();
@@ -260,8 +261,8 @@ impl fmt::Display for Template {
     }
 }
 
-/// Asked of a session: the headers of its messages, its own and those of the layers below. A
-/// session whose messages go several ways answers for the smallest ones.
+/// Asks a session for the headers of its messages, its own and those of the layers below. A session
+/// whose messages go by several sessions below answers for the smallest messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Headers {
     /// Template of the messages that the session sends.
@@ -273,7 +274,7 @@ pub struct Headers {
 question!(Headers { sent, received }, "headers", Ask, direct);
 
 impl Headers {
-    /// Headers of `session`; `None` if it or a layer below does not say.
+    /// Headers of `session`; `None` if it or a layer below does not describe them.
     #[must_use]
     pub fn of(cx: &Kernel, session: &SessionRef) -> Option<Self> {
         session.ask(cx, Self::default())
@@ -287,13 +288,13 @@ impl Headers {
         Self { received: sent.clone().padded_to(octets_max), sent }
     }
 
-    /// For messages to and from any peer.
+    /// The headers for messages to and from any peer.
     #[must_use]
     pub fn for_any_peer(self) -> Self {
         Self { sent: self.sent.for_any_peer(), received: self.received.for_any_peer() }
     }
 
-    /// Answers with what was found.
+    /// Answers the question with the headers found, if there are any.
     pub fn found(&mut self, found: Option<Self>) -> Answer {
         match found {
             Some(found) => *self = found,
@@ -302,7 +303,7 @@ impl Headers {
         Answer::Answered
     }
 
-    /// With one more header behind, which is as long on either way.
+    /// Appends a header to both templates, of the same length in both.
     #[must_use]
     pub fn with(
         self,
@@ -314,10 +315,10 @@ impl Headers {
     }
 }
 
-/// A template made ready to compare messages with.
+/// A template that is prepared for comparison with messages.
 ///
-/// The octets that are alike are compared as masked words of 64 bits, whichever they are: no branch
-/// depends on what a message says before all of them are.
+/// The octets that are alike are compared as masked words of 64 bits. No branch depends on the
+/// message's octets before all words are compared.
 #[derive(Clone, Debug, Default)]
 pub struct Check {
     /// Mask and value of each of the first words, as they lie in memory: enough for a datagram.
@@ -332,7 +333,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// Makes a template ready.
+    /// Prepares a template.
     #[must_use]
     pub fn new(template: &Template) -> Self {
         let word = |octets: &[u8]| {
@@ -364,17 +365,16 @@ impl Check {
         }
     }
 
-    /// Whether a message of so many octets, which begins with `front`, fits: what is alike is as
-    /// it must be, the lengths that its headers name are its own, and it is not too long. `front`
-    /// are [`OCTETS_MAX`] octets, or all if there are fewer.
+    /// Whether a message of `octets` octets that begins with `front` fits: the octets that are
+    /// alike are right, the lengths in its headers are those of the message, and it is not too
+    /// long. `front` has [`OCTETS_MAX`] octets, or the whole message if that is shorter.
     #[inline]
     #[must_use]
     pub fn admits(&self, front: &[u8], octets: usize) -> bool {
         self.admits_run(front, octets, octets)
     }
 
-    /// As [`admits`](Self::admits), of a message that stands for several, of which the longest has
-    /// so many octets.
+    /// As [`admits`](Self::admits), for a run whose longest message has `longest` octets.
     #[inline]
     #[must_use]
     pub fn admits_run(&self, front: &[u8], octets: usize, longest: usize) -> bool {
@@ -389,7 +389,7 @@ impl Check {
         }
     }
 
-    /// The words reach beyond the end of the message.
+    /// As [`admits`](Self::admits), for a message that ends before the last compared word.
     #[cold]
     fn admits_short(&self, front: &[u8], octets: usize) -> bool {
         let mut padded = [0; OCTETS_MAX];

@@ -195,7 +195,7 @@ pub struct Server {
     ticket: Cell<u16>,
 }
 
-/// Under which incarnation of the server a call was sent.
+/// The incarnation of the server to which a call was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SentUnder {
     /// Boot id of the server; 0 as long as the call went with ticket 0 alone, which no server

@@ -236,7 +236,7 @@ pub(crate) fn meaning(reported: &Reported) -> Option<NetworkErrorKind> {
     })
 }
 
-/// Under which reason a datagram counts that the system refused with this error.
+/// The reason under which a datagram counts that the system refused with this error.
 pub(crate) fn reason_of(error: &io::Error) -> &'static Reason {
     match error.raw_os_error() {
         Some(libc::ENOBUFS | libc::EAGAIN | libc::ENOMEM) => &DEVICE_FULL,

@@ -25,8 +25,8 @@ use crate::frame::{Frame, FrameInfo};
 /// Slices of a message that go to the ring without another allocation.
 const PARTS: usize = 16;
 
-/// After how many looks without an arrival the socket is asked for an error: a system call that a
-/// spinning loop should not pay.
+/// Number of looks without an arrival after which the socket is asked for an error: a system call
+/// that a spinning loop should not pay.
 const EMPTY_LOOKS: u32 = 64;
 
 /// Builds the wire from its place in a graph.

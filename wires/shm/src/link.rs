@@ -24,8 +24,8 @@ use crate::memory_unsafe::Memory;
 use crate::ring::{Broken, RingEnd, SendError};
 use crate::socket::{self, Received};
 
-/// After how many sleeps the pipe is emptied: long before it can be full, for a peer rings once a
-/// sleep.
+/// Number of sleeps after which the pipe is emptied: long before it can be full, because a peer
+/// rings once a sleep.
 const SLEEPS_AN_EMPTYING: u32 = 1024;
 
 /// Why a link is over.

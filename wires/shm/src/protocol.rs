@@ -25,7 +25,7 @@ use crate::ring::SendError;
 /// Interval at which a loop that does not sleep looks whether the peer is still there, by a system
 /// call.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// After how many looks the processors are told again: the system may move the process.
+/// Number of looks after which the processors are told again: the system may move the process.
 const LOOKS_A_TELLING: u32 = 100;
 
 /// There is no peer at present.

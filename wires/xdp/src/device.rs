@@ -40,7 +40,7 @@ const HEADROOM: usize = 128;
 /// was longest out of use: more than so many (half a MiB) are more than a processor's own cache
 /// holds.
 const LENT_MIN: u32 = 256;
-/// After how many calm looks in a row fewer are lent.
+/// Number of calm looks in a row after which fewer buffers are lent.
 const CALM_LOOKS: u32 = 4096;
 /// Octets of a page.
 const PAGE: usize = 4096;
@@ -48,9 +48,9 @@ const PAGE: usize = 4096;
 const POOL_SHARE: usize = 4;
 /// Frames that are taken from the group socket in one look.
 const GROUPS_AT_ONCE: usize = 16;
-/// After how many looks without an arrival the socket is asked for an error, a queue without a
-/// buffer tries again to get one, and the group socket is looked at: what a spinning loop should
-/// not pay each time.
+/// Number of looks without an arrival after which the socket is asked for an error, a queue without
+/// a buffer tries again to get one, and the group socket is looked at: work that a spinning loop
+/// should not pay each time.
 const LOOKS_FOR_ERROR: u32 = 1024;
 const LOOKS_FOR_GROUPS: u32 = 128;
 

@@ -31,7 +31,7 @@ pub(crate) struct Layer {
 #[derive(Clone)]
 pub(crate) struct Drawn {
     pub(crate) layers: Vec<Layer>,
-    /// On which layers there are a client and a server.
+    /// The layers on which there are a client and a server.
     pub(crate) tops: Vec<usize>,
     /// The largest message, in octets.
     pub(crate) octets_max: u64,

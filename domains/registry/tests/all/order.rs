@@ -27,7 +27,7 @@ use crate::world::{Hosts, Member};
 struct State {
     session: RefCell<Option<SessionRef>>,
     came: RefCell<Vec<u8>>,
-    /// With how many octets had come before.
+    /// The events, each with the number of octets that had come before it.
     events: RefCell<Vec<(usize, StreamEvent)>>,
     /// Octets that came behind an end.
     late: Cell<usize>,

@@ -176,7 +176,7 @@ pub(crate) struct Hosts {
     /// The programs so far.
     programs: usize,
     last: Option<HostId>,
-    /// Until when programs read nothing that the registry sends.
+    /// Time until which programs read nothing that the registry sends.
     stalled: Rc<Cell<Time>>,
 }
 

@@ -17,7 +17,8 @@ pub(super) const HOSTS_MIN: usize = 256;
 /// Frames between the fetch of the list of a host's lines, or of the lines, and the host's own.
 const LIST_AHEAD: usize = 4;
 const LINES_AHEAD: usize = 2;
-/// With which of its frames the lines of a host are noted first, and after how many once more.
+/// Number of the frame at which the lines of a host are noted first, and of frames after which they
+/// are noted again.
 const FIRST: u32 = 4;
 const AGAIN: u32 = 4096;
 /// Octets of a line.
