@@ -1,4 +1,5 @@
-//! The machine on its Ethernet: opens, takes in packets, claims an address, finds those of others.
+//! AARP as a machine on one Ethernet: opens sessions, takes in packets, claims this node's address,
+//! and finds the addresses of other nodes.
 
 use crate::session::{AarpSession, Key, To};
 use crate::wire::{ALL_NODES, Error, Hw, PACKET_LEN, Packet};
@@ -27,14 +28,14 @@ use xk_kit::net::waiting::Waiting;
 pub static CONFLICT: Reason = Reason::new("node conflict", Class::Bad);
 /// A response that was not asked for.
 pub static UNSOLICITED: Reason = Reason::new("unsolicited", Class::NotMine);
-/// The hardware of the node could not be found out.
+/// The node did not answer requests for its hardware address.
 pub static UNRESOLVED: Reason = Reason::new("unresolved", Class::Exhausted);
-/// There is no address to send from, and none is being claimed.
+/// This node has no address to send from, and claims none.
 pub static NO_ADDRESS: Reason = Reason::new("no address", Class::Exhausted);
 /// A packet came back that this station had sent.
 pub static LOOPED: Reason = Reason::new("looped", Class::Bad);
 
-/// Upper protocols that are told of claims.
+/// Largest number of upper protocols that are told of claims.
 const UPPERS_MAX: usize = 64;
 
 xk_core::settings! {
@@ -74,7 +75,7 @@ pub struct AarpTable {
     pub me: Option<(u16, u8)>,
     /// Times that another station used the address.
     pub conflicts: u64,
-    /// Network, node, and hardware where it is known.
+    /// Network and node of each entry, with its hardware address if that is known.
     pub nodes: Vec<(u16, u8, Option<[u8; 6]>)>,
 }
 
@@ -87,7 +88,7 @@ pub struct Aarp {
     resolver: RefCell<Resolver>,
     /// Messages that wait for a node.
     pub(crate) waiting: Waiting<Node>,
-    /// The protocols that are told what came of a claim.
+    /// The protocols that are told the result of a claim.
     uppers: RefCell<Vec<ProtocolRef>>,
     /// The number of the claim.
     claim: Cell<u8>,
@@ -98,7 +99,7 @@ pub struct Aarp {
 /// Builds it from its place in a graph.
 ///
 /// # Errors
-/// [`BuildError`] if the graph gives it nothing to stand on.
+/// [`BuildError`] if the graph gives it no layer below.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let config = Config::read(build)?;
     let aarp = Aarp {
@@ -133,7 +134,7 @@ fn peer(peer: &mut Participant) -> Result<To, AddressError> {
     }
 }
 
-/// The reason that corresponds to what is wrong with a packet.
+/// The drop reason for an error in a packet.
 fn reason_of(error: Error) -> &'static Reason {
     match error {
         Error::Truncated => &reason::TRUNCATED,
@@ -143,18 +144,18 @@ fn reason_of(error: Error) -> &'static Reason {
 }
 
 impl Aarp {
-    /// Number that changes when anything known of nodes does.
+    /// Number that changes with each change of the table of nodes.
     pub(crate) fn changes(&self) -> u32 {
         self.resolver.borrow().table().changes()
     }
 
-    /// True if there is an address to send from, or will be.
+    /// True if this node has an address to send from, or is claiming one.
     pub(crate) fn is_node(&self) -> bool {
         let resolver = self.resolver.borrow();
         resolver.me().is_some() || resolver.claim().trying().is_some()
     }
 
-    /// Looks a node up, and asks for it if it is not known.
+    /// Looks a node up, and sends a request for it if it is not known.
     pub(crate) fn resolve(&self, at: At<'_>, node: Node) -> Resolution {
         let (resolution, action) = self.resolver.borrow_mut().resolve(node, at.now());
         if let Some(action) = action {
@@ -164,7 +165,7 @@ impl Aarp {
         resolution
     }
 
-    /// Begins to be a node; false if there is no such range.
+    /// Begins to claim an address; false if the range of networks is not valid.
     fn claim(&self, at: At<'_>, ask: &ClaimNode) -> bool {
         let Some(range) = NetRange::new(ask.first, ask.last) else { return false };
         self.claim.set(ask.claim);
@@ -197,7 +198,7 @@ impl Aarp {
         }
     }
 
-    /// Notes a protocol that is to be told what came of a claim.
+    /// Adds a protocol to those that are told the result of a claim.
     fn note_upper(&self, upper: &ProtocolRef) {
         let mut uppers = self.uppers.borrow_mut();
         if uppers.len() < UPPERS_MAX && !uppers.contains(upper) {
@@ -213,7 +214,8 @@ impl Aarp {
         }
     }
 
-    /// Sends a packet. What keeps it from going is counted; the next one makes up for it.
+    /// Sends a packet. A failure is only counted, because the packet is repeated or asked for
+    /// again.
     fn send(&self, at: At<'_>, to: Hw, packet: &Packet) {
         let Some(message) = at.message(&packet.octets()) else { return };
         if to == ALL_NODES {
@@ -230,11 +232,11 @@ impl Aarp {
         }
     }
 
-    /// Sends what waits, or keeps it again.
+    /// Sends the messages that wait for these nodes; a message may have to wait again.
     fn let_go(&self, at: At<'_>, which: impl Fn(&Node) -> bool) {
         for (session, message) in self.waiting.take(|_, of| which(of)) {
             match session.body::<AarpSession>() {
-                // Counted below, as if it had gone at once.
+                // A refusal is counted at the layer that refuses.
                 Some(body) => drop(body.go_on(at.cx, &session, message)),
                 None => session.discard(at.cx, message, &reason::CLOSED),
             }

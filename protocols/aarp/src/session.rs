@@ -25,7 +25,7 @@ pub(crate) type Key = (u64, u32, u32);
 /// Time for which a way is used before the machine is asked again, so that it sees what is in use.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Where a session leads to.
+/// The far end of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum To {
     /// A node, whose hardware is to be found.

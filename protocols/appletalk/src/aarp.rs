@@ -246,7 +246,7 @@ impl Aarp {
         (resolution, ask.map(send))
     }
 
-    /// When [`tick`](Self::tick) has something to do.
+    /// Time at which [`tick`](Self::tick) has something to do.
     #[must_use]
     pub fn next(&self) -> Option<Duration> {
         [self.claim.next(), self.table.next()].into_iter().flatten().min()

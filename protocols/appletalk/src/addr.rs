@@ -179,7 +179,7 @@ pub struct NetRange {
 }
 
 impl NetRange {
-    /// From one network to another; `None` if that is no range.
+    /// The range from one network to another; `None` if they are no range.
     #[must_use]
     pub const fn new(first: u16, last: u16) -> Option<Self> {
         if first == NET_ANY || first > last || last == 0xffff {

@@ -232,7 +232,7 @@ impl<A: Copy + Eq> Server<A> {
         self.len() == 0
     }
 
-    /// Where the workstation of a session takes requests.
+    /// Address at which the workstation of a session takes requests.
     #[must_use]
     pub fn peer(&self, session: u8) -> Option<A> {
         self.sessions.get(usize::from(session))?.as_ref().map(|session| session.peer)
@@ -384,7 +384,7 @@ impl<A: Copy> Client<A> {
         Ok(Self { session, peer, next: 0, heard: now, tickled: now })
     }
 
-    /// Where its requests go.
+    /// Address to which its requests go.
     pub fn peer(&self) -> A {
         self.peer
     }

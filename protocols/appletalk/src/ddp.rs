@@ -14,9 +14,9 @@ pub const SHORT_LEN: usize = 5;
 pub const DATA_LEN_MAX: usize = 586;
 /// A datagram that has passed this many routers goes no further.
 pub const HOPS_MAX: u8 = 15;
-/// Where in an extended header the checksum is.
+/// Offset of the checksum in an extended header.
 pub const CHECKSUM_AT: usize = 2;
-/// Where in an extended header begins what the checksum covers.
+/// Offset in an extended header from which on the checksum covers it.
 pub const SUMMED_FROM: usize = 4;
 
 /// Protocol type: RTMP data and responses.
@@ -76,9 +76,9 @@ pub struct Long {
     length: u16,
     /// The checksum; 0 if there is none.
     pub checksum: u16,
-    /// Where it goes.
+    /// Destination.
     pub to: AtAddr,
-    /// Where it comes from.
+    /// Source.
     pub from: AtAddr,
     /// The protocol type.
     pub kind: u8,
@@ -316,7 +316,7 @@ pub struct Cable {
     pub router: Option<Node>,
 }
 
-/// Where a datagram goes next on a cable.
+/// The next hop of a datagram on a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextHop {
     /// The datagram stays in this node.
@@ -341,8 +341,8 @@ impl Cable {
         net == NET_ANY || self.range.contains(net) || START_UP.contains(net)
     }
 
-    /// Where a node that routes nothing sends a datagram: straight to nodes of the cable, to the
-    /// best router for others, if one is known (the router heard last, else). `None`: nowhere.
+    /// The next hop from a node that routes nothing: straight to nodes of the cable, for others the
+    /// best router, or if none is known for them the router heard last. `None`: there is no way.
     #[must_use]
     pub fn way(&self, to: Node, best: Option<Node>) -> Option<NextHop> {
         match to {
@@ -430,7 +430,7 @@ impl BestRouters {
         self.known.len() != before
     }
 
-    /// When [`expire`](Self::expire) is to be called next.
+    /// Time of the next [`expire`](Self::expire).
     #[must_use]
     pub fn next(&self) -> Option<Duration> {
         self.known.iter().map(|known| known.until).min()

@@ -186,7 +186,7 @@ impl Station {
         self.is_owned.then_some(self.number)
     }
 
-    /// When [`poll`](Self::poll) is to be called next.
+    /// Time of the next [`poll`](Self::poll).
     #[must_use]
     pub fn due(&self) -> Option<Duration> {
         (!self.is_owned).then_some(self.due)

@@ -33,7 +33,7 @@ pub(crate) struct Claim {
     pub(crate) stage: Cell<Stage>,
     /// Probes or announcements left to send.
     left: Cell<u32>,
-    /// When it was last defended.
+    /// Time of its last defence.
     defended: Cell<Option<Time>>,
     timer: Cell<Option<Timer>>,
 }

@@ -13,7 +13,7 @@ use xk_core::kernel::Timer;
 /// Least time between two requests for one host (RFC 1122, section 2.3.2.1).
 pub(crate) const REQUEST_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Where the resolution of a host stands.
+/// State of the resolution of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resolution {
     /// Nothing known, nothing asked.
@@ -22,8 +22,7 @@ pub(crate) enum Resolution {
     Asking,
     /// The address is known and was confirmed not long ago.
     Known,
-    /// The address is known, but old: it is asked itself whether it still holds. It is used
-    /// meanwhile.
+    /// The address is known, but old: the station itself is asked. Meanwhile the address is used.
     Checking,
     /// No station answered. For a while none is asked.
     Failed,
@@ -57,9 +56,9 @@ pub(crate) enum Action {
     Ask,
     /// Ask the station that had the address.
     Poll,
-    /// Lead the sessions to the address and send what waits.
+    /// Lead the sessions to the address and send the waiting messages.
     Link,
-    /// Drop what waits, and say so above.
+    /// Drop the waiting messages, and tell the protocols above.
     Fail,
     /// Take the sessions off the address.
     Unlink,
@@ -112,18 +111,18 @@ pub(crate) struct Entry {
     pub(crate) state: Cell<Resolution>,
     /// Hardware address, while the state is usable.
     pub(crate) eth: Cell<EthAddr>,
-    /// The host of ours in whose name it is asked for.
+    /// The local host that requests for it name as their sender.
     pub(crate) source: Cell<Ipv4>,
     /// Requests sent in this state, after the first.
     pub(crate) retries: Cell<u32>,
-    /// When the address was last confirmed, else when the state was entered.
+    /// Time at which the address was last confirmed, else at which the state was entered.
     pub(crate) since: Cell<Time>,
-    /// When it was last asked for.
+    /// Time of the last request for it.
     pub(crate) asked: Cell<Option<Time>>,
     /// Whether anything was sent there since the last confirmation.
     pub(crate) used: Cell<bool>,
-    /// Up to how many messages its sessions may have sent, and count as unused, when an entry to
-    /// give up is looked for: what they had at the last look, at first a single one.
+    /// Number of messages up to which the sessions of an entry count as unused, when an entry to
+    /// give up is looked for: the number that they had sent at the last look, at first one.
     pub(crate) sent_seen: Cell<u64>,
     pub(crate) timer: Cell<Option<Timer>>,
     /// Paths that the sessions to this host share with the entry.
@@ -165,8 +164,8 @@ impl Entry {
         self.state.get().is_usable().then(|| self.eth.get())
     }
 
-    /// Whether it would not be missed. One asked for just now is kept, so that it cannot be asked
-    /// for again at once.
+    /// Whether nothing needs the entry. An entry that was just asked for is kept, so that it is not
+    /// asked for again at once.
     pub(crate) fn is_useless(&self, now: Time) -> bool {
         let asking = matches!(self.state.get(), Resolution::Asking | Resolution::Checking);
         !asking && !self.is_asked_recently(now) && self.paths.borrow().is_empty()

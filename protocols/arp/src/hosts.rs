@@ -11,7 +11,7 @@ use xk_core::map::MapStats;
 use xk_core::{Kernel, Time};
 use xk_kit::Cache;
 
-/// So many of the oldest entries are looked at for a useless one.
+/// Number of the oldest entries that are looked at for a useless one.
 const SCAN_MAX: usize = 64;
 
 /// Number of hosts that are remembered as asked for when they were forgotten within a second after

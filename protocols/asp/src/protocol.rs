@@ -73,7 +73,7 @@ pub struct Asp {
     pub(crate) serving: SessionTable<u64>,
     server: RefCell<Server<Address>>,
     uppers: Servers,
-    /// When it is looked what is due.
+    /// Time of the next look at what is due.
     look_at: Cell<Option<Duration>>,
     enabled: Cell<bool>,
     enables: Cell<u64>,

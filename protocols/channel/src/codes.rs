@@ -6,7 +6,7 @@ use xk_kit::rpc::call::{
     BAD_ARGUMENTS, BAD_CREDENTIALS, BUSY, NO_PROCEDURE, NO_PROGRAM, NO_VERSION, SYSTEM_ERROR,
 };
 
-/// By number, from 1 on.
+/// The reasons by number, from 1 on.
 static REASONS: [&Reason; 9] = [
     &NO_PROCEDURE,
     &NO_PROGRAM,

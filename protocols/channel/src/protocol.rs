@@ -93,8 +93,8 @@ fn key_of(cx: &Kernel, lower: &SessionRef, octets: &[u8; HEADER_OCTETS]) -> Key 
 }
 
 impl Channel {
-    /// A free channel to this peer: of those that were closed, or the next one. Answers its number
-    /// and its last sequence number.
+    /// A free channel to this peer, one that was closed or the next one: its number and its last
+    /// sequence number.
     fn choose(&self, peer: PeerName, number: u32) -> Result<(u16, u32), OpenError> {
         if let Some(woken) = self.table.wake(peer, number, None) {
             return Ok(woken);
@@ -109,9 +109,9 @@ impl Channel {
         Err(OpenError::Full)
     }
 
-    /// A client's session on a lower one, whose hold it takes over; an error leaves it the
-    /// caller's. Nothing of this blocks: a channel that is free when it is chosen is so when it is
-    /// bound.
+    /// Opens a client's session on `lower`, whose hold it takes over; after an error the hold is
+    /// still the caller's. Nothing in it blocks, so a channel that is free when it is chosen is
+    /// still free when it is bound.
     fn open_on(
         &self,
         cx: &Kernel,
@@ -125,7 +125,7 @@ impl Channel {
             Some(channel) => {
                 let key = (peer, number, u32::from(channel));
                 if let Some(session) = sessions.found(&key, upper)? {
-                    // Held, the session holds the lower one itself.
+                    // A session that is held holds the one below itself.
                     lower.close(cx);
                     return Ok(session);
                 }

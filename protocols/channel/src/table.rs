@@ -154,7 +154,7 @@ impl Table {
         self.sessions.get(key).is_some()
     }
 
-    /// Behind which number a channel to this peer begins that nothing is known of.
+    /// The number behind which a channel to this peer begins if nothing is known of the peer.
     pub(crate) fn floor(&self, peer: PeerName) -> u32 {
         self.floor.get().wrapping_add(self.begin_at(peer))
     }

@@ -28,7 +28,7 @@ pub const ACK: u16 = 0x200;
 pub const REPLY: u16 = 0x400;
 /// All of them.
 const FLAGS: u16 = 0x7ff;
-/// Where the mark of a short payload lies.
+/// Lowest bit of the mark of a short payload.
 const MARK_SHIFT: u32 = 11;
 
 /// Kind of a packet.

@@ -181,8 +181,9 @@ impl Ports {
         if is_all { Some(at) } else { self.own(to) }
     }
 
-    /// Where a datagram goes next; `over` is the port that it is to leave by, if that is said. What
-    /// a router was asked at its address on one cable it answers over another, if that leads there.
+    /// The next hop of a datagram; `over` is the port that it must leave by, if that is said. A
+    /// router answers a request to its address on one cable over another cable, if that leads to
+    /// the asker.
     pub(crate) fn next(&self, over: Option<usize>, to: Node) -> Option<Next> {
         let leads =
             |at: &usize| self.list.get(*at).is_some_and(|port| port.cable.get().is_local(to.net));

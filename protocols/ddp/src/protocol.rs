@@ -34,7 +34,7 @@ const BEST_MAX: usize = 64;
 pub struct Ddp {
     pub(crate) ports: Ports,
     pub(crate) sessions: SessionTable<u64>,
-    /// By protocol type and socket.
+    /// The enables by protocol type and socket.
     pub(crate) enables: Map<u16, ProtocolRef>,
     choices: Choices,
     /// Changes with all that a way depends on; never 0.

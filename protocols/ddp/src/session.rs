@@ -22,7 +22,7 @@ pub(crate) struct DdpSession {
     upper: ProtocolRef,
     /// The session to the next station; `None` to this node itself, or before the way is known.
     lower: SessionSlot,
-    /// Where datagrams come from.
+    /// Source of the datagrams.
     source: Cell<Node>,
     /// The state of ways that this one was found by; 0 before, and to this node itself.
     generation: Cell<u32>,

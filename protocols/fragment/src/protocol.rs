@@ -81,7 +81,7 @@ pub struct FragmentState {
     pub(crate) per_fragment: Cell<Duration>,
     /// Number of messages that it is collecting.
     pub(crate) partials: Rc<Cell<usize>>,
-    /// Where the last one is.
+    /// Place of the last of them.
     pub(crate) last_partial: Cell<u32>,
     completed: [Cell<u32>; COMPLETED],
     completed_next: Cell<usize>,

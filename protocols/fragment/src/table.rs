@@ -1,4 +1,4 @@
-//! Where kept messages and those being collected are, and what happened to them.
+//! Tables of kept messages and of those being collected, with the outcome of each.
 
 use crate::protocol::Fragment;
 use alloc::vec::Vec;

@@ -129,11 +129,11 @@ pub enum ParameterProblem {
 /// Milliseconds since midnight UT, most significant bit set if not so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Times {
-    /// When the request was sent.
+    /// Time at which the request was sent.
     pub originate_ms: u32,
-    /// When the request arrived.
+    /// Time at which the request arrived.
     pub receive_ms: u32,
-    /// When the reply was sent.
+    /// Time at which the reply was sent.
     pub transmit_ms: u32,
 }
 

@@ -1,4 +1,4 @@
-//! From the graph's parameters to what the protocol is made of.
+//! Makes the protocol's parts from the graph's parameters.
 
 use crate::groups::Memberships;
 use crate::interface::{Interface, Interfaces};

@@ -23,7 +23,7 @@ use xk_kit::net::neighbour::HostRoute;
 /// A way to a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteInfo {
-    /// Where to; 0.0.0.0/0 is the default.
+    /// Destination; 0.0.0.0/0 is the default route.
     pub network: Cidr,
     /// The router on the way; `None` if the network is on the link.
     pub via: Option<Ipv4Addr>,

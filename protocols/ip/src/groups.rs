@@ -36,7 +36,7 @@ impl Group {
 
 /// All groups that are joined.
 pub(crate) struct Memberships {
-    /// By group and interface.
+    /// The groups by group and interface.
     groups: RefCell<BTreeMap<(Ipv4, usize), Group>>,
     /// Number of joins at run time, and the largest.
     joins: Cell<usize>,

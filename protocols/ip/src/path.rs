@@ -13,7 +13,7 @@ use xk_kit::net::addr::Ipv4;
 /// Route of packets to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextHop {
-    /// To ourselves.
+    /// The way to ourselves.
     Loop,
     /// Over an interface.
     Out { interface: usize, next_hop: Ipv4 },

@@ -69,7 +69,7 @@ pub(crate) enum Outcome {
     Held,
     /// The fragment was the last that was missing.
     Whole(Whole),
-    /// So many fragments, this one among them, are dropped.
+    /// This number of fragments, the new one among them, is dropped.
     Dropped(usize, &'static Reason),
 }
 
@@ -94,9 +94,9 @@ struct Share {
 pub(crate) struct Reassembly {
     limits: Limits,
     datagrams: BTreeMap<Key, Datagram>,
-    /// By age.
+    /// The keys by age.
     order: BTreeMap<u64, Key>,
-    /// By source, and by age.
+    /// The keys by source and age.
     by_source: BTreeMap<(u32, u64), Key>,
     shares: BTreeMap<u32, Share>,
     serial: u64,
@@ -129,7 +129,7 @@ impl Reassembly {
         core::mem::take(&mut self.evicted)
     }
 
-    /// When the oldest datagram is to be given up.
+    /// Time at which the oldest datagram is given up.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         let (_, key) = self.order.first_key_value()?;
         self.datagrams.get(key).map(|datagram| datagram.until)

@@ -20,8 +20,8 @@ pub(crate) struct Route {
 /// Routes by prefix. A lookup asks once per length of prefix that occurs, the longest first.
 #[derive(Default)]
 pub(crate) struct Routes {
-    /// By length and network; the routes of one prefix by rising metric, equal ones as they were
-    /// added.
+    /// The routes by length and network; those of one prefix by rising metric, equal ones as they
+    /// were added.
     table: BTreeMap<(u8, u32), Vec<Route>>,
     /// A bit for each length from 0 to 32 that a prefix has.
     lengths: u64,

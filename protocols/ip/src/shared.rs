@@ -25,7 +25,7 @@ pub mod reasons {
 
     /// A source or destination that no wire may bring (RFC 1812, section 5.3.7).
     pub static MARTIAN: Reason = Reason::new("martian", Class::Bad);
-    /// To one host, but in a link-layer broadcast (RFC 1122, section 3.3.6).
+    /// A packet to one host came in a link-layer broadcast (RFC 1122, section 3.3.6).
     pub static LINK_BROADCAST: Reason = Reason::new("unicast in a link broadcast", Class::NotMine);
     /// An option is malformed.
     pub static BAD_OPTION: Reason = Reason::new("bad option", Class::Bad);
@@ -124,7 +124,7 @@ pub(crate) struct Shared {
     /// Changes whenever routes or path maxima do; a session compares it with its own at each push.
     pub(crate) generation: Cell<u32>,
     pub(crate) sessions: SessionTable<Key>,
-    /// By local host (0: any) and protocol number.
+    /// The enables by local host (0: any) and protocol number.
     pub(crate) enables: Map<(u32, u8), ProtocolRef>,
     pub(crate) path_mtus: PathMtus,
     pub(crate) reassembly: RefCell<Reassembly>,

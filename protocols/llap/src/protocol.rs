@@ -44,7 +44,7 @@ xk_core::settings! {
 /// One instance, for one cable.
 pub struct Llap {
     settings: Settings,
-    /// By node.
+    /// The sessions by node.
     pub(crate) sessions: SessionTable<u64>,
     link: RefCell<Option<SessionRef>>,
     station: RefCell<Option<Station>>,

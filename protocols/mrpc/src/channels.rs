@@ -79,7 +79,7 @@ pub(crate) struct Channel {
     pub(crate) partial: Partial,
     session: Cell<SessionId>,
     tag: Cell<u64>,
-    /// When it was last given up, in calls; 0: never used.
+    /// Number of calls when it was last given up; 0: never used.
     used: Cell<u64>,
     /// The last call on it failed: the server may still be at work on it.
     suspect: Cell<bool>,

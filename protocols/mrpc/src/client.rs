@@ -229,7 +229,7 @@ impl MrpcSession {
     }
 }
 
-/// So many challenges of one call are answered at once; behind them the timer decides.
+/// Number of challenges of one call that are answered at once; behind them the timer decides.
 const CHALLENGES_MAX: u32 = 16;
 
 impl Shared {

@@ -68,7 +68,7 @@ impl Cut {
         Some(Self { len, area1, payload, fragments })
     }
 
-    /// Where a fragment lies in the message.
+    /// Octets of the message that a fragment holds.
     fn range(&self, index: usize) -> (usize, usize) {
         let start = (index * self.payload).min(self.len);
         (start, (start + self.payload).min(self.len))

@@ -15,7 +15,7 @@ use xk_core::{HostAddr, Kernel, PeerName, SessionRef, Time};
 use xk_kit::control::PeerHost;
 use xk_kit::rpc::retransmit::SavedMessage;
 
-/// Where a process stands (Sprite, rpcServer.c).
+/// State of a process (Sprite, rpcServer.c).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProcessState {
     /// The last reply, if any, was acknowledged: nothing is kept.
@@ -53,8 +53,8 @@ pub(crate) fn channel_key(octets: &[u8; HEADER_LEN]) -> ChannelKey {
 /// The key of a process: the client's host and channel.
 pub(crate) type Key = (PeerName, u16);
 
-/// The host that a packet's client is: that of the session below, or what its header says where
-/// that knows none. [`PeerName::UNKNOWN`] if the question was lost.
+/// Name of a packet's client: the peer host of the session below, or the host in the header if that
+/// session knows none. [`PeerName::UNKNOWN`] if the question was lost.
 #[inline(always)]
 pub(crate) fn client_of(cx: &Kernel, lower: &SessionRef, header: &Header) -> PeerName {
     match lower.head().peer() {
@@ -64,7 +64,7 @@ pub(crate) fn client_of(cx: &Kernel, lower: &SessionRef, header: &Header) -> Pee
     }
 }
 
-/// The client as its header has it.
+/// The client that the header names.
 fn said_by(header: &Header) -> PeerName {
     HostAddr::from(header.client_host.to_be_bytes()).into()
 }
@@ -82,30 +82,31 @@ fn ask_client(cx: &Kernel, lower: &SessionRef, header: &Header) -> PeerName {
 /// One process.
 pub(crate) struct Process {
     key: Key,
-    /// False once its channel has another: what it executes still ends, and no client is told.
+    /// False once the channel has another process. The call in execution still ends, but no client
+    /// gets its reply.
     bound: Cell<bool>,
     pub(crate) state: Cell<ProcessState>,
-    /// The client has given up on the call that is executed.
+    /// Whether the client has given up the call that is executed.
     pub(crate) stuck: Cell<bool>,
     /// The client's boot id.
     pub(crate) boot: Cell<u32>,
-    /// Key in the headers of its packets.
+    /// Key in the headers of the client's packets.
     pub(crate) channel: Cell<ChannelKey>,
     /// The session below that the last packet came through.
     pub(crate) lower: SessionSlot,
     pub(crate) lower_id: Cell<u64>,
     pub(crate) path: Cell<Path>,
-    /// The call; of a new process, `None` has been.
+    /// Number of the last call; `None` in a new process.
     pub(crate) sequence: Cell<Option<u32>>,
     pub(crate) command: Cell<u16>,
-    /// When the client was last heard.
+    /// Time at which the client was last heard.
     pub(crate) heard: Cell<Time>,
     pub(crate) partial: Partial,
-    /// The call and the round of it that was answered last.
+    /// Call and round of the last packet that was answered.
     answered: Cell<Option<(u32, Round)>>,
-    /// The call and the round of its reply that was asked for last.
+    /// Call and round of the last question for fragments of the reply.
     asked: Cell<Option<(u32, Round)>>,
-    /// The reply's header and cut, and the reply itself unless it is empty.
+    /// Header and cut of the reply; the reply itself, unless it is empty, is `saved`.
     pub(crate) reply: Cell<(Header, Cut)>,
     pub(crate) saved: RefCell<SavedMessage>,
 }
@@ -138,14 +139,14 @@ impl Process {
         self.key.0
     }
 
-    /// Whether it still is the process of its channel.
+    /// Whether this is still the process of its channel.
     #[inline]
     pub(crate) fn is_bound(&self) -> bool {
         self.bound.get()
     }
 
-    /// Compares a call's number with that of the present call; `None` if it is another and older
-    /// one (serial number arithmetic).
+    /// Compares a call's number with that of the last call, in serial number arithmetic; `None` if
+    /// it is older.
     #[inline(always)]
     pub(crate) fn compare(&self, sequence: u32) -> Option<Age> {
         let Some(last) = self.sequence.get() else {
@@ -158,8 +159,8 @@ impl Process {
         }
     }
 
-    /// Whether a packet is of its client, whose headers look as they did last, and came the same
-    /// way.
+    /// Whether a packet has the header fields of the client's last packet, and came through the
+    /// same session below.
     pub(crate) fn is_of(&self, header: &Header, lower: &SessionRef) -> bool {
         let known = self.header(0, 0);
         self.lower_id.get() == lower.id().0
@@ -168,7 +169,7 @@ impl Process {
             && (known.client_host, known.server_host) == (header.client_host, header.server_host)
     }
 
-    /// Notes what the headers of its client look like now, and where they come from.
+    /// Keeps the header fields of the client's packet, and the session below that it came through.
     pub(crate) fn learn(
         &self,
         cx: &Kernel,
@@ -190,7 +191,7 @@ impl Process {
         }
     }
 
-    /// The header of a packet to its client.
+    /// The header of a packet to the client.
     #[inline]
     pub(crate) fn header(&self, flags: u16, boot: u32) -> Header {
         let [a, b, c, d, e, f, g, h, i, j, k, l] = self.channel.get();
@@ -207,8 +208,8 @@ impl Process {
         }
     }
 
-    /// Whether a packet of its call is the first of its round that wants an answer: one with any of
-    /// these flags does.
+    /// Whether a packet of the call wants an answer, as any of these flags says, and is the first
+    /// such packet of its round.
     pub(crate) fn is_to_answer(&self, header: &Header, flags: u16) -> bool {
         let round = Some((header.sequence, header.round()));
         header.flags & flags != 0 && self.answered.replace(round) != round
@@ -220,7 +221,7 @@ impl Process {
         self.asked.replace(round) != round
     }
 
-    /// The round in which its reply goes.
+    /// The round of the reply: that of the client's question for fragments, or the first.
     pub(crate) fn reply_round(&self) -> Round {
         match self.asked.get() {
             Some((call, round)) if self.sequence.get() == Some(call) => round,
@@ -234,14 +235,14 @@ impl Process {
         u16::from_be_bytes([k, l])
     }
 
-    /// Drops what is kept of request and reply.
+    /// Drops the kept parts of request and reply.
     pub(crate) fn clear(&self) {
         self.saved.borrow_mut().clear();
         self.partial.clear();
     }
 }
 
-/// Age of a request, compared with the last one.
+/// Age of a request, compared with the last request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Age {
     Same,
@@ -253,7 +254,7 @@ pub(crate) struct Processes {
     map: Map<Key, Rc<Process>>,
     max: usize,
     client_max: usize,
-    /// A timer is pending for them.
+    /// Whether a timer is pending for the processes.
     pub(crate) is_watched: Cell<bool>,
 }
 
@@ -273,8 +274,9 @@ impl Processes {
         self.map.get(&key)
     }
 
-    /// A new process. If there is no room, the one free for longest goes, of the same client if
-    /// that has its share; its host's number is told to `forget`. `None` if none is free.
+    /// A new process. In a full table it takes the place of the process that is free for longest,
+    /// of the same client if the client has its share of the table, and `forget` is called with
+    /// that process's client. `None` if no such process is free.
     pub(crate) fn make(
         &self,
         key: Key,
@@ -304,7 +306,7 @@ impl Processes {
         }
     }
 
-    /// Takes all processes off their channels that serve another boot of this host.
+    /// Takes the processes that serve another boot of this host off their channels.
     pub(crate) fn remove_others(&self, host: PeerName, boot: u32) {
         for process in self.list() {
             if process.peer() == host && process.boot.get() != boot {
@@ -313,12 +315,12 @@ impl Processes {
         }
     }
 
-    /// Whether nothing of a client is executed or kept.
+    /// Whether no call of this client is executed, and no reply kept.
     pub(crate) fn is_idle(&self, host: PeerName) -> bool {
         self.number(|p| p.peer() == host && p.state.get() != ProcessState::Free) == 0
     }
 
-    /// All of them.
+    /// All processes.
     pub(crate) fn list(&self) -> Vec<Rc<Process>> {
         let mut all = Vec::new();
         self.map.for_each(|_, process| all.push(Rc::clone(process)));
@@ -329,7 +331,7 @@ impl Processes {
         self.map.len()
     }
 
-    /// Number of processes that `is` says true of.
+    /// Number of processes for which `is` is true.
     pub(crate) fn number(&self, is: impl Fn(&Process) -> bool) -> usize {
         let mut number = 0;
         self.map.for_each(|_, process| number += usize::from(is(process)));

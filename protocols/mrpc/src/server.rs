@@ -42,7 +42,8 @@ use xk_kit::rpc::incarnation::{Admission, CHALLENGED, FIRST};
 
 /// Interval at which processes are looked after (Sprite, rpcDaemon.c).
 pub(crate) const PASS: Duration = Duration::from_secs(2);
-/// So many unanswered questions whether a channel is idle go out one per pass, later ones seldom.
+/// Number of unanswered questions whether a channel is idle that go out one a pass; later ones go
+/// seldom.
 const PROBES: u64 = 10;
 /// A partial request that nothing was added to for so long is dropped: no client waits so long
 /// between two tries.

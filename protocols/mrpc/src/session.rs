@@ -73,7 +73,7 @@ pub(crate) struct MrpcSession {
     pub(crate) upper: ProtocolRef,
     /// Our host and the peer's; unspecified where the layer below has none.
     pub(crate) hosts: (HostAddr, HostAddr),
-    /// Where the numbers of calls to the peer begin.
+    /// First number of the calls to the peer.
     pub(crate) begin_at: u32,
     pub(crate) path: Path,
     /// The waits, as they suited where the peer was when that was last looked at.

@@ -89,9 +89,9 @@ impl Shared {
         }
     }
 
-    /// Where the numbers of calls to a server begin. Sprite begins with 1. From anywhere, an answer
-    /// to what an earlier boot asked meets no call of this one; and no server knows those of
-    /// another.
+    /// First number of the calls to a server. Sprite begins with 1. With a number from anywhere, an
+    /// answer to a call of an earlier boot meets no call of this one; and no server knows the
+    /// numbers of calls to another.
     pub(crate) fn begin_at(&self, server: HostAddr) -> u32 {
         self.begins.hash(&server.words()) as u32
     }

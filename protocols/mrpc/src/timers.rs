@@ -1,4 +1,4 @@
-//! When a call is sent again: pure state, told what happened and when.
+//! The times at which a call is sent again: pure state, told what happened and when.
 
 use core::time::Duration;
 use xk_core::Time;
@@ -59,7 +59,7 @@ enum Mood {
     BackedOff,
 }
 
-/// Where a call stands.
+/// State of a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Retry {
     timers: Timers,
@@ -90,7 +90,7 @@ impl Retry {
         }
     }
 
-    /// When to do something if nothing happens before.
+    /// Time of the next action if nothing happens before.
     pub fn due(&self) -> Time {
         self.due
     }

@@ -40,11 +40,9 @@ pub const ROUND: u16 = 0x00e0;
 /// Bits that must be 0.
 const RESERVED: u16 = 0xe000;
 
-/// Where the octets from the client's host to the fragment count lie, by which a client knows a
-/// reply.
+/// Octets from the client's host to the fragment count, by which a client knows a reply.
 pub(crate) const REPLY_KEY: core::ops::Range<usize> = 2..20;
-/// Where the octets from the client's host to the server process lie, by which a server knows a
-/// channel.
+/// Octets from the client's host to the server process, by which a server knows a channel.
 pub(crate) const CHANNEL_KEY: core::ops::Range<usize> = 2..14;
 
 /// The header, as it lies in the packet.
@@ -73,7 +71,7 @@ pub struct Header {
     pub boot: u32,
     /// Octets of both areas in this packet.
     pub sizes: [u16; 2],
-    /// Where they go in the areas reassembled.
+    /// Offsets in the areas reassembled.
     pub offsets: [u16; 2],
 }
 

@@ -108,7 +108,7 @@ impl Client {
         xk_xdr::from_message(&reply).map_err(|_| CallCause::BadReply.into())
     }
 
-    /// At which port of `host` the program is; `None` if it is not registered there.
+    /// The port of the program at `host`; `None` if it is not registered there.
     pub(crate) fn find(
         &self,
         cx: &Kernel,

@@ -54,7 +54,7 @@ pub struct Mapped {
     pub version: u32,
     /// The transport.
     pub netid: Netid,
-    /// Where it is.
+    /// Address of the program.
     pub at: Universal,
     /// The maker of the mapping.
     pub owner: Owner,

@@ -24,7 +24,7 @@ pub mod procedure {
     pub const SET: u32 = 1;
     /// Deletes mappings.
     pub const UNSET: u32 = 2;
-    /// Where a program is: a port in version 2 (`GETPORT`), a universal address after that
+    /// Asks for a program's place: a port in version 2 (`GETPORT`), a universal address after that
     /// (`GETADDR`).
     pub const GET: u32 = 3;
     /// All mappings.
@@ -37,11 +37,11 @@ pub mod procedure {
     pub const UADDR2TADDR: u32 = 7;
     /// The other way.
     pub const TADDR2UADDR: u32 = 8;
-    /// Where a program is in exactly this version.
+    /// Asks for the address of a program in exactly this version.
     pub const GETVERSADDR: u32 = 9;
     /// Calls a procedure of this host and tells of failures.
     pub const INDIRECT: u32 = 10;
-    /// Where a program is on every transport.
+    /// Asks for the addresses of a program on every transport.
     pub const GETADDRLIST: u32 = 11;
     /// Counts of requests so far.
     pub const GETSTAT: u32 = 12;

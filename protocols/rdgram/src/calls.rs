@@ -1,4 +1,4 @@
-//! The way of a conversation: a session of the layer below, which is called.
+//! The sessions below of a conversation: channels, which are called.
 
 use core::time::Duration;
 use xk_core::map::Key;
@@ -17,7 +17,7 @@ use xk_kit::rpc::call::CallOptions;
 /// No channel to the peer could be opened.
 pub(crate) static NO_CHANNEL: Reason = Reason::new("no channel", Class::NotMine);
 
-/// Notes on a session below its peer's host.
+/// Notes the peer's host on a session below.
 ///
 /// # Errors
 /// [`reason::NO_ANSWER`] if the question was lost.
@@ -38,13 +38,13 @@ pub struct Calls {
     /// Ends that the channel is opened with.
     ends: Participants,
     channel: SessionSlot,
-    /// One message at a time, in the order of pushing.
+    /// Lets one message pass at a time, in the order of pushing.
     turn: Semaphore,
     /// Longest time of a push, with the wait for its turn.
     total: Duration,
 }
 
-/// Reason under which a message is counted that went nowhere.
+/// Reason under which a message that could not be sent is counted.
 fn reason_of(error: PushError) -> &'static Reason {
     match error {
         PushError::QueueFull => &reason::QUEUE_FULL,
@@ -65,7 +65,7 @@ impl Calls {
         Self { peer, ends, channel, turn, total: Duration::ZERO }
     }
 
-    /// Waits until the pushes before are through, `limit` at most.
+    /// Waits until the earlier pushes have ended, `limit` at most.
     fn take_turn(&self, cx: &Kernel, limit: Duration) -> Result<(), PushError> {
         cx.wait(&self.turn, Some(limit)).map_err(|error| match error {
             WaitError::Interrupted | WaitError::Closed => PushError::Closed,
@@ -88,7 +88,7 @@ impl Calls {
         Ok(channel)
     }
 
-    /// Carries one message, its turn being now.
+    /// Sends one message, when it has its turn.
     fn carry(&self, acting: Acting<'_>, message: Message) -> Result<(), PushError> {
         let Acting { cx, this, .. } = acting;
         let channel = match self.channel(acting) {
@@ -133,7 +133,7 @@ impl Ways for Calls {
         Some((parts.find_map(host).unwrap_or(PeerName::NO_HOST), key))
     }
 
-    /// Refuses a session below for messages that were sent to many hosts: they have no one
+    /// Refuses a session below for messages to many hosts, because these have no single
     /// acknowledgement.
     fn admits(cx: &Kernel, lower: &SessionRef) -> Result<(), &'static Reason> {
         is_for_one(cx, lower)

@@ -20,9 +20,9 @@ const HEADROOM: usize = 128;
 
 /// One instance of the layer.
 pub struct Rdgram {
-    /// How long a push lasts at most.
+    /// Longest time that a push lasts.
     total: Duration,
-    /// By the session below of which the host is asked.
+    /// The askers of a host, in turn, by the session below that is asked.
     asking: Turns<u64>,
 }
 

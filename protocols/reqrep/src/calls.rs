@@ -45,7 +45,7 @@ const PLACES_MIN: usize = 64;
 
 /// All calls of one protocol.
 pub(crate) struct Calls {
-    /// By the lowest bits of the number; a power of two.
+    /// The calls by the lowest bits of their numbers; the length is a power of two.
     places: RefCell<Vec<Option<Rc<Call>>>>,
     /// The next place to try.
     next: Cell<u32>,

@@ -1,9 +1,9 @@
 //! Calls to many hosts: one request, the replies of all that answer until the deadline (RFC 5531,
 //! section 8.4.2).
 //!
-//! A gathering lives by itself from its first call to its deadline: its timer sends the request
-//! again, and replies wait here until they are asked for. A call for the next that comes too late
-//! finds it gone.
+//! A gathering lasts from its first call to its deadline, also between calls: its timer sends the
+//! request again, and replies wait in it until they are asked for. A call for the next reply that
+//! comes too late fails.
 
 use crate::protocol::{NO_CALL, Settings};
 use crate::wire::HEADER_OCTETS;
@@ -22,20 +22,20 @@ use xk_kit::rpc::retransmit::SavedMessage;
 
 /// A host has replied already: it got the request twice, or the network doubled the reply.
 pub static REPEATED_REPLY: Reason = Reason::new("repeated reply", Class::NotMine);
-/// As many calls wait as may.
+/// The largest number of gatherings is there already.
 pub static TOO_MANY_CALLS: Reason = Reason::new("too many calls", Class::Exhausted);
-/// As many hosts have replied as may.
+/// The largest number of hosts has replied already.
 pub static TOO_MANY_REPLIES: Reason = Reason::new("too many replies", Class::Exhausted);
 
 /// Largest number of gatherings at once.
 const GATHERINGS_MAX: usize = 64;
-/// Time after the deadline for which replies that came in time may be asked for.
+/// Time after the deadline in which replies that came before it can still be asked for.
 const KEPT: Duration = Duration::from_secs(10);
 
-/// One request to many, and its replies.
+/// One request to many hosts, and its replies.
 pub(crate) struct Gathering {
     session: SessionId,
-    /// The session below, which replies come through.
+    /// The session below, through which replies come.
     lower: SessionId,
     tag: u64,
     xid: u32,
@@ -50,7 +50,7 @@ pub(crate) struct Gathering {
     replies: RefCell<VecDeque<Message>>,
     /// Signalled for each reply; closed at the end.
     changed: Semaphore,
-    /// Why no more will come.
+    /// The reason why no further reply will come.
     end: Cell<Option<CallCause>>,
 }
 
@@ -78,14 +78,14 @@ impl Gathering {
                 return Err(why.into());
             }
             match cx.wait(&self.changed, None) {
-                // The end, or a signal of a reply that another has taken.
+                // The end, or the signal of a reply that another call has taken.
                 Ok(()) | Err(WaitError::Closed) => {}
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// Time until the timer is needed.
+    /// Time until the timer has to go off.
     fn pause(&self, now: Time) -> Duration {
         self.wait.get().min(self.until.since(now))
     }
@@ -101,7 +101,7 @@ impl Gatherings {
         self.0.borrow().len()
     }
 
-    /// Sends a request of `session` through `lower` and answers the first reply.
+    /// Sends a request of `session` through `lower`, and returns the first reply.
     pub(crate) fn begin(
         &self,
         cx: &Kernel,
@@ -136,7 +136,7 @@ impl Gatherings {
         });
         let armed = cx.schedule(session, gathering.pause(cx.now()), xid.into());
         armed.map_err(|_| CallError::from(PushError::QueueFull))?;
-        // The timer finds nothing if this fails.
+        // If the push fails the timer finds no gathering, and does nothing.
         self.0.borrow_mut().push(Rc::clone(&gathering));
         if let Err(error) = lower.push(cx, request) {
             self.forget(&gathering);
@@ -145,7 +145,7 @@ impl Gatherings {
         self.next_of(cx, &gathering)
     }
 
-    /// Answers the next reply to the request of `session` with this tag.
+    /// Returns the next reply to the request of `session` with this tag.
     pub(crate) fn next(
         &self,
         cx: &Kernel,
@@ -185,7 +185,7 @@ impl Gatherings {
     ) -> Result<(), (Message, &'static Reason)> {
         let known =
             self.find(|one| one.lower == lower && one.xid == xid && one.end.get().is_none());
-        // Without a sender's name it does not come from where many are.
+        // A reply without its sender's name does not come from a session with many hosts.
         let (Some(gathering), Some(from)) = (known, reply.attribute::<Peer>()) else {
             return Err((reply, &NO_CALL));
         };
@@ -202,7 +202,7 @@ impl Gatherings {
         Ok(())
     }
 
-    /// The timer of a gathering of `session` went off: sends the request again, or ends it.
+    /// Sends the request again, or ends the gathering, when its timer has gone off.
     pub(crate) fn timeout(
         &self,
         cx: &Kernel,
@@ -227,7 +227,7 @@ impl Gatherings {
             }
             return;
         }
-        // Without a buffer, or with the way gone, the next one may be sent.
+        // If there is no buffer, or the push fails, the next repetition may succeed.
         let again = gathering.request.borrow().again(cx.pool());
         if let Ok(Some(again)) = again {
             gathering.tries.set(tries + 1);
@@ -241,7 +241,7 @@ impl Gatherings {
         }
     }
 
-    /// Ends those of a session that `is` says true of; false if there is none.
+    /// Ends the gatherings of a session for which `is` is true; false if there is none.
     fn end(
         &self,
         cx: &Kernel,
@@ -259,17 +259,17 @@ impl Gatherings {
         found
     }
 
-    /// Takes the one with this tag back; false if there is none.
+    /// Cancels the gathering with this tag; false if there is none.
     pub(crate) fn cancel(&self, cx: &Kernel, session: SessionId, tag: u64) -> bool {
         tag != 0 && self.end(cx, session, CallCause::Cancelled, |one| one.tag == tag)
     }
 
-    /// Ends all of a session that is closed.
+    /// Ends all gatherings of a session that is closed.
     pub(crate) fn close(&self, cx: &Kernel, session: SessionId) {
         self.end(cx, session, CallCause::Closed, |_| true);
     }
 
-    /// Forgets all, for a protocol's `stop`.
+    /// Removes all gatherings, for the protocol's `stop`.
     pub(crate) fn clear(&self) {
         let gone = self.0.take();
         drop(gone);

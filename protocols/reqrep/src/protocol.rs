@@ -1,5 +1,5 @@
-//! The layer: a conversation for each session below, which calls, or serves, or both; and one for
-//! each further protocol that calls through the same session.
+//! The layer. Each session below has a conversation, which calls, serves, or both. Each further
+//! protocol that calls through the same session has one more.
 
 use crate::calls::Calls;
 use crate::client;
@@ -27,7 +27,7 @@ use xk_kit::rpc::call::{CallOptions, CancelCall, Gather, GathersReplies, Largest
 use xk_kit::rpc::callers;
 use xk_kit::rpc::server::OfferingServers;
 
-/// A reply to no call that waits: it came twice, or late, or its number was guessed.
+/// A reply for which no call waits: it came twice, or late, or its number was guessed.
 pub static NO_CALL: Reason = Reason::new("no such call", Class::NotMine);
 
 xk_core::settings! {
@@ -59,7 +59,7 @@ xk_core::settings! {
 }
 
 impl Settings {
-    /// The time until a request is sent once more that was sent so long ago.
+    /// The wait that follows `wait`, between two transmissions of a request.
     pub(crate) fn longer(&self, wait: Duration) -> Duration {
         let max = self.wait_max.max(self.first_wait);
         wait.saturating_mul(2).min(max)
@@ -73,7 +73,7 @@ pub struct ReqRep {
     pub(crate) gatherings: Gatherings,
     pub(crate) dupcache: Option<DupCache>,
     pub(crate) unproved: Allowance,
-    /// Replies that were held back since it was said last, and when that was.
+    /// Number of replies held back since the last report of them, and the time of that report.
     pub(crate) held: Cell<(u64, Option<Time>)>,
     /// Number of requests that are being executed.
     pub(crate) executing: Cell<usize>,
@@ -82,24 +82,24 @@ pub struct ReqRep {
 
 /// Settings and state of one conversation.
 pub struct Association {
-    /// Names the peer for the cache of replies, beyond the life of the session below where it has a
-    /// host.
+    /// Name of the peer in the cache of replies. If the peer is a host, the name outlives the
+    /// session below.
     pub(crate) source: Source,
-    /// Names the peer for what may be sent to it; `None` if it has proved that it gets what is
-    /// sent.
+    /// Name of the peer in the allowance of answers to unproved sources; `None` if the peer has
+    /// proved its address.
     pub(crate) unproved: Option<u64>,
     /// The largest message that the layer below sends in one packet, in octets.
     pub(crate) whole_max: usize,
-    /// The layer below repeats by itself what needs to be repeated.
+    /// Whether the layer below carries records and repeats lost octets by itself.
     pub(crate) carries_records: bool,
-    /// The layer below may add octets to a short message, so that headers say how many are the
-    /// message's.
+    /// Whether the layer below may add octets to a short message. Then headers have the message's
+    /// length.
     pub(crate) marks: bool,
-    /// Whether the peer is many hosts. Not set if a message began the conversation: no host that is
-    /// many sends.
+    /// Whether the peer is a broadcast or group. Not set if a message began the conversation,
+    /// because a message comes from one host.
     to_many: OnceCell<bool>,
-    /// The calls under way have heard from the network that none is there; the layer below says
-    /// so once more to the next push.
+    /// Whether the calls under way were told that the peer's port is not in use; the layer below
+    /// will say so once more, to the next push.
     pub(crate) told: Cell<bool>,
 }
 
@@ -109,7 +109,7 @@ impl Association {
         self.to_many.get() == Some(&true)
     }
 
-    /// The header in front of a message of so many octets.
+    /// The header of a message of `octets` octets.
     #[inline]
     pub(crate) fn header(&self, xid: u32, kind: Kind, octets: usize) -> [u8; HEADER_OCTETS] {
         let header = Header { xid, kind };

@@ -33,7 +33,7 @@ pub static HELD_MOST: Reason = Reason::new("held most", Class::Exhausted);
 pub(crate) enum Role {
     /// This side, as often as needed.
     Active {
-        /// Under which it is known.
+        /// The key under which it is known.
         key: (String, u32),
         /// Both ends.
         participants: Box<Participants>,
@@ -73,7 +73,7 @@ pub(crate) struct Pipe {
     queued: Cell<usize>,
     /// Octets that are counted for a peer's connection in what all of them hold.
     counted: Cell<usize>,
-    /// When it began to hold anything, a record was whole, or something was sent.
+    /// Time at which it began to hold anything, a record was whole, or something was sent.
     since: Cell<Time>,
 }
 

@@ -72,7 +72,7 @@ impl Routes {
         Ok(Self(routes))
     }
 
-    /// Where a procedure is called instead.
+    /// The route of a procedure that is called elsewhere.
     pub(crate) fn find(&self, command: u16) -> Option<&Route> {
         let after = self.0.partition_point(|route| *route.commands.start() <= command);
         let route = self.0.get(after.checked_sub(1)?)?;

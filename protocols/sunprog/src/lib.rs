@@ -12,8 +12,8 @@
 //!   version, and that to one for all versions.
 //!
 //! # Behaviour
-//! `sunselect` right below is for empty credentials (AUTH_NONE); the others are layers of
-//! authentication. It calls through the first and serves on all.
+//! The layers below are layers of authentication, or `sunselect` itself for empty credentials
+//! (AUTH_NONE). `sunprog` calls through the first of them and serves on all.
 //!
 //! A call goes down unchanged. An accepted reply has four octets in front with its status. The
 //! client gets the results, or an error with the reason; if only the version is wrong, the error

@@ -66,7 +66,7 @@ xk_core::settings! {
 /// One instance of the layer.
 #[derive(Default)]
 pub struct SunSelect {
-    /// By the flavor of credentials.
+    /// The servers by flavor of credentials.
     servers: OfferingServers,
 }
 

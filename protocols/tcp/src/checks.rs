@@ -1,4 +1,4 @@
-//! Segments on their way up: what is checked before the connection sees them.
+//! Checks of arriving segments, before the connection sees them.
 
 use crate::connection::{Connection, Predicted, Verdict};
 use crate::origin::{is_intact, received};
@@ -10,24 +10,24 @@ use xk_kit::net::attribute::{Arrived, Ecn, LinkCast};
 use xk_kit::wire::offload::TransportChecksum;
 use xk_kit::wire::segments::Segments;
 
-/// Largest number of segments of an acknowledgement that stands for those before it: more would
-/// open the window less than each of them (RFC 3465, section 2.3).
+/// Largest number of segments that one held acknowledgement may cover. For more, the window would
+/// grow less than by the separate acknowledgements (RFC 3465, section 2.3).
 const SEGMENTS_MAX: u32 = 8;
 
-/// An acknowledgement that was checked and waits: one that comes right behind it says all that it
-/// says, and more.
+/// A checked acknowledgement that waits. If the next segment acknowledges more, the connection
+/// never sees this one.
 #[derive(Default)]
 pub(crate) struct Held(Option<Plain>);
 
 impl Held {
-    /// Whether a segment without data, if it is plain, acknowledges more than what is held: one
-    /// that says the same again, or less, is to be seen as such.
+    /// Whether `newer`, a plain segment without data, acknowledges more than the one that is held.
+    /// If it acknowledges as much or less, the connection must see both.
     #[inline]
     fn gives_way_to(&self, newer: Option<&Plain>) -> bool {
         self.0.zip(newer).is_some_and(|(held, newer)| newer.ack.after(held.ack))
     }
 
-    /// Has the connection take in what is held.
+    /// Passes the held acknowledgement to the connection.
     #[inline]
     fn take_in(&mut self, connection: &mut Connection, now: Time) {
         if let Some(plain) = self.0.take() {
@@ -36,16 +36,17 @@ impl Held {
     }
 }
 
-/// Out of line: it is long, and called from several places.
+/// Passes an acknowledgement to the connection. Out of line: the code is long, and called from
+/// several places.
 #[inline(never)]
 fn acknowledge(connection: &mut Connection, now: Time, plain: &Plain) {
     connection.predicted(now, plain, None);
 }
 
 impl TcpSession {
-    /// Takes a segment in, its header in front. An acknowledgement may be held until the next, or
-    /// until it is [taken in](Self::take_in); it has changed nothing then. Answers whether
-    /// something may be to be sent now.
+    /// Takes a segment in, with its header in front. An acknowledgement may be held, without any
+    /// effect, until the next segment or [`take_in`](Self::take_in). Returns whether the connection
+    /// may have something to send now.
     #[inline(always)]
     pub(crate) fn take(
         &self,
@@ -74,12 +75,12 @@ impl TcpSession {
         may_send
     }
 
-    /// Has the connection take in what is held.
+    /// Passes the held acknowledgement to the connection.
     pub(crate) fn take_in(&self, cx: &Kernel, held: &mut Held) {
         held.take_in(&mut self.connection.borrow_mut(), cx.now());
     }
 
-    /// Takes in what nearly all segments are.
+    /// Takes in a plain segment, as nearly all are.
     #[inline(always)]
     fn take_plain(
         &self,
@@ -167,7 +168,7 @@ impl TcpSession {
     }
 }
 
-/// Takes off what a segment bears; the connection hears if it stands for a run of segments.
+/// Removes a segment's attributes, and tells the connection if it stands for a run of segments.
 #[inline]
 fn note_run(connection: &mut Connection, message: &mut Message) {
     if message.has_attributes() {
@@ -179,8 +180,8 @@ fn note_run(connection: &mut Connection, message: &mut Message) {
     }
 }
 
-/// Returns the mark of the packet that brought a segment, as far as the layer below tells: it tells
-/// of marks by routers, and of others if it was asked (RFC 3168, section 5).
+/// Returns the ECN mark of the packet that brought a segment. The layer below reports marks by
+/// routers, and other values only if it was asked to (RFC 3168, section 5).
 pub(crate) fn mark_of(message: &Message) -> Option<Ecn> {
     match message.attribute::<Arrived>() {
         Some(arrived) => Ecn::from_bits(arrived.class),
@@ -188,7 +189,7 @@ pub(crate) fn mark_of(message: &Message) -> Option<Ecn> {
     }
 }
 
-/// Whether a message was for us alone, and no router marked it.
+/// Whether a message was sent to this host alone, and no router marked it.
 #[inline]
 fn is_unmarked(message: &Message) -> bool {
     !message.has_attributes()

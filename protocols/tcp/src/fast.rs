@@ -62,7 +62,7 @@ struct Peer {
 struct Queue {
     /// Handshakes that are not done.
     pending: usize,
-    /// Until when those count that a reset has ended.
+    /// Times until which the connections count that a reset has ended.
     resets: VecDeque<Time>,
 }
 

@@ -194,7 +194,7 @@ fn discard(this: &ProtocolRef, early: Vec<Message>) {
 }
 
 impl Tcp {
-    /// By what a connection between these ends is held, and the session below, to be closed.
+    /// The key that holds a connection between these ends, and the session below, to be closed.
     fn key_of(
         &self,
         cx: &Kernel,

@@ -31,7 +31,7 @@ pub(crate) struct Note {
     pub(crate) ends: Ends,
     pub(crate) lower: SessionRef,
     pub(crate) upper: ProtocolRef,
-    /// When our SYN went first: if it went again, what that measures is too long rather than too
+    /// Time of our first SYN: if it went again, a measurement from here is too long rather than too
     /// short.
     pub(crate) sent: Time,
     due: Time,

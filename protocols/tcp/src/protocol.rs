@@ -28,7 +28,7 @@ use xk_kit::net::ports::{
 use xk_kit::net::stream::{StreamCredit, StreamNotice, StreamSet, StreamSetNext};
 use xk_kit::rpc::call::NeedsPseudoHeader;
 
-/// So many ports are looked at for one that was not used lately.
+/// Number of ports that are looked at for one that was not used lately.
 const UNUSED_TRIES: u32 = 64;
 
 /// One instance of the layer.

@@ -32,7 +32,7 @@ use xk_kit::net::stream::{
 use xk_kit::net::template::{HeaderField, Headers};
 use xk_kit::wire::offload::Offloads;
 
-/// For how many octets of its credit a message counts at least.
+/// Least number of octets that a message counts against the credit.
 const UNSETTLED_LEAST: usize = 256;
 /// Time after which octets without room above are handed up again.
 const LOOK_FOR_ROOM: Duration = Duration::from_millis(1);

@@ -124,7 +124,7 @@ const REPEATED_BURST: u64 = 8 << 10;
 /// Resets and challenges for segments of no connection that go to one host in a second.
 const UNFIT_RATE: u64 = 1000;
 
-/// For how many users it is kept how the next session of each is to behave.
+/// Number of users for which the behaviour of their next session is kept.
 const NEXT_MAX: usize = 64;
 
 /// Shared state of protocol and sessions.
@@ -159,7 +159,7 @@ pub(crate) struct Table {
     /// Allowance for hosts whose segments belong to no connection: resets, and challenges (RFC
     /// 5961, section 7).
     pub(crate) unfit: Allowance,
-    /// Since when the pool has refused messages, and when it did so last.
+    /// Time since which the pool has refused messages, and the time of the last refusal.
     pub(crate) pressed: Cell<Option<(Time, Time)>>,
 }
 

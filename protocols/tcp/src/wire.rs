@@ -13,11 +13,11 @@ pub const HEADER_LEN: usize = 20;
 pub const HEADER_LEN_MAX: usize = 60;
 /// Octets of the longest options.
 pub const OPTIONS_LEN_MAX: usize = HEADER_LEN_MAX - HEADER_LEN;
-/// Where in a header the sequence number is.
+/// Offset of the sequence number in a header.
 pub const SEQ_AT: usize = 4;
-/// Where in a header the control bits are.
+/// Offset of the control bits in a header.
 pub const FLAGS_AT: usize = 13;
-/// Where in a header the checksum is.
+/// Offset of the checksum in a header.
 pub const CHECKSUM_AT: usize = 16;
 /// The protocol's number in IP.
 pub const IP_PROTOCOL: u8 = 6;

@@ -17,7 +17,7 @@ use xk_kit::control;
 use xk_kit::layer::Receiver;
 use xk_kit::net::{attribute::Peer, groups::Joins, ports, template::Headers};
 
-/// To how many peers an unconnected session keeps what it needs for sending.
+/// Number of peers for which an unconnected session keeps what it needs for sending.
 pub const PEERS_MAX: usize = 64;
 
 /// Sessions below of which an unconnected session knows that a message came through them.

@@ -7,7 +7,7 @@ use xk_kit::net::ports;
 pub const HEADER_LEN: usize = 8;
 /// Octets of the longest payload in IPv4 without options.
 pub const PAYLOAD_LEN_MAX: usize = 65_535 - 20 - HEADER_LEN;
-/// Where in a datagram the checksum is.
+/// Offset of the checksum in a datagram.
 pub const CHECKSUM_AT: u16 = 6;
 /// The protocol's number in IP.
 pub const IP_PROTOCOL: u8 = 17;

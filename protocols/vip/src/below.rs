@@ -15,16 +15,16 @@ const ABSENT_MAX: usize = 1024;
 
 /// The two layers below, and the sessions that are being opened over the link for each `T`.
 pub(crate) struct Below<T> {
-    /// The layer that takes hosts on the link.
+    /// The layer that reaches hosts on the link.
     pub(crate) link: ProtocolRef,
-    /// The layer that takes all hosts.
+    /// The layer that reaches all hosts.
     pub(crate) net: ProtocolRef,
     pub(crate) openings: Openings<T>,
-    /// Until when a host is not asked for again.
+    /// Time until which a host is not asked for again.
     pub(crate) absent: Cache<HostAddr, Time>,
 }
 
-/// Participants to offer to the layer at a place: the link shows stations, not hosts.
+/// Participants for an offer to the layer at place `at`: on the link peers are stations, not hosts.
 pub(crate) fn offered(at: usize, ends: &Participants) -> Participants {
     if at == 0 { Participants::local(Part::Any) } else { ends.clone() }
 }
@@ -38,11 +38,11 @@ impl<T: Clone> Below<T> {
 
     /// Lets the link tell `this` of changes.
     pub(crate) fn watch(&self, cx: &Kernel, this: &ProtocolRef) {
-        // A link that does not tell is looked at when the time is over.
+        // If the link does not report changes, the next look is when the time is over.
         let _ = self.link.ask(cx, WatchHosts { watcher: this.clone() });
     }
 
-    /// Whether the host is on the link now, or a group there.
+    /// Whether the host is on the link now, or is a group.
     pub(crate) fn is_on_link(&self, cx: &Kernel, host: HostAddr) -> bool {
         host.is_group() || neighbour::is_on_link(cx, &self.net, &self.link, host)
     }
@@ -52,15 +52,15 @@ impl<T: Clone> Below<T> {
         self.link.ask(cx, Resolve { host, address: None })?.address
     }
 
-    /// Whether the host runs virtual protocols at this address. Where no table is kept all hosts
-    /// are taken to ("RPC in the x-Kernel", section 3.1).
+    /// Whether the host runs virtual protocols at this address. Without a table, every host is
+    /// taken to run them ("RPC in the x-Kernel", section 3.1).
     pub(crate) fn runs(&self, cx: &Kernel, host: HostAddr, address: [u8; 6]) -> bool {
         let asked = RunsVirtual { host, address, runs: false };
         self.link.ask(cx, asked).is_none_or(|answer| answer.runs)
     }
 
-    /// Whether the station behind `lower` is still `host`, which `link` leads to. One whose address
-    /// is forgotten may speak until the station is known to be another.
+    /// Whether the station behind `lower` is still `host`, to which `link` leads. A station whose
+    /// address was forgotten counts as the host until it is known to be another.
     pub(crate) fn is_still(
         &self,
         cx: &Kernel,
@@ -79,7 +79,7 @@ impl<T: Clone> Below<T> {
         found.is_none_or(|found| Some(found.host) == host)
     }
 
-    /// Whether the host was not there a short time ago.
+    /// Whether the host did not answer a short time ago.
     pub(crate) fn is_absent(&self, now: Time, host: HostAddr) -> bool {
         self.absent.get(&host).is_some_and(|until| now < until)
     }

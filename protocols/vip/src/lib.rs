@@ -3,40 +3,41 @@
 //! no header.
 //!
 //! # Participants
-//! Hosts, as on `ip`: `10.0.0.2`. The local one may be left open.
+//! Hosts, as on `ip`: `10.0.0.2`. The local host may be left open.
 //!
 //! # Behaviour
-//! The protocol above has a type number on `ip` and depends on IP for nothing but delivery: not
-//! `tcp`, whose segments have no length but IP's, and `icmp`. Its number on Ethernet follows:
-//! `ether_base` more, unless the table or the graph gives it one. It must bear messages that
-//! overtake one another, and octets behind short ones unless it knows their length itself. `udp`
-//! does: a datagram that fits a frame goes in one, with the checksum that it would have in an IP
-//! packet. To one peer, a host with several addresses is the first by which the two spoke;
-//! datagrams to the others are refused, for their checksum is another.
+//! The protocol above has a type number on `ip`, and needs nothing of IP but delivery. So `tcp`,
+//! whose segments take their length from IP, and `icmp` cannot stand here. The protocol's number on
+//! Ethernet is its number on `ip` plus `ether_base`, unless the table or the graph gives another.
+//! Messages may overtake one another, and short ones may have padding behind them: the protocol
+//! must bear the first, and know the length of its messages if it cannot bear the second. `udp`
+//! does both: a datagram that fits a frame goes in one, with the checksum that it would have in an
+//! IP packet. A peer with several addresses has the address by which the two hosts spoke first;
+//! datagrams to its other addresses are refused, because their checksums differ.
 //!
-//! Below stand first `arp`, or `vipadv` above that; then `ip`, which reaches all hosts.
+//! Two layers stand below: first `arp`, or `vipadv` on `arp`; then `ip`, which reaches all hosts.
 //!
 //! `open` asks the upper protocol for its largest message (`largest-push`), and IP whether the host
-//! is on the link. If so it opens the way over the link, and asks for the host's address unless it
-//! did within the last 20 seconds. Messages go by IP until the address is known; from then on those
-//! that fit a frame go over the link, at the price of one comparison. The way by IP is opened when
-//! it is first needed. Where the link has a table of the hosts that run this protocol (`vipadv`),
-//! the others are reached by IP alone; without one, all are taken to run it.
+//! is on the link. If it is, `open` opens a session over the link, and asks for the host's hardware
+//! address unless that was done within the last 20 seconds. Messages go by IP until the address is
+//! known. From then on those that fit a frame go over the link, at the price of one comparison. The
+//! session by IP is opened when it is first needed. `vipadv` has a table of the hosts that run this
+//! protocol, and all others are reached by IP alone; with `arp`, every host is taken to run it.
 //!
-//! The ways are looked at again whenever the layer above the link knows more or less of the host,
-//! and every 20 seconds. A host that vanishes, moves off the link, gets another address or stops
-//! running this protocol is reached by IP from the next message on, and over the link again when
-//! that is possible; no session closes.
+//! The choice is made again whenever `arp` or `vipadv` reports a change of the host, and every 20
+//! seconds. A host that vanishes, moves off the link, gets another address or stops running this
+//! protocol is reached by IP from the next message on, and over the link again when that is
+//! possible; no session closes.
 //!
-//! An offer is made to both layers below, and one peer has one session, whichever way its messages
-//! come. A message from a station that is not known as a host is refused ("unknown station").
-//! Broadcasts and groups are reached over the link alone, by upper protocols whose every message
-//! fits a frame.
+//! An offer is made to both layers below. A peer has one session, by whichever of the two its
+//! messages come. A message from a station that is not known as a host is refused ("unknown
+//! station"). Broadcasts and groups are reached over the link alone, by upper protocols whose every
+//! message fits a frame.
 //!
-//! Other questions go to the session of the way that is used, or to `ip`. From below the protocol
+//! Other questions go to the session below that is in use, or to `ip`. From below the protocol
 //! takes `host-changed`, and passes `network-error` and `is-outstanding` on to the session's upper
-//! protocol. A session that was asked for `pseudo-header` is one host of ours by both ways from
-//! then on. Upper protocols that answer `needs-pseudo-header` are refused.
+//! protocol. A session that was asked for `pseudo-header` has the same local host over both layers
+//! from then on. Upper protocols that answer `needs-pseudo-header` are refused.
 //!
 //! # Example
 //! ```kdl

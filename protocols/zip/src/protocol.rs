@@ -63,7 +63,7 @@ const BURST: u64 = 100;
 
 /// One instance.
 pub struct Zip {
-    /// By which lists of zones go.
+    /// The protocol by which lists of zones go.
     pub(crate) atp: Option<ProtocolRef>,
     pub(crate) zones: RefCell<Zones>,
     pub(crate) is_router: Cell<bool>,
@@ -72,7 +72,7 @@ pub struct Zip {
     /// Whether the node was told about its cable, or has asked with a router there.
     is_told: Cell<bool>,
     had_router: Cell<bool>,
-    /// When a router looks for networks without zones.
+    /// Time at which a router looks for networks without zones.
     query_at: Cell<Option<Duration>>,
     pub(crate) fetches: RefCell<Vec<Rc<Fetch>>>,
     allowance: Allowance,

@@ -1,44 +1,44 @@
-//! The claim of an address of one's own: choose one, probe for it, defend it.
+//! The claim of a node address: choose an address, probe for it, defend it.
 
 use super::{Config, Function, Packet};
 use crate::addr::{NODES, NetRange, Node};
 use core::time::Duration;
 
-/// Conflicts in a row from which on the next address is tried only after [`PAUSE`], so that a
-/// station that answers every probe does not have the network flooded (as RFC 5227, section 2.1.1).
+/// Number of conflicts in a row after which the next address is tried only after [`PAUSE`]. Without
+/// it a station that answers every probe would cause a flood (as RFC 5227, section 2.1.1).
 const CONFLICTS_MAX: u8 = 10;
-/// The pause after too many conflicts, and before a given address is tried again, at least; twice
-/// as long at most.
+/// Shortest pause after too many conflicts, and before an address given in the graph is tried
+/// again. The longest is twice that.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// A node whose address another station uses twice within this time takes another address, unless
-/// it may have no other; as RFC 5227, section 2.4, has it for hosts.
+/// Time within which a second conflict makes the node take another address, if it may have another
+/// (as hosts do by RFC 5227, section 2.4).
 const DEFEND: Duration = Duration::from_secs(10);
-/// Least time between two changes of address, so that it is not driven from one address to the
-/// next.
+/// Least time between two changes of address, so that a hostile station cannot drive the node from
+/// one address to the next.
 const STAY: Duration = Duration::from_secs(60);
 
-/// Wish for an address.
+/// A wish for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wish {
-    /// The networks that it may be of.
+    /// The networks that the address may belong to.
     pub range: NetRange,
-    /// The one to be tried first, such as the one of the last time.
+    /// The address to try first, such as that of the last run.
     pub first: Option<Node>,
-    /// Whether it is this one or none: one that another node has is tried again and again.
+    /// Whether no other address will do: if another node has `first`, it is tried again and again.
     pub only: bool,
 }
 
-/// One's own address, and the one that is tried.
+/// This node's address, and the address that it tries.
 #[derive(Clone, Debug, Default)]
 pub struct Claim {
     me: Option<Node>,
     trying: Option<Trying>,
-    /// The wish that one's own address fulfils, and since when it has.
+    /// The wish that this node's address fulfils, and the time since when.
     held: Option<(Wish, Duration)>,
-    /// When another station was heard to use one's own address.
+    /// Time at which another station was last heard to use this node's address.
     disputed: Option<Duration>,
-    /// Conflicts about one's own address.
+    /// Number of conflicts about this node's address.
     conflicts: u64,
 }
 
@@ -49,7 +49,7 @@ struct Trying {
     /// Probes sent.
     sent: u8,
     next: Duration,
-    /// Addresses in a row that were others'.
+    /// Number of addresses in a row that other nodes had.
     refused: u8,
 }
 
@@ -69,19 +69,19 @@ impl Claim {
         Self { me: None, trying: None, held: None, disputed: None, conflicts: 0 }
     }
 
-    /// One's own address.
+    /// This node's address.
     #[must_use]
     pub const fn me(&self) -> Option<Node> {
         self.me
     }
 
-    /// The address that is tried.
+    /// The address that this node tries.
     #[must_use]
     pub fn trying(&self) -> Option<Node> {
         self.trying.map(|trying| trying.node)
     }
 
-    /// Times that another node used one's own address.
+    /// Number of times that another node used this node's address.
     #[must_use]
     pub const fn conflicts(&self) -> u64 {
         self.conflicts
@@ -104,14 +104,14 @@ impl Claim {
     ) -> Option<Step> {
         let trying = self.trying.as_mut().filter(|trying| trying.next <= now)?;
         if trying.sent == 0 && Some(trying.node) == self.me {
-            // It is one's own already, and defended.
+            // This node has the address already, and defends it.
             self.held = Some((trying.wish, now));
             self.trying = None;
             return self.me.map(Step::Claimed);
         }
         if trying.sent < config.probes {
             trying.sent += 1;
-            // Stations that were switched on together do not stay in step.
+            // A random part, so that stations switched on together do not probe together.
             let jitter = match trying.sent {
                 1 => config.probe_interval * (random() % 256) / 1024,
                 _ => Duration::ZERO,
@@ -126,8 +126,8 @@ impl Claim {
         Some(Step::Claimed(node))
     }
 
-    /// Another station uses one's own address: if it goes on with that, another is tried. The one
-    /// at hand is used until then.
+    /// Notes that another station uses this node's address. At the second conflict within
+    /// [`DEFEND`] another address is tried; until that is claimed, the present one is used.
     fn dispute(&mut self, now: Duration, random: &mut dyn FnMut() -> u32) {
         let before = self.disputed.replace(now);
         let goes_on = before.is_some_and(|before| now.saturating_sub(before) < DEFEND);
@@ -136,21 +136,22 @@ impl Claim {
         };
         if self.trying.is_none() && now.saturating_sub(since) >= STAY {
             let me = self.me;
-            // Any but the one that is disputed; there is one that is not after few draws.
+            // Any but the disputed one, which few draws find.
             let mut others = (0..16).map(|_| pick(wish.range, random));
             let first = others.find(|other| Some(*other) != me);
             self.wish(Wish { first, ..wish }, now, random);
         }
     }
 
-    /// Answers the address that another node has, if this packet of it says so.
+    /// Takes in another node's packet. Returns the address, ours or tried, that the node turns out
+    /// to have.
     pub(super) fn heard(
         &mut self,
         packet: &Packet,
         now: Duration,
         random: &mut dyn FnMut() -> u32,
     ) -> Option<Node> {
-        // A probe says no more than that its sender would like to; one's own address is defended.
+        // The sender of a probe does not have the address yet, and this node defends it.
         if self.me == Some(packet.from) && packet.function != Function::Probe {
             self.conflicts += 1;
             self.dispute(now, random);
@@ -161,7 +162,7 @@ impl Claim {
         trying.refused = trying.refused.saturating_add(1);
         trying.sent = 0;
         let is_late = trying.wish.only || trying.refused >= CONFLICTS_MAX;
-        // Two stations that are given one address do not stay in step, either: one gets it.
+        // A random part: of two stations that are given one address, one gets it.
         let pause = PAUSE + PAUSE * (random() % 256) / 256;
         trying.next = if is_late { now + pause } else { now };
         if !trying.wish.only {

@@ -33,7 +33,7 @@ pub struct Table {
 struct Entry {
     node: Node,
     hw: Option<Hw>,
-    /// When the hardware was confirmed, or something was sent there.
+    /// Time at which the hardware was confirmed, or something was sent there.
     confirmed: Duration,
     used: Duration,
     asking: Option<Asking>,

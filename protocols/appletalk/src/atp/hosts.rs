@@ -16,7 +16,7 @@ pub(super) const KNOWN_EACH: usize = 4;
 #[derive(Clone, Copy, Debug)]
 struct Account {
     host: u32,
-    /// Until when the host is known.
+    /// Time until which the host is known.
     known: Duration,
     /// Packets beyond the first of each reply, less those of replies that were released, as of
     /// `at`.
@@ -84,7 +84,7 @@ impl Hosts {
         self.accounts.get_mut(at)
     }
 
-    /// So many packets go to a host.
+    /// Takes the packets that go to a host off its allowance.
     pub(super) fn spend(&mut self, host: u32, packets: usize, now: Duration) {
         let rate = self.rate;
         if packets == 0 || rate == 0 {

@@ -44,7 +44,7 @@ enum Event {
 #[derive(Default, Debug)]
 struct Execution {
     count: u32,
-    /// When the last began.
+    /// Time at which the last execution began.
     heard: Duration,
     /// A release that took effect came since.
     is_released: bool,
@@ -305,8 +305,8 @@ fn exactly_once_is_not_executed_twice_within_its_release_timer() {
     });
 }
 
-/// Where no packet overtakes another only a release could let a second execution happen, and it
-/// comes behind all requests.
+/// Exactly once holds where no packet overtakes another: only a release could let a second
+/// execution happen, and it comes behind all requests.
 #[test]
 fn in_order_exactly_once_is_never_executed_twice() {
     seeds::of(COST).run(|seed| {

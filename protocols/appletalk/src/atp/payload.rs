@@ -47,9 +47,9 @@ impl Peer for AtAddr {
 /// A packet to be sent.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Packet<A, P> {
-    /// Where to.
+    /// Destination.
     pub to: A,
-    /// From which of our sockets.
+    /// The socket of ours that the packet leaves from.
     pub socket: u8,
     /// Header of the packet.
     pub header: Header,

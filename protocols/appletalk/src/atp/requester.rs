@@ -168,7 +168,7 @@ pub enum Heard<A, P, T> {
         wanted: u8,
         /// All responses.
         arrived: Arrived<P>,
-        /// To be sent: the release, of a transaction that is executed exactly once.
+        /// The release to be sent, of a transaction that is executed exactly once.
         release: Option<Packet<A, P>>,
     },
 }
@@ -366,8 +366,7 @@ impl<A: Peer, P: Payload, T> Requester<A, P, T> {
         self.slots.iter().find(|(_, transaction)| is(&transaction.owner)).map(|(tid, _)| tid)
     }
 
-    /// When [`poll`](Self::poll) is to be called next; `None` if nothing will be due. May be too
-    /// early.
+    /// Time of the next [`poll`](Self::poll); `None` if nothing will be due. May be too early.
     #[must_use]
     pub fn due(&self) -> Option<Duration> {
         self.earliest
@@ -396,8 +395,9 @@ impl<A: Peer, P: Payload, T> Requester<A, P, T> {
         None
     }
 
-    /// When a transaction is sent again or fails, for a shell that waits for each by itself and
-    /// calls [`expire`](Self::expire) instead of [`poll`](Self::poll); `None` if it is over.
+    /// Time at which a transaction is sent again or fails, for a shell that waits for each by
+    /// itself and calls [`expire`](Self::expire) instead of [`poll`](Self::poll); `None` if it is
+    /// over.
     #[must_use]
     pub fn due_of(&self, tid: u16) -> Option<Duration> {
         self.slots.get(tid).map(|transaction| transaction.due)

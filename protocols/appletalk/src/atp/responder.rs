@@ -358,8 +358,7 @@ impl<A: Peer, P: Payload> Responder<A, P> {
         self.forget_where(|_, _| true);
     }
 
-    /// When [`poll`](Self::poll) is to be called next; `None` if nothing will be due. May be too
-    /// early.
+    /// Time of the next [`poll`](Self::poll); `None` if nothing will be due. May be too early.
     #[must_use]
     pub fn due(&self) -> Option<Duration> {
         self.earliest

@@ -58,7 +58,7 @@ impl Lookup {
         Self { id, from, entity, config, sent: 0, next: now, found: Vec::new() }
     }
 
-    /// When [`tick`](Self::tick) has something to do.
+    /// Time at which [`tick`](Self::tick) has something to do.
     #[must_use]
     pub const fn next(&self) -> Duration {
         self.next
@@ -172,7 +172,7 @@ impl<T> Lookups<T> {
         self.running.is_empty()
     }
 
-    /// When [`tick`](Self::tick) has something to do.
+    /// Time at which [`tick`](Self::tick) has something to do.
     #[must_use]
     pub fn next(&self) -> Option<Duration> {
         self.running.iter().map(|(lookup, _)| lookup.next()).min()

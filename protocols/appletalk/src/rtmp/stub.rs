@@ -64,7 +64,7 @@ impl Stub {
         }
     }
 
-    /// When [`tick`](Self::tick) has something to do.
+    /// Time at which [`tick`](Self::tick) has something to do.
     #[must_use]
     pub fn next(&self) -> Option<Duration> {
         self.router.map(|(_, until)| until)

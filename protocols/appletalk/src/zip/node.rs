@@ -33,7 +33,7 @@ impl NetInfoWait {
         Self { zone, sent: 0, next: now }
     }
 
-    /// When [`tick`](Self::tick) has something to do.
+    /// Time at which [`tick`](Self::tick) has something to do.
     #[must_use]
     pub const fn next(&self) -> Duration {
         self.next

@@ -246,7 +246,7 @@ pub(crate) struct Bench {
     pub(crate) other: ProtocolRef,
     pub(crate) sent: Rc<RefCell<Vec<Frame>>>,
     pub(crate) notes: Rc<Notes>,
-    /// Through which frames arrive.
+    /// The session through which frames arrive.
     wire: SessionRef,
 }
 

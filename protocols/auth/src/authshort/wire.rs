@@ -46,7 +46,7 @@ pub(super) struct Shorthand {
     pub(super) user: u32,
     /// The user's first group.
     pub(super) group: u32,
-    /// When it was given, in milliseconds of this boot.
+    /// Time at which it was given, in milliseconds of this boot.
     pub(super) given_ms: u64,
 }
 

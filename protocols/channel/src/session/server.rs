@@ -1,5 +1,5 @@
-//! The server's side: one channel of one client, the call that is executed on it, the reply that it
-//! may ask for again.
+//! The server's side: one channel of one client, with the call that is executed on it, and the
+//! reply that the client may ask for again.
 
 use super::state::{ChannelState, Phase, admit};
 use super::{ChannelEnd, LATE, take_header};
@@ -20,21 +20,21 @@ use xk_kit::control::PeerProved;
 use xk_kit::rpc::call_layer::less;
 use xk_kit::rpc::incarnation::TICKET;
 
-/// After which time without a sign of the client its acknowledgement is asked for; doubled with
-/// each question.
+/// Time without a packet of the client after which it is asked for its acknowledgement; doubled
+/// with each question.
 const PROBE_AFTER: Duration = Duration::from_secs(2);
-/// Times that it is asked for.
+/// Largest number of such questions.
 const PROBES_MAX: u8 = 4;
-/// Time for which the reply is kept after the last question. Longer than any client waits without a
-/// sign of life (eight times five seconds), so that a client that still wants it gets it.
+/// Time for which the reply is kept after the last question. Every client gives up earlier without
+/// an answer (after eight times five seconds), so a client that still wants the reply gets it.
 const KEPT_FOR: Duration = Duration::from_secs(60);
-/// Requests of one channel that may be executed at a time: the last one, and one that the client
+/// Largest number of requests of one channel in execution: the last one, and one that the client
 /// gave up.
 const RUNNING_MAX: u8 = 2;
 
 /// The client has gone on to another call before this one was executed.
 pub(crate) static ABANDONED: Reason = Reason::new("abandoned call", Class::Bad);
-/// A request of a client that gives up faster than is executed.
+/// A request of a client that gives up requests faster than they are executed.
 pub(crate) static IMPATIENT: Reason = Reason::new("too many abandoned calls", Class::Exhausted);
 /// A reply that was never acknowledged.
 pub(crate) static UNACKNOWLEDGED: Reason = Reason::new("unacknowledged reply", Class::Bad);
@@ -45,9 +45,9 @@ pub(crate) struct ServerSession {
     protocol: ProtocolRef,
     upper: ProtocolRef,
     pub(crate) state: ChannelState,
-    /// Where the client was heard last.
+    /// The session below through which the client was heard last.
     lower: SessionSlot,
-    /// Whether that is held, as it is from a request until its reply is acknowledged.
+    /// Whether this session holds `lower`: from a request until its reply is acknowledged.
     holds: Cell<bool>,
     path: Cell<Path>,
 }
@@ -103,7 +103,7 @@ impl ServerSession {
         }
     }
 
-    /// A new request: has it executed and sends the reply, unless the client has gone on.
+    /// Executes a new request and sends the reply, unless the client has begun another call.
     #[inline(always)]
     fn execute(
         &self,
@@ -115,7 +115,8 @@ impl ServerSession {
         let state = &self.state;
         self.free_reply(cx);
         if state.phase.replace(Phase::Executing) == Phase::Idle {
-            // Not to be evicted until the reply is acknowledged, nor what it goes through.
+            // Until the reply is acknowledged, neither this session nor the one below may be
+            // evicted.
             this.hold();
             self.hold_lower();
         }
@@ -142,7 +143,7 @@ impl ServerSession {
         Ok(())
     }
 
-    /// The reply came too late.
+    /// Drops a reply for which the client no longer waits.
     #[cold]
     fn abandon(&self, cx: &Kernel, this: &SessionRef, result: Result<Message, Refused>) {
         count(&self.end.table.tally.abandoned);
@@ -169,7 +170,7 @@ impl ServerSession {
         }
     }
 
-    /// The reply could not be sent. One that never can be is replaced by a refusal.
+    /// Handles a reply that could not be sent. If it never can be, the client gets a refusal.
     #[cold]
     fn reply_failed(&self, cx: &Kernel, this: &SessionRef, error: PushError, sequence: u32) {
         if let PushError::TooBig | PushError::NotSupported = error {
@@ -180,7 +181,7 @@ impl ServerSession {
         }
     }
 
-    /// The protocol above refused the request: the client is told why.
+    /// Tells the client why the protocol above refused its request.
     #[cold]
     fn refuse(&self, cx: &Kernel, refused: Refused, sequence: u32) {
         let code = code_of(refused.reason);
@@ -190,7 +191,7 @@ impl ServerSession {
         self.send(cx, Kind::Refusal, sequence, code);
     }
 
-    /// From now on the reply is kept until it is acknowledged.
+    /// Keeps the reply from now on until it is acknowledged.
     #[inline(always)]
     fn keep_reply(&self, cx: &Kernel) {
         let state = &self.state;
@@ -209,7 +210,7 @@ impl ServerSession {
         self.end.table.sweeps.set(timer.is_ok());
     }
 
-    /// The reply is acknowledged, or given up: the channel may be evicted from now on.
+    /// Ends a call whose reply is acknowledged or given up: the channel may be evicted from now on.
     fn rest(&self, cx: &Kernel, this: &SessionRef) {
         self.free_reply(cx);
         if self.state.phase.replace(Phase::Idle) != Phase::Idle {
@@ -217,8 +218,8 @@ impl ServerSession {
         }
     }
 
-    /// Sends the reply again. What takes several packets goes only if the client says that it is
-    /// missing.
+    /// Sends the reply again. A reply of several packets goes only if the client has said that it
+    /// is missing.
     #[cold]
     fn reply_again(&self, cx: &Kernel, is_missing: bool) {
         let state = &self.state;
@@ -244,8 +245,8 @@ impl ServerSession {
         }
     }
 
-    /// The sweep came by: asks a client that says nothing for its acknowledgement, and in the end
-    /// gives up. True if a reply is kept.
+    /// Asks a silent client for its acknowledgement, and in the end gives up; called by the sweep.
+    /// Returns whether a reply is kept.
     pub(crate) fn look_after(&self, cx: &Kernel, this: &SessionRef) -> bool {
         let state = &self.state;
         if state.phase.get() != Phase::Replied {
@@ -269,8 +270,8 @@ impl ServerSession {
         false
     }
 
-    /// Judges a packet whose boot id or ticket is not the one known here. `Ok` if it is of the
-    /// client all the same.
+    /// Judges a packet whose boot id or ticket is not the one known here. `Ok` if the packet is of
+    /// the client nevertheless.
     #[cold]
     fn admit(
         &self,
@@ -293,7 +294,7 @@ impl ServerSession {
         Ok(())
     }
 
-    /// Any packet: its header is off.
+    /// Takes any packet, without its header.
     fn take(
         &self,
         cx: &Kernel,
@@ -325,7 +326,7 @@ impl ServerSession {
         Ok(())
     }
 
-    /// A packet whose number comes after that of the last request.
+    /// Takes a packet whose number comes after that of the last request.
     fn take_new(
         &self,
         cx: &Kernel,
@@ -370,8 +371,7 @@ impl ServerSession {
         }
     }
 
-    /// The client was heard through another lower session than before: replies go there from now
-    /// on.
+    /// Sends replies through another session below, through which the client was just heard.
     pub(crate) fn move_to(&self, cx: &Kernel, lower: &SessionRef) {
         if self.lower.get().is_some_and(|before| before == *lower) {
             return;
@@ -459,8 +459,8 @@ impl Session for ServerSession {
         self.end.table.sessions.release(&self.end.key, this);
         self.free_reply(cx);
         if !self.state.is_fresh.get() {
-            // What comes of this client on this channel later could not be told from what was
-            // executed: it is challenged.
+            // Later packets of this client on this channel could not be distinguished from those
+            // of executed calls, so they are challenged.
             self.end.table.clients.forget(self.end.key.0);
         }
         self.ease_lower(cx);

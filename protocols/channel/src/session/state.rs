@@ -36,7 +36,7 @@ pub(crate) struct ChannelState {
     pub(crate) reply: RefCell<SavedMessage>,
     /// Why the call was refused, or 0.
     pub(crate) code: Cell<u16>,
-    /// When the client was last heard of, or asked.
+    /// Time at which the client was last heard of, or asked.
     pub(crate) since: Cell<Time>,
     pub(crate) probes: Cell<u8>,
 }

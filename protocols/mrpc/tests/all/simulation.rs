@@ -1,5 +1,6 @@
-//! At most once, against a model: two clients and a server on a network that loses, doubles, delays
-//! and splits, whose hosts crash and boot again. Every choice comes from one seed.
+//! Calls are executed at most once, against a model: two clients and a server on a network that
+//! loses, doubles, delays and splits, whose hosts crash and boot again. Every choice comes from one
+//! seed.
 
 use crate::net::*;
 use core::cell::{Cell, RefCell};

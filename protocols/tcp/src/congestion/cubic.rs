@@ -21,11 +21,11 @@ const SLOW_START_SEGMENTS_MAX: u32 = 8;
 /// A congestion avoidance stage (RFC 9438, section 4.1.2).
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
-    /// When it began; moves on while the window is not used.
+    /// Start of the epoch; moves on while the window is not used.
     start: Time,
     /// Time in which the curve reaches `w_max` again (K), in milliseconds.
     k_ms: i64,
-    /// Where the curve is flat, in octets.
+    /// Window at which the curve is flat, in octets.
     origin: u32,
     /// Window that Reno would have, in octets.
     w_est: u64,
@@ -288,7 +288,7 @@ impl Congestion for Cubic {
     }
 }
 
-/// So many tenths of `value`.
+/// Returns `count` tenths of `value`.
 fn tenths(value: u32, count: u64) -> u32 {
     u32::try_from(u64::from(value) * count / 10).unwrap_or(u32::MAX)
 }

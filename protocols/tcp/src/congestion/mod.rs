@@ -32,7 +32,7 @@ pub const WINDOW_MAX: u32 = xk_kit::net::stream::StreamInfo::THRESHOLD_NONE;
 /// Figures of one acknowledgment.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// When it came.
+    /// Time of its arrival.
     pub now: Time,
     /// Octets by which it advanced: what windows grow by that count acknowledged octets (RFC 3465,
     /// section 2.1).
@@ -67,7 +67,7 @@ pub struct Sample {
 /// A loss or mark that was noticed.
 #[derive(Clone, Copy, Debug)]
 pub struct Trouble {
-    /// When it was noticed.
+    /// Time at which it was noticed.
     pub now: Time,
     /// Octets sent and not acknowledged cumulatively, before anything was resent (FlightSize of RFC
     /// 5681, section 2).

@@ -439,13 +439,13 @@ impl Connection {
         self.take_acked(now, una, &acked);
     }
 
-    /// When the segment was sent that this one answers, if the peer's echo says so.
+    /// Time at which the segment was sent that this one answers, if the peer's echo says so.
     fn echoed(&self, now: Time, header: &Header) -> Option<Time> {
         let stamps = header.options.timestamps.filter(|_| self.timestamps)?;
         self.echo(now, stamps)
     }
 
-    /// When the segment was sent that these timestamps, agreed on, answer.
+    /// Time at which the segment was sent that these timestamps, agreed on, answer.
     #[inline]
     pub(super) fn echo(&self, now: Time, stamps: Timestamps) -> Option<Time> {
         let ago = self.ends.clock(now).wrapping_sub(stamps.echo);
@@ -611,9 +611,9 @@ impl Connection {
         }
     }
 
-    /// When the first segment behind an acknowledgement is acknowledged: at once while the peer's
-    /// window may be small, at the beginning and behind a pause, unless it is a conversation, where
-    /// an answer takes the acknowledgement along (as Linux does).
+    /// Time for the acknowledgement of the first segment after an acknowledgement: at once while
+    /// the peer's window may be small, at the beginning and after a pause. In a conversation, where
+    /// an answer takes the acknowledgement along, it is delayed (as in Linux).
     fn ack_of_first(&mut self, now: Time) -> AckDue {
         if now.as_ns().saturating_sub(self.data_at.as_ns()) > PAUSE_NS_MIN
             && now.since(self.data_at) > self.recovery.rtt().rto()

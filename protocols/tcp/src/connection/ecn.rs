@@ -12,12 +12,12 @@ use xk_core::fields;
 use xk_kit::net::attribute::Ecn;
 use xk_kit::net::stream::{StreamEcn, StreamMarks};
 
-/// Where both counts of marked packets begin (RFC 9768, section 3.2.1).
+/// Start of both counts of marked packets (RFC 9768, section 3.2.1).
 const MARKS_FIRST: u32 = 5;
 /// The first values of counts of octets (RFC 9768, section 3.2.1): two of them are never 0 at the
 /// beginning, unless something on the way has cleared them.
 const OCTETS_FIRST: [u32; 3] = [1, 0, 1];
-/// From so many repetitions on a SYN,ACK goes without flags (RFC 9768, section 3.2.3.2.2).
+/// Number of repetitions from which on a SYN,ACK goes without flags (RFC 9768, section 3.2.3.2.2).
 const UNMARKED_FROM: u8 = 2;
 /// After so many segments in a row that were acknowledged before they came, acknowledgements with
 /// counts of octets seem to get lost (RFC 9768, section 3.2.3.2.2).
@@ -27,7 +27,8 @@ const REPEATS_MAX: u8 = 2;
 const LOSSES_MAX: u8 = 2;
 /// After so many marked packets the peer is told at once (RFC 9768, section 3.2.2.5.1).
 const MARKS_TOLD: u8 = 2;
-/// So many blocks of what came out of order go before counts of octets (RFC 9768, section 3.2.3.3).
+/// Number of blocks of octets received out of order that go before counts of octets (RFC 9768,
+/// section 3.2.3.3).
 const BLOCKS_FIRST: usize = 2;
 /// The field counts modulo so many.
 const FIELD_VALUES: u32 = 8;

@@ -51,7 +51,7 @@ fields!(
     }
 );
 
-/// Where a connection stands with a Fast Open.
+/// State of a connection's Fast Open.
 #[derive(Clone, Debug)]
 pub(super) struct Fast {
     /// The cookie on the next SYN of ours: the peer's, a request for one, or one that we give.
@@ -62,13 +62,14 @@ pub(super) struct Fast {
     waits: Option<Time>,
     /// The protocol above is to be told that it may write.
     tells: bool,
-    /// When the SYN went that bore a cookie or a request, and how many octets of data with it.
+    /// Time at which the SYN went that bore a cookie or a request, and the number of octets of data
+    /// in it.
     sent: Option<(Time, u32)>,
     /// A SYN had to go again, as any other.
     again: bool,
     /// Data of a SYN were taken, by whichever side.
     pub(super) taken: bool,
-    /// When the handshake was done.
+    /// Time at which the handshake was done.
     stands: Option<Time>,
     report: Option<Report>,
 }

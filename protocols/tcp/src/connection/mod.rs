@@ -55,7 +55,7 @@ const SEGMENTS_MAX: u32 = 1 << 15;
 /// Least octets of a pool that a piece of a stream takes.
 const PIECE_OCTETS: u64 = 2048;
 
-/// When an acknowledgement is due.
+/// Time at which an acknowledgement is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AckDue {
     No,
@@ -121,7 +121,7 @@ pub struct Connection {
     quick_acks: u8,
     /// Arriving data are answered, as a rule: acknowledgements wait for that.
     is_interactive: bool,
-    /// When octets came last.
+    /// Time at which octets came last.
     data_at: Time,
     /// The largest segment that came.
     peer_full: u32,
@@ -144,7 +144,7 @@ pub struct Connection {
     window_probe: Option<Time>,
     persist_at: Option<Time>,
     persist_count: u32,
-    /// When a cork releases what it holds back.
+    /// Time at which a cork releases the octets that it holds back.
     cork_at: Option<Time>,
     /// True if octets that are held back to fill a segment go all the same, once.
     force: bool,
@@ -153,9 +153,9 @@ pub struct Connection {
     /// Time when the peer was heard last, and the number of probes sent since.
     heard_at: Time,
     keep_alive_count: u32,
-    /// Since when what is outstanding makes no progress.
+    /// Time since which outstanding octets make no progress.
     stuck_since: Option<Time>,
-    /// When TIME-WAIT, or the time for an orphan's peer, ends.
+    /// End of TIME-WAIT, or of the time for an orphan's peer.
     ends_at: Option<Time>,
     search: path::PathSearch,
     /// The user timeout that the peer has announced (RFC 5482).
@@ -696,7 +696,7 @@ impl Connection {
         Some(message)
     }
 
-    /// At most so many octets for the receiver; `octets` is not 0.
+    /// The next octets for the receiver, at most `octets`, which is not 0.
     pub fn deliver_at_most(&mut self, octets: usize) -> Option<Message> {
         let message = self.receive.deliver_at_most(octets)?;
         self.delivered += message.len() as u64;

@@ -17,7 +17,7 @@ const RAISE_AFTER: Duration = Duration::from_secs(610);
 const SEARCH_AFTER: Duration = Duration::from_secs(1);
 /// Octets that a probe must win at least (RFC 8899, section 5.3.3).
 const STEP_MIN: u32 = 16;
-/// So many lost probes of one size say that it is too large; one may be an accident.
+/// Number of lost probes of one size that show it is too large; one may be an accident.
 const PROBES_MAX: u8 = 2;
 
 /// A segment larger than is known to pass.

@@ -67,7 +67,7 @@ pub(crate) struct Receive {
     recent: [Option<Seq>; BLOCKS_MAX],
     /// Octets that came twice, for the next acknowledgement (RFC 2883).
     pub(crate) duplicate: Option<Block>,
-    /// Where the peer's stream ends.
+    /// End of the peer's stream.
     pub(crate) fin: Option<Seq>,
     /// The peer's end was taken.
     pub(crate) fin_taken: bool,
@@ -482,8 +482,8 @@ impl Receive {
         self.ready.front().map(Message::len)
     }
 
-    /// At most so many octets of the next message to deliver; all of it if it cannot be split for
-    /// want of memory.
+    /// The next message to deliver, or at most `octets` of its octets; all of it if it cannot be
+    /// split for want of memory.
     pub(crate) fn deliver_at_most(&mut self, octets: usize) -> Option<Message> {
         let next = self.ready.front_mut()?;
         if octets < next.len()

@@ -75,7 +75,7 @@ pub(crate) struct Send {
     end: Seq,
     sent: Seq,
     una: Seq,
-    /// Where the last mark lies that stays.
+    /// Position of the last mark that stays.
     marked: Seq,
     /// Counts the records that end in what was not sent.
     records: u32,

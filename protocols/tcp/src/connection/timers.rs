@@ -52,7 +52,7 @@ impl Connection {
         first
     }
 
-    /// When a silent peer is probed next.
+    /// Time of the next probe of a silent peer.
     fn keep_alive_at(&self) -> Option<Time> {
         let keep = self.settings.keep_alive.as_ref()?;
         let is_quiet = self.state.is_synchronized()

@@ -13,14 +13,14 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 /// A bucket that fills at a rate; sends empty it, and may go on as long as it is not overdrawn.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pacer {
-    /// When the bucket will be, or was, exactly full enough for the next send.
+    /// Time at which the bucket will be, or was, exactly full enough for the next send.
     next: Time,
 }
 
 fields!(Pacer { next });
 
 impl Pacer {
-    /// When the next send may be.
+    /// Time from which on the next send may go.
     pub fn next(&self) -> Time {
         self.next
     }

@@ -52,7 +52,8 @@ impl RateSample {
 pub struct Rate {
     delivered_octets: u64,
     delivered_at: Time,
-    /// When the segment was sent that was acknowledged last: the interval of sends begins here.
+    /// Time at which the segment was sent that was acknowledged last: the interval of sends begins
+    /// here.
     first_sent: Time,
     /// Samples of what was sent before this much is delivered are limited by the application; zero
     /// if none are.

@@ -78,7 +78,7 @@ pub struct Acked {
 /// A segment to send again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lost {
-    /// Where it begins.
+    /// First sequence number.
     pub start: Seq,
     /// The sequence numbers that it takes. More than the largest segment if that shrank since: then
     /// it goes out in pieces, and counts as one segment all the same.
@@ -601,7 +601,7 @@ impl Recovery {
         self.rack.reordered()
     }
 
-    /// When something was sent last.
+    /// Time of the last transmission.
     pub fn last_sent(&self) -> Time {
         self.last_sent
     }

@@ -37,7 +37,7 @@ pub struct SackBlock {
     pub end: Seq,
 }
 
-/// Where a segment is believed to be.
+/// The place where a segment is believed to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum SegmentState {
     InFlight,
@@ -60,7 +60,7 @@ fields!(
 /// delivered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sending {
-    /// When it was.
+    /// Time of the transmission.
     pub at: Time,
     turn: u32,
 }

@@ -55,7 +55,7 @@ impl Frto {
 pub(super) struct Undo {
     /// Sequence number at or behind which the resent octets lie.
     marker: Seq,
-    /// When the first segment was resent.
+    /// Time at which the first segment was sent again.
     first_resent: Option<Time>,
     /// Octets resent, less those that the peer had twice: blocks tell of octets, not of segments,
     /// and one may cover several (RFC 2883, section 4).

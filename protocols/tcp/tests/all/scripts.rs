@@ -5,7 +5,7 @@
 use std::path::Path;
 use xk_testkit::script::{load, run_file};
 
-/// So many scripts there must be at least.
+/// Least number of scripts.
 const CASES_MIN: usize = 150;
 
 #[test]

@@ -19,7 +19,7 @@ use xk_kit::net::receivers::{self, UpperReceiver};
 /// One instance, or the object by which it receives for one of those above.
 pub(crate) struct VipAddr {
     shared: Rc<Shared>,
-    /// For whom of those above this object receives.
+    /// Place of the upper protocol for which this object receives.
     place: usize,
     /// The way of the message before, which the next one most often comes too.
     latest: RefCell<Option<Latest>>,

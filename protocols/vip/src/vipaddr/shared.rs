@@ -50,12 +50,12 @@ pub(crate) struct Shared {
     pub(crate) uppers: UpperReceivers,
     /// Number of changes in what is known of hosts.
     pub(crate) changes: Cell<u64>,
-    /// By the id of the link layer's session.
+    /// The hosts heard, by the id of the link layer's session.
     pub(crate) heard: Map<u64, Heard>,
-    /// By host and place of the upper protocol.
+    /// The hosts known, by host and place of the upper protocol.
     pub(crate) known: Map<(HostAddr, u32), Known>,
-    /// By the id of the link layer's session: messages wait until another has found out how it is
-    /// shown.
+    /// The order of messages, by the id of the link layer's session: they wait until another has
+    /// found out how that session is shown.
     pub(crate) turns: Turns<u64>,
     waiters: RefCell<Vec<(HostAddr, Rc<Semaphore>)>>,
 }
@@ -138,8 +138,8 @@ impl Shared {
         Ok(session)
     }
 
-    /// From now on what comes through `lower` is shown as coming through `session`, as was found
-    /// since the count of changes was `checked`: what has changed since is looked at again.
+    /// Shows messages that come through `lower` as coming through `session` from now on. This was
+    /// found while the count of changes was `checked`; later changes are looked at again.
     pub(crate) fn show(&self, cx: &Kernel, lower: &SessionRef, session: &SessionRef, checked: u64) {
         if self.heard.len() >= HEARD_MAX {
             self.sweep(cx);

@@ -12,13 +12,13 @@ pub struct VipHost {
     pub host: HostAddr,
     /// The hardware address from which it said so.
     pub address: [u8; 6],
-    /// When it did last.
+    /// Time of its last announcement.
     pub heard: Time,
 }
 
 fields!(VipHost { host, address, heard });
 
-/// By host, the oldest the one heard longest ago.
+/// The hosts, the oldest the one heard longest ago.
 pub(crate) struct Table {
     pub(super) hosts: Cache<HostAddr, VipHost>,
     /// Hosts that were not asked about.

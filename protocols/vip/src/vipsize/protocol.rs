@@ -39,11 +39,11 @@ struct CutoffWay {
 struct Lowers {
     /// Both participants, as the lower protocols are opened with.
     both: Participants,
-    /// From that of small messages on; none before they are needed.
+    /// The ways, from that of small messages on; none before they are needed.
     ways: [CutoffWay; LOWERS_MAX],
     /// Number of open ways.
     count: Cell<usize>,
-    /// By which the last message went.
+    /// The way by which the last message went.
     last_used: Cell<usize>,
 }
 

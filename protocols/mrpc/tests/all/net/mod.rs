@@ -224,7 +224,7 @@ impl Frame {
     }
 }
 
-/// After which times copies of a frame arrive; none: it is lost.
+/// Times after which copies of a frame arrive; without any, the frame is lost.
 pub(crate) type Fate = Vec<Duration>;
 
 /// At once.

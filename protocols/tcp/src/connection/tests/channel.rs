@@ -198,8 +198,8 @@ impl Channel {
         end.drops += u64::from(machine.segment(now, &header, payload, None).is_err());
     }
 
-    /// From now on machines are written, and read again where the clock shows a later time (a
-    /// `younger` one began just now), so often in a million steps.
+    /// Writes machines from now on, in `share` of a million steps, and reads them again where the
+    /// clock shows a later time (a `younger` one began just now).
     pub(super) fn moves(&mut self, seed: u64, share: u32, younger: bool) {
         (self.moves, self.younger) = (Some((Random::new(seed), share)), younger);
     }

@@ -10,7 +10,7 @@ use xk_core::Time;
 /// Segments that one acknowledgment delivered.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Newly {
-    /// When the acknowledgment came.
+    /// Time at which the acknowledgment came.
     pub(crate) now: Time,
     /// Time when the segment was sent whose timestamp the peer echoes, if it does, rounded down to
     /// ticks of the clock.
@@ -36,7 +36,7 @@ pub struct Newly {
     pub(crate) sacked: Option<(Time, Time)>,
     /// Whether a segment that was resent is among them.
     pub resent: bool,
-    /// When one of these was sent last, if any.
+    /// Time at which one of these was sent again last, if any.
     pub(crate) resent_at: Option<Time>,
     /// Time of the retransmission, if it was the only one, of a segment that the peer already had
     /// when it made its echo.

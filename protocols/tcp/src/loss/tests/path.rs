@@ -215,7 +215,7 @@ pub(super) struct World {
     events: BinaryHeap<Reverse<Event>>,
     order: u64,
     chance: Chance,
-    /// When the bottleneck has sent all that it has.
+    /// Time at which the bottleneck has sent all that it has.
     idle_at: Time,
     pub(super) dropped: u64,
     pub(super) lost: u64,
