@@ -5,8 +5,8 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-/// From now on a descendant that loses its parent becomes this process's child (prctl(2),
-/// `PR_SET_CHILD_SUBREAPER`): a daemon can be waited for.
+/// Makes descendants that lose their parent children of this process (prctl(2),
+/// `PR_SET_CHILD_SUBREAPER`), so that a daemon can be waited for.
 pub(crate) fn become_theirs() {
     // SAFETY: this option takes one number and touches no memory.
     unsafe {

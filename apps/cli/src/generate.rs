@@ -15,7 +15,7 @@ pub(crate) struct Args {
     folder: PathBuf,
 }
 
-/// Where each shell looks, below a prefix.
+/// The place where each shell looks for completions, below a prefix.
 const COMPLETIONS: [(Shell, &str); 3] = [
     (Shell::Bash, "share/bash-completion/completions/xk"),
     (Shell::Zsh, "share/zsh/site-functions/_xk"),

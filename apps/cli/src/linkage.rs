@@ -31,7 +31,7 @@ pub(crate) fn stays_linux(program: &OsStr) -> Option<&'static str> {
     }
 }
 
-/// Where the system finds a program (execvp(3)).
+/// Path at which the system finds a program (execvp(3)).
 fn found(program: &OsStr) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return Some(Path::new(program).into());

@@ -16,7 +16,7 @@ use xk_core::trace::PassiveOpens;
 use xk_core::{Kernel, ProtocolRef, SessionRef};
 use xk_run::Runner;
 
-/// From one look at the counters of drops to the next, in nanoseconds.
+/// Time between two looks at the counters of drops, in nanoseconds.
 const LOOK_EVERY_NS: i64 = 250_000_000;
 /// Number of looks, those of a second, that have [`LINES_MAX`] lines together.
 const LOOKS: u32 = 4;

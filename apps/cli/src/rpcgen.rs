@@ -13,7 +13,7 @@ pub(crate) struct Args {
     /// The file, usually called `NAME.x`; `-` for the standard input
     #[arg(value_name = "FILE.x")]
     file: PathBuf,
-    /// Where the Rust goes; the standard output if not given
+    /// File for the Rust code; the standard output if not given
     #[arg(long, value_name = "FILE.rs", conflicts_with = "check")]
     out: Option<PathBuf>,
     /// Only say what is wrong with the file

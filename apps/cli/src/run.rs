@@ -19,9 +19,9 @@ use xk_core::{Kernel, ProtocolRef, Time};
 use xk_lang::{HostInstance, Severity};
 use xk_run::{Idle, Runner, RunnerStats, interrupt_unsafe};
 
-/// From one status line to the next.
+/// Time between two status lines.
 const STATUS_EVERY: Duration = Duration::from_secs(1);
-/// From one look whether the anchors have finished to the next.
+/// Time between two looks whether the anchors have finished.
 const FINISHED_EVERY: Duration = Duration::from_millis(20);
 
 /// Run a host of a graph in real time

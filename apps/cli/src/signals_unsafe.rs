@@ -23,7 +23,7 @@ fn set() -> libc::sigset_t {
 #[derive(Clone, Copy)]
 pub(crate) struct Before(libc::sigset_t);
 
-/// From now on those signals wait for [`next`], on this thread and on all that it makes.
+/// Makes those signals wait for [`next`] from now on, on this thread and on all that it makes.
 pub(crate) fn hold_back() -> Before {
     let set = set();
     // SAFETY: all octets zero make a valid set.

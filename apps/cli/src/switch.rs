@@ -14,7 +14,7 @@ const HEADER_OCTETS: u32 = 14;
 /// a party
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where the parties meet: the `path` of their wires
+    /// Path of the switch: the `path` of the wires that it joins
     path: PathBuf,
     /// Largest number of parties, 2 to 256
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(2..=256))]

@@ -14,10 +14,10 @@ use xk_kit::net::moving;
 use xk_kit::wire::handed::HandedDevices;
 use xk_run::interrupt_unsafe;
 
-/// Go on with a running graph in the place of its process, by this program: with its devices and
-/// connections, whose peers notice a pause at most. Its process ends then. If something cannot be
-/// handed over, or fails on the way, that process goes on, and this says what it was: a host in
-/// domains is not handed over, nor a device other than `tap` and `packet`
+/// Replace the process of a running graph by this program, which takes over its devices, ports and
+/// connections; peers notice at most a pause. If something cannot be taken over, or fails on the
+/// way, the process runs on, and this command says why: a host in domains cannot be taken over, nor
+/// a device other than `tap` and `packet`
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

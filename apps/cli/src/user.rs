@@ -110,7 +110,7 @@ impl User {
         Ok(set_capabilities(None, sets)?)
     }
 
-    /// Is nothing but the user from now on, in all threads.
+    /// Gives up all rights but the user's, in all threads.
     pub(crate) fn give_up_root(self) -> Result<(), Failure> {
         let become_user = || {
             user_unsafe::become_user(self.uid, self.uid, self.uid)?;

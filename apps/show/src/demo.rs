@@ -11,7 +11,7 @@ use xk_core::{Entry, Time};
 
 /// The graph that is shown.
 pub const GRAPH: &str = include_str!("../../../graphs/internet.kdl");
-/// The protocols that it names, and wires.
+/// The protocols and wires that the graph names.
 pub static PROTOCOLS: &[&Entry] = &[
     &xk_sim::ENTRY,
     &xk_eth::ENTRY,
@@ -22,13 +22,13 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_echo::ENTRY,
     &xk_probe::ENTRY,
 ];
-/// The virtual time that it gets at most.
+/// Longest virtual time of the run.
 const UNTIL: Time = Time::from_s(60);
-/// A second of virtual time takes this many seconds when a person looks on.
+/// Seconds of real time for a second of virtual time on a terminal.
 const SLOWER: f64 = 2.0;
-/// Time that a person is made to look on.
+/// Real time for which a terminal shows the run so slowly; then it goes at full speed.
 const SHOWN_FOR: Duration = Duration::from_secs(9);
-/// Folders that are tried before giving up.
+/// Number of names for a new folder that are tried.
 const FOLDERS_MAX: u32 = 1000;
 
 /// See it work: two local networks, a router, five per cent of the frames lost; needs no privilege
@@ -46,10 +46,11 @@ pub struct Args {
     fast: bool,
 }
 
-/// Runs the demonstration with the protocols of `catalog`, which may have more than it names.
+/// Runs the demonstration with the protocols of `catalog`, which may have more than the graph
+/// names.
 ///
 /// # Errors
-/// What could not be written, or went wrong on a host.
+/// A file that cannot be written, or an application that failed.
 pub fn main(args: &Args, catalog: &Catalog) -> Result<(), Failure> {
     let graph = xk_compose::check(GRAPH, "internet.kdl", catalog)?;
     let folder = folder(args.out.as_deref())?;
@@ -87,7 +88,7 @@ pub fn main(args: &Args, catalog: &Catalog) -> Result<(), Failure> {
     verify(&simulation)
 }
 
-/// Checks that all applications have done what was asked, and nothing came back damaged.
+/// Checks that all applications have finished, and no message came back damaged.
 fn verify(simulation: &Simulation<'_>) -> Result<(), Failure> {
     let failures = simulation.failures();
     if !failures.is_empty() {

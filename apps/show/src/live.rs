@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use xk_core::Time;
 use xk_run::interrupt_unsafe;
 
-/// From one picture to the next.
+/// Time between two pictures.
 const FRAME: Duration = Duration::from_millis(120);
 
-/// Where the last picture was drawn.
+/// A screen on which each picture replaces the last.
 #[derive(Default)]
 pub struct Screen {
     lines: usize,

@@ -14,7 +14,7 @@ use xk_core::{ProtocolRef, Time};
 use xk_run::interrupt_unsafe;
 use xk_sim::{Ended, HostId, World};
 
-/// From one look whether Ctrl-C was typed to the next, in virtual time.
+/// Virtual time between two looks whether Ctrl-C was typed.
 const SLICE: Duration = Duration::from_millis(100);
 /// Rows of a table beyond which it is drawn together.
 const ROWS_MAX: usize = 40;

@@ -19,7 +19,7 @@ use xk_net::{Setup, Stack, TcpStream, Thread};
 
 /// More than any step needs, even on a busy machine.
 const STEP_TIME_MAX: Duration = Duration::from_secs(20);
-/// Where a child finds its host.
+/// Environment variable with the place of a child's host.
 const PLACE: &str = "XK_TEST_PLACE";
 
 #[test]

@@ -8,7 +8,7 @@ use libc::{
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Where the functions are that have been found; null until then, and if there is none.
+/// Addresses of the functions that have been found; null until then, and if there is none.
 static FOUND: [AtomicPtr<c_void>; NAMES.len()] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; NAMES.len()];
 

@@ -332,8 +332,8 @@ pub(crate) fn is_known_outside(host: Ipv4Addr) -> bool {
     known && host != 0 || is_of_linux(Ipv4Addr::from_bits(host))
 }
 
-/// Where a socket for datagrams is to send what is for `peer`; an Internet socket is made the
-/// graph's by it.
+/// Name of the socket to which a socket for datagrams must send those for `peer`; an Internet
+/// socket becomes one of the graph by it.
 pub(crate) fn way(
     fd: BorrowedFd<'_>,
     family: Family,

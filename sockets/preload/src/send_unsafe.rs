@@ -108,11 +108,11 @@ unsafe extern "C" fn send(fd: c_int, from: *const c_void, count: usize, flags: c
     unsafe { sendto(fd, from, count, flags, std::ptr::null(), 0) }
 }
 
-/// Where something is to be sent.
+/// Destination of a transmission.
 enum To {
-    /// To where the program says.
+    /// The address that the program gives.
     Said,
-    /// To where the socket is connected.
+    /// The peer to which the socket is connected.
     Connected,
     /// To the socket at this path; what is known of the program's own, and what the program has
     /// said.
@@ -173,7 +173,7 @@ unsafe fn destination(
     }
 }
 
-/// By the way that there is for a peer, if it has one already.
+/// Destination by the socket that stands for a peer, if there is one already.
 fn path(ours: Option<Name>, family: Family, peer: SocketAddrV4, manner: Manner) -> To {
     let id = ours.as_ref().map_or(0, |name| name.id);
     match replace::stand_in(id, peer, manner) {

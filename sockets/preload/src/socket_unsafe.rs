@@ -269,7 +269,7 @@ impl RawAddress {
         }
     }
 
-    /// Where the system is to write it.
+    /// Address for the system to write to.
     pub(crate) fn pointer(&mut self) -> *mut sockaddr {
         (&raw mut self.address).cast()
     }

@@ -1,8 +1,8 @@
-//! Sending without a copy (`MSG_ZEROCOPY`), as programs know it: streams of ours are copied all the
-//! same, which is said by each completion (`SO_EE_CODE_ZEROCOPY_COPIED`), and at once.
+//! Sending without a copy (`MSG_ZEROCOPY`), for programs that use it. Octets on streams of ours are
+//! copied nevertheless: the completion comes at once and says so (`SO_EE_CODE_ZEROCOPY_COPIED`).
 //!
-//! Completions wait with the process that has sent, not with the socket: another that has it as
-//! well sees none.
+//! Completions wait in the process that has sent, not at the socket: another process that has the
+//! socket sees none.
 
 use crate::ask::is_under_exec;
 use crate::next_unsafe;
@@ -16,22 +16,22 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use xk_request::{Family, Kind, Name};
 
-/// An option of all of Linux's sockets that means nothing but to storage networks: on a stream of
-/// ours it says that `SO_ZEROCOPY` is on, to all processes that have the socket.
+/// An option of all sockets of Linux, which only storage networks use. On a stream of ours it keeps
+/// the value of `SO_ZEROCOPY`, for all processes that have the socket.
 const MARK: c_int = 43;
 
-/// The origin of completions, and the word that octets were copied (`linux/errqueue.h`).
+/// The origin of completions, and the code for copied octets (`linux/errqueue.h`).
 const ORIGIN: u8 = 5;
 const COPIED: u8 = 1;
 
-/// Completions of so many sockets wait at most.
+/// Largest number of sockets whose completions wait.
 const SOCKETS_MAX: usize = 256;
 
 /// The completions of a socket.
 struct Completions {
-    /// The socket's number and one more; 0 for none.
+    /// The socket's number plus one; 0 for none.
     of: AtomicU64,
-    /// Counts them, and those of them that the program has heard of.
+    /// Number of completions; `told` is the number of those that the program has received.
     sent: AtomicU32,
     told: AtomicU32,
 }
@@ -39,9 +39,9 @@ struct Completions {
 static ALL: [Completions; SOCKETS_MAX] = [const {
     Completions { of: AtomicU64::new(0), sent: AtomicU32::new(0), told: AtomicU32::new(0) }
 }; SOCKETS_MAX];
-/// Any program has asked for it: spares all others the search.
+/// Whether the program has ever asked for completions. If not, there is nothing to search.
 static IS_USED: AtomicBool = AtomicBool::new(false);
-/// Streams with it that are in sets of epoll(7): set, descriptor, and what the set tells of it.
+/// Streams with `SO_ZEROCOPY` in sets of epoll(7): set, descriptor, and the data of the event.
 static REGISTERED: Mutex<Vec<(c_int, c_int, u64)>> = Mutex::new(Vec::new());
 
 impl Completions {
@@ -58,27 +58,28 @@ fn of(id: u64) -> Option<&'static Completions> {
     ALL.iter().find(|completions| completions.is_of(id))
 }
 
-/// The stream of ours that `fd` is.
+/// Name of the stream, if `fd` is one of ours.
 fn stream(fd: c_int) -> Option<Name> {
     ours(fd).filter(|name| name.kind == Kind::Stream)
 }
 
-/// Whether `SO_ZEROCOPY` is on.
+/// Whether `SO_ZEROCOPY` is on at `fd`.
 pub(crate) fn is_on(fd: c_int) -> bool {
     option(fd, libc::SOL_SOCKET, MARK).is_some_and(|on| on != 0)
 }
 
-/// Turns it on or off.
+/// Turns `SO_ZEROCOPY` on or off.
 pub(crate) fn set(fd: c_int, on: bool) {
     IS_USED.store(true, Ordering::Relaxed);
     let (_kept, on) = (KeptErrno::new(), c_int::from(on));
     let length = size_of::<c_int>() as libc::socklen_t;
     let call = libc::SYS_setsockopt;
-    // SAFETY: the number is on this stack, and the length is its. Linux takes it of every socket.
+    // SAFETY: the number is on this stack, and `length` is its length. Linux takes this option for
+    // every socket.
     unsafe { libc::syscall(call, fd, libc::SOL_SOCKET, MARK, &raw const on, length) };
 }
 
-/// Notes that octets were sent, if the program has asked for word of that.
+/// Counts a completion for octets that were sent, if the program has asked for completions.
 pub(crate) fn sent(fd: c_int, result: ssize_t, flags: c_int) {
     if flags & libc::MSG_ZEROCOPY == 0 || result <= 0 || !is_on(fd) {
         return;
@@ -87,7 +88,7 @@ pub(crate) fn sent(fd: c_int, result: ssize_t, flags: c_int) {
         return;
     };
     let place = of(id).or_else(|| {
-        // Of those that nothing waits for, any; a program that hears of none goes without.
+        // Any place without waiting completions. If there is none, the program gets no completion.
         let free = ALL.iter().find(|completions| completions.waiting() == 0)?;
         free.sent.store(0, Ordering::Relaxed);
         free.told.store(0, Ordering::Relaxed);
@@ -104,13 +105,13 @@ fn waits(fd: c_int) -> bool {
     stream(fd).and_then(|name| of(name.id)).is_some_and(|completions| completions.waiting() > 0)
 }
 
-/// Whether one may wait anywhere.
+/// Whether a completion may wait at any socket.
 fn any_waits() -> bool {
     IS_USED.load(Ordering::Relaxed) && ALL.iter().any(|completions| completions.waiting() > 0)
 }
 
-/// Gives the program the completions that wait at a stream of ours, all in one; `None` if it is
-/// none.
+/// Gives the program all completions that wait at a stream of ours, as one message; `None` if `fd`
+/// is no such stream.
 ///
 /// # Safety
 /// As for recvmsg(2).

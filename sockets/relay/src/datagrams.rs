@@ -34,7 +34,7 @@ struct StandIn {
     /// Number of the peer in the relay.
     number: u64,
     name: String,
-    /// Where the program finds it.
+    /// File of its socket, for the program.
     file: String,
     used: u64,
     /// True if it is a peer of Linux's.

@@ -1,5 +1,5 @@
-//! Where the sockets of a stack and of its programs have their names: a directory that strangers
-//! cannot search.
+//! The folder of the sockets of a stack and of its programs: a directory that strangers cannot
+//! search.
 //!
 //! A name is bound, and its file is removed or hidden before the socket can do anything, so that
 //! nothing is left that could be connected to or taken. What is to be found again, the relay finds
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xk_request::{DOOR, FOLDER_OCTETS_MAX, Name, in_directory, own_descriptor};
 
-/// Where those of root lie. Others can neither write nor list it.
+/// Folder of the sockets of root. Other users can neither write nor list it.
 const OF_ROOT: &str = "/run/xk";
 
 /// Prefix of the directories' names.
@@ -150,7 +150,7 @@ impl Folder {
         Ok(fchown(&self.directory, Some(user), Some(group))?)
     }
 
-    /// Where it lies.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -28,7 +28,7 @@ pub(crate) struct Options {
     /// Seconds, if it is on.
     linger: Option<i32>,
     congestion: Option<usize>,
-    /// With which others the socket has its port, if it is bound.
+    /// The other sockets with which it shares its port, if it is bound.
     pub(crate) sharing: Sharing,
 }
 
@@ -59,7 +59,7 @@ const KEEPALIVE: (i32, i32) = (libc::SOL_SOCKET, libc::SO_KEEPALIVE);
 const RECEIVE_BUFFER: (i32, i32) = (libc::SOL_SOCKET, libc::SO_RCVBUF);
 const SEND_BUFFER: (i32, i32) = (libc::SOL_SOCKET, libc::SO_SNDBUF);
 const FAST_OPEN: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT);
-/// By which programs ask what headers said.
+/// The options by which programs ask for the values of headers.
 const TOLD: [(i32, i32); 4] = [
     (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
     (libc::IPPROTO_IP, libc::IP_PKTINFO),

@@ -35,13 +35,13 @@ const WELCOMES: usize = 64;
 const ASK_LIMIT: Duration = Duration::from_secs(5);
 /// Ended streams whose causes are remembered.
 const EPITAPHS_MAX: usize = 1024;
-/// From one look whether programs still have their listeners to the next.
+/// Time between two looks whether programs still have their listeners.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Least number of bound sockets that are looked at each time, and the number of times after which
 /// each has been.
 const LOOKS: usize = 64;
 const LOOK_ROUNDS: usize = 8;
-/// When a stream that a program had no room for is offered again.
+/// Time after which a stream that a program had no room for is offered again.
 const OFFER_EVERY: Duration = Duration::from_millis(5);
 /// Time that it goes on after the end for streams that are still to be sent.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -52,7 +52,7 @@ pub(crate) enum Thing {
     Listening(Box<Listening>),
     Splice(Box<Splice>),
     Datagrams(Box<Datagrams>),
-    /// For which peer of which socket for datagrams.
+    /// The socket that stands for a peer, for one socket for datagrams.
     StandIn(u64, Aim),
     /// Linux's side of which bound socket.
     Outside(u64),
@@ -79,7 +79,7 @@ pub(crate) struct Inner {
     last: u64,
     /// Sockets that are bound, in the order in which they are looked at.
     pub(crate) bound: VecDeque<u64>,
-    /// To be looked after at once.
+    /// The listeners to be looked after at once.
     pub(crate) again: VecDeque<u64>,
     /// Listeners whose programs had no room.
     later: Vec<u64>,

@@ -61,7 +61,8 @@ impl Ticket {
         format!("{}/{DOOR}", self.folder)
     }
 
-    /// Where the socket for datagrams `id` sends what is for `peer` and goes in this manner.
+    /// Name of the socket to which the socket for datagrams `id` sends datagrams for `peer` that go
+    /// in this manner.
     pub fn stand_in(&self, id: u64, peer: SocketAddrV4, manner: Manner) -> String {
         format!("{}/{}", self.folder, stand_in(id, peer, manner))
     }

@@ -1,4 +1,4 @@
-//! From the text of a graph to the stack of one of its hosts.
+//! Makes the stack of one host of a graph, given as text.
 
 use crate::error::{Error, ErrorKind};
 use crate::reactor::{CommandQueue, Naming, Reactor};

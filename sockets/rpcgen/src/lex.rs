@@ -1,5 +1,5 @@
-//! From text to words. Lines for the C preprocessor are obeyed here as far as they decide what is
-//! read at all.
+//! Makes words from text. Lines for the C preprocessor are obeyed here as far as they decide what
+//! is read at all.
 
 use xk_lang::{Diagnostics, Span, Spanned};
 

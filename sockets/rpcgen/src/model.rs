@@ -21,7 +21,7 @@ pub enum Type {
     Quadruple,
     /// True or false.
     Bool,
-    /// So many octets.
+    /// This number of octets.
     FixedOpaque(u32),
     /// Octets, at most so many.
     Opaque(u32),
@@ -29,7 +29,7 @@ pub enum Type {
     Text(u32),
     /// The type at this place of [`Model::types`].
     Named(usize),
-    /// So many elements.
+    /// This number of elements.
     Fixed(Box<Type>, u32),
     /// Elements, at most so many.
     Array(Box<Type>, u32),

@@ -1,6 +1,6 @@
-//! From words to definitions (RFC 4506, section 6.3; RFC 5531, section 12.2), and what rpcgen
-//! allows besides: several arguments, the integers of C, `struct NAME` for a type that has this
-//! name.
+//! Makes definitions from words (RFC 4506, section 6.3; RFC 5531, section 12.2). rpcgen's
+//! extensions are allowed: several arguments, the integers of C, `struct NAME` for a type that has
+//! this name.
 
 use crate::ast::{
     Case, Declaration, Definition, EnumItem, Name, Procedure, Shape, Spec, UnionBody, Value,

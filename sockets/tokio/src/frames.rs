@@ -448,7 +448,7 @@ fn build_above(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 }
 
 impl TaskTop {
-    /// From now on frames go by this session.
+    /// Makes frames go by this session from now on.
     fn goes_by(&self, cx: &Kernel, session: &SessionRef) {
         if self.session.borrow().as_ref() == Some(session) {
             return;

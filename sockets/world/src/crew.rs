@@ -109,7 +109,7 @@ struct CrewState {
     names: Vec<(String, Ipv4Addr)>,
     /// Hosts whose threads do not run now.
     paused: BTreeSet<usize>,
-    /// By how many nanoseconds a host's clock is ahead, and how often it was looked at since.
+    /// Nanoseconds by which a host's clock is ahead, and the number of looks at it since.
     skews: BTreeMap<usize, (i64, u64)>,
     /// The host of a program that did what the world cannot do, and what that was.
     mistake: Option<(Option<usize>, String)>,
@@ -194,7 +194,7 @@ impl CrewState {
         host.is_some_and(|host| self.paused.contains(&host))
     }
 
-    /// When the first of the waits is over, if nothing ends it before.
+    /// End of the first of the waits, if nothing ends it before.
     fn next_ns(&self) -> Option<u64> {
         self.waiting.iter().filter_map(|waiter| waiter.until_ns).min()
     }
@@ -233,7 +233,8 @@ impl Crew {
         self.is_running.load(Ordering::Relaxed)
     }
 
-    /// From now on programs run, or the test around them; which of them did before.
+    /// Says whether programs run from now on, or the test around them. Returns which of them did
+    /// before.
     pub(crate) fn set_running(&self, is_running: bool) -> bool {
         self.is_running.swap(is_running, Ordering::Relaxed)
     }
@@ -442,7 +443,7 @@ impl Crew {
         std::mem::take(&mut self.state().ran)
     }
 
-    /// When a thread wants to go on by itself.
+    /// Time at which a thread wants to go on by itself.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         let may_wait = self.has_members.load(Ordering::Relaxed);
         may_wait.then(|| self.state().next_ns()).flatten()
@@ -475,7 +476,7 @@ impl Crew {
         self.state().skews.entry(host).or_default().0 = ns;
     }
 
-    /// By how much a host's clock is ahead, where it is looked at.
+    /// Nanoseconds by which a host's clock is ahead, at one look.
     pub(crate) fn look_at_clock(&self, host: usize) -> i64 {
         self.state().skews.get_mut(&host).map_or(0, |(ns, looks)| {
             *looks += 1;

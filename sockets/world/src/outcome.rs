@@ -41,7 +41,7 @@ impl fmt::Display for Late {
 impl std::error::Error for Late {}
 
 thread_local! {
-    /// Where worlds of this thread capture what crosses their links.
+    /// Folder of the captures of links, for worlds of this thread.
     static FOLDER: RefCell<Option<PathBuf>> = const { RefCell::new(None) };
 }
 

@@ -74,7 +74,7 @@ pub(crate) fn are_fewer() -> bool {
     PARTS.with_borrow(|parts| parts.kept.is_some())
 }
 
-/// When the run is to end, if that is said.
+/// End of the run, if one is given.
 pub(crate) fn until() -> Option<Time> {
     PARTS.with_borrow(|parts| parts.until)
 }

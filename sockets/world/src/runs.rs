@@ -22,7 +22,7 @@ pub(crate) enum Report {
 pub(crate) struct Order {
     pub(crate) seed: u64,
     pub(crate) capture: Option<PathBuf>,
-    /// Where the report goes.
+    /// File of the report.
     into: PathBuf,
 }
 

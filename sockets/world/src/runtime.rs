@@ -21,7 +21,7 @@ pub(crate) struct Runtime {
     /// Before what its tasks run on.
     local: LocalSet,
     tokio: Option<tokio::runtime::Runtime>,
-    /// When it was made, from which tokio counts its milliseconds.
+    /// Time at which it was made, from which tokio counts its milliseconds.
     begun: Time,
     /// Waker of the future that asks whether all tasks wait.
     asks: Asks,

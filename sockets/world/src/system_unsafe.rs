@@ -120,7 +120,7 @@ pub(crate) fn next_chance() -> u64 {
 /// Some host of some world has a clock of its own.
 static HAVE_SKEWS: AtomicBool = AtomicBool::new(false);
 
-/// From now on clocks of hosts may differ.
+/// Notes that clocks of hosts may differ from now on.
 pub(crate) fn note_skews() {
     HAVE_SKEWS.store(true, Ordering::Relaxed);
 }

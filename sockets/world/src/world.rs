@@ -64,7 +64,7 @@ pub(crate) struct Seat {
     pub(crate) name: String,
     pub(crate) sim: Option<SimHost>,
     runtime: Option<Runtime>,
-    /// When the runtime wants its next turn.
+    /// Time at which the runtime wants its next turn.
     wake: Option<Time>,
     pub(crate) programs: Vec<Program>,
     pub(crate) is_paused: bool,
@@ -85,7 +85,7 @@ impl Seat {
 pub struct World {
     pub(crate) graph: CheckedGraph,
     pub(crate) config: SimulationConfig,
-    /// By the numbers of the hosts.
+    /// The seats by the numbers of the hosts.
     pub(crate) seats: Vec<Seat>,
     pub(crate) world: xk_sim::World,
     /// Hosts whose sockets have told something since their programs had a turn.

@@ -1,8 +1,8 @@
-//! Streams of octets over an edge: the ends of those that the x-kernel's protocol below carries, by
-//! the questions of the kit's `stream`.
+//! Streams of octets over an edge: ends of the streams that the x-kernel's protocol below carries.
+//! They use the questions of the kit's `stream`.
 //!
-//! A [`Circuit`] is one end: what has arrived, what goes and how it ended. The half above is its
-//! [`User`], by a socket or by the transport interface.
+//! A [`Circuit`] is one end: the octets that have arrived, those to send, and how the stream ended.
+//! The half above is its [`User`], by a socket or by the transport interface.
 
 use crate::edge::{Edge, Fault, remove};
 use crate::form::Addr;
@@ -22,9 +22,9 @@ use xk_kit::net::stream::{
 };
 use xk_streams::Errno as Number;
 
-/// Streams of one adapter at most.
+/// Largest number of streams of one adapter.
 const STREAMS_MAX: usize = 4096;
-/// Octets that are handed down at once at most.
+/// Largest number of octets that go down at once.
 pub(crate) const CHUNK: usize = 16 << 10;
 
 /// The error numbers of BSD and of STREAMS with which users see that a stream broke.
@@ -42,14 +42,14 @@ pub(crate) fn numbers(error: StreamError) -> (Errno, Number) {
     }
 }
 
-/// Request for streams.
+/// A request for streams.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     /// The protocol above that sends and receives.
     pub(crate) selector: ProtocolId,
-    /// Our end, as far as it is said.
+    /// Our end, as far as it is given.
     pub(crate) local: Addr,
-    /// Octets that may have arrived and not be consumed, at most.
+    /// Largest number of octets that have arrived and are not consumed.
     pub(crate) unread_max: u32,
 }
 
@@ -63,37 +63,38 @@ impl Wanted {
 
 /// User of streams: an endpoint of the half above.
 pub(crate) trait User {
-    /// Octets have arrived.
+    /// Called when octets have arrived.
     fn arrived(&self, cx: &Kernel);
 
-    /// Something has happened, which the circuit knows already: one that broke or ended is closed.
+    /// Called for an event, after the circuit has noted it: a circuit that broke or ended is closed
+    /// by then.
     fn happened(&self, cx: &Kernel, event: StreamEvent);
 
-    /// Octets that wait to be sent.
+    /// Number of octets that wait to be sent.
     fn waiting(&self) -> usize;
 
-    /// Another handle of the first of them; `None` without buffers.
+    /// Another handle of the first `octets` waiting octets; `None` without buffers.
     fn first(&self, octets: usize) -> Option<Parcel>;
 
-    /// The first of them have gone.
+    /// Called when the first `octets` waiting octets have gone.
     fn sent(&self, octets: usize);
 
-    /// The first of them did not go: it is to be tried again.
+    /// Called when waiting octets did not go: the user tries again.
     fn retry(&self, cx: &Kernel) {
         let _ = cx;
     }
 
-    /// Whether there is room for one peer more, where it listens.
+    /// Whether a user that listens has room for one peer more.
     fn has_room(&self) -> bool;
 
     /// Takes a stream that a peer has opened; nothing has arrived on it before.
     ///
     /// # Errors
-    /// Why it is not taken: it is broken off.
+    /// The reason why it does not take the stream, which is then reset.
     fn accept(&self, cx: &Kernel, circuit: Rc<Circuit>) -> Result<(), &'static Reason>;
 }
 
-/// One end of a stream, from when it is opened.
+/// One end of a stream, from its opening on.
 pub(crate) struct Circuit {
     circuits: Weak<Circuits>,
     /// The session below, until it is released.
@@ -103,10 +104,10 @@ pub(crate) struct Circuit {
     /// Messages that have not gone up yet.
     arrived: RefCell<VecDeque<Message>>,
     is_connected: Cell<bool>,
-    /// The peer sends no more.
+    /// Whether the peer has ended its stream.
     is_ended: Cell<bool>,
     broken: Cell<Option<StreamError>>,
-    /// Octets are handed down; what asks for that meanwhile has it done again.
+    /// Whether octets go down now. A further call of `output` meanwhile only sets `again`.
     is_sending: Cell<bool>,
     again: Cell<bool>,
 }
@@ -135,7 +136,7 @@ impl Circuit {
         self.user.borrow().as_ref()?.upgrade()
     }
 
-    /// Gives it to a user, which it does not keep.
+    /// Sets the user, which the circuit does not keep alive.
     pub(crate) fn set_user(&self, user: Weak<dyn User>) {
         drop(self.user.replace(Some(user)));
     }
@@ -168,8 +169,8 @@ impl Circuit {
         self.arrived.borrow_mut().pop_front()
     }
 
-    /// Keeps a message that found no buffers, to go up later: a slice at a time, since a message of
-    /// more slices than there will ever be buffers would never go.
+    /// Keeps a message that found no buffers, to go up later. It is kept slice by slice, because a
+    /// message with more slices than the pool has buffers could never go up whole.
     pub(crate) fn put_back(&self, mut message: Message) {
         let mut arrived = self.arrived.borrow_mut();
         if message.single_slice().is_none()
@@ -181,7 +182,8 @@ impl Circuit {
         arrived.push_front(message);
     }
 
-    /// So many more octets that arrived have been consumed: as many may come again.
+    /// Notes that the protocol above has consumed `octets` more of the octets that arrived: as many
+    /// may come again.
     pub(crate) fn consumed(&self, cx: &Kernel, octets: usize) {
         if let Some(session) = self.session().filter(|_| octets > 0) {
             let octets = u32::try_from(octets).unwrap_or(u32::MAX);
@@ -189,13 +191,14 @@ impl Circuit {
         }
     }
 
-    /// Number of octets that it takes now. If these are few, [`StreamEvent::Writable`] follows.
+    /// Number of octets that the stream takes now. If it is small, [`StreamEvent::Writable`]
+    /// follows.
     pub(crate) fn space(&self, cx: &Kernel) -> usize {
         let space = self.session().and_then(|session| session.ask(cx, StreamSpace::default()));
         space.map_or(0, |space| space.octets as usize)
     }
 
-    /// Sends what waits at the user, as far as there is room; answers whether anything went.
+    /// Sends the user's waiting octets as far as there is room; returns whether any went.
     pub(crate) fn output(&self, cx: &Kernel, user: &dyn User) -> bool {
         if self.is_sending.replace(true) {
             self.again.set(true);
@@ -234,14 +237,14 @@ impl Circuit {
         session.push(cx, message).map_err(Fault::from)
     }
 
-    /// Nothing more is sent: the end of the stream follows what was.
+    /// Ends our stream behind the octets that were sent.
     pub(crate) fn shutdown(&self, cx: &Kernel) {
         if let Some(session) = self.session() {
             let _ = session.ask(cx, StreamShutdown);
         }
     }
 
-    /// Takes the session, which the caller closes.
+    /// Takes the session out, for the caller to close.
     fn take(&self) -> Option<SessionRef> {
         let session = self.session.take()?;
         if let Some(circuits) = self.circuits.upgrade() {
@@ -250,14 +253,14 @@ impl Circuit {
         Some(session)
     }
 
-    /// Releases it: what was sent still goes, then the end of the stream.
+    /// Releases the session: octets that were sent still go, then the end of the stream.
     pub(crate) fn close(&self, cx: &Kernel) {
         if let Some(session) = self.take() {
             session.close(cx);
         }
     }
 
-    /// Breaks it off and releases it.
+    /// Resets the stream and releases the session.
     pub(crate) fn abort(&self, cx: &Kernel) {
         drop(self.arrived.take());
         if let Some(session) = self.take() {
@@ -307,7 +310,7 @@ impl Listening {
     }
 }
 
-/// The streams of an adapter, and what it listens for.
+/// The streams of an adapter, and the addresses at which it listens.
 pub(crate) struct Circuits {
     edge: Rc<Edge>,
     all: RefCell<BTreeMap<SessionId, Rc<Circuit>>>,
@@ -372,7 +375,7 @@ impl Circuits {
         Ok(circuit)
     }
 
-    /// Takes streams that peers open, until that is closed.
+    /// Takes streams that peers open, until the listener is closed.
     ///
     /// # Errors
     /// [`Fault`].
@@ -394,7 +397,7 @@ impl Circuits {
         self.all.borrow().get(&session.id()).cloned()
     }
 
-    /// Something has happened to a stream below; false if it is none of these.
+    /// Passes an event of a stream below to its circuit; false if no circuit has that stream.
     pub(crate) fn notice(&self, cx: &Kernel, notice: &StreamNotice) -> bool {
         let circuit = self.of(&notice.session);
         if let Some(circuit) = &circuit {
@@ -403,7 +406,7 @@ impl Circuits {
         circuit.is_some()
     }
 
-    /// Octets have come up a stream; false if nothing takes them.
+    /// Passes octets of a stream below to its circuit; false if no circuit has that stream.
     pub(crate) fn arrive(&self, cx: &Kernel, session: &SessionRef, message: Message) -> bool {
         let Some(circuit) = self.of(session) else { return false };
         let Some(user) = circuit.user() else { return false };
@@ -429,7 +432,7 @@ impl Circuits {
         room.full = self.is_full() || user.is_none_or(|user| !user.has_room());
     }
 
-    /// A peer has opened a stream.
+    /// Takes a stream that a peer has opened.
     pub(crate) fn accept(
         self: &Rc<Self>,
         cx: &Kernel,
@@ -451,7 +454,7 @@ impl Circuits {
         Ok(())
     }
 
-    /// A session has gone, perhaps without a word.
+    /// Ends the circuit of a session below that has ended, perhaps without an event.
     pub(crate) fn gone(&self, cx: &Kernel, session: &SessionRef) {
         let circuit = self.all.borrow_mut().remove(&session.id());
         if let Some(circuit) = circuit {
@@ -460,7 +463,7 @@ impl Circuits {
         }
     }
 
-    /// Releases all.
+    /// Releases all streams.
     pub(crate) fn stop(&self, cx: &Kernel) {
         let all = self.listening.borrow().clone();
         for listening in all {

@@ -132,7 +132,7 @@ struct Atp {
     usual: Options,
     bsd: Rc<Bsd>,
     lower: Rc<Protosw>,
-    /// By our socket.
+    /// The control blocks by our socket.
     pcbs: RefCell<BTreeMap<u8, Rc<Atpcb>>>,
     requester: RefCell<Requester<AtAddr, Chain, Owner>>,
     responder: RefCell<Responder<AtAddr, Chain>>,

@@ -172,7 +172,7 @@ fn atp_socket(cx: &Kernel, bsd: &Rc<Bsd>, local: u8) -> Rc<Socket> {
     socket(cx, bsd, (Sock::Dgram, TYPE_ATP), local)
 }
 
-/// From where, options, octets.
+/// Source, options and octets.
 type Got = (Option<Sockaddr>, Option<Options>, Vec<u8>);
 
 /// Receives a datagram.

@@ -35,14 +35,14 @@ const QUEUE_MAX: usize = 50;
 /// State of an address (`struct llinfo_arp`).
 struct LlInfo {
     station: Option<[u8; 6]>,
-    /// Until when that holds, or the address cannot be reached.
+    /// Time until which the address holds, or until which it cannot be reached.
     expire: Time,
     is_down: bool,
     asked: u8,
     asked_at: Time,
     /// The newest packet for it.
     hold: Option<Mbuf>,
-    /// When it was used last.
+    /// Time of its last use.
     used: Time,
 }
 

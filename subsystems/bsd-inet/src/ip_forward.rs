@@ -16,7 +16,7 @@ use xk_kit::net::checksum::checksum;
 
 /// Octets of a header at most.
 const HDR_MAX: usize = 60;
-/// Where the time to live stands.
+/// Offset of the time to live.
 const TTL: usize = 8;
 /// The bit of an option's number that has it in each fragment.
 const COPIED: u8 = 0x80;

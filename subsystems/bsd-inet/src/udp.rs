@@ -220,7 +220,7 @@ impl Udp {
         Ok(())
     }
 
-    /// From where packets to this host are sent.
+    /// The host that packets to this host are sent from.
     fn source(&self, cx: &Kernel, to: Ipv4Addr) -> Result<Ipv4Addr> {
         let mut nam = self.sockaddr((to, 0)).to_mbuf(self.bsd.mbufs())?;
         let mut args = PruArgs { cmd: SIOCGIFSRCADDR, ..PruArgs::nam(&mut nam) };

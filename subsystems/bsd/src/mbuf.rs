@@ -121,8 +121,8 @@ impl Release {
         }
     }
 
-    /// From how many octets on sosend takes a cluster: half of one in 4.3, more than two mbufs in
-    /// 4.4 (MINCLSIZE).
+    /// Number of octets from which on sosend takes a cluster: half of one in 4.3, more than two
+    /// mbufs in 4.4 (MINCLSIZE).
     pub const fn minclsize(self) -> usize {
         match self {
             Self::Bsd43 => 512,
@@ -194,7 +194,7 @@ pub struct Mbufs(Rc<MbufPool>);
 
 pub(crate) struct MbufPool {
     release: Release,
-    /// Where clusters come from.
+    /// The pool of clusters.
     clusters: Pool,
     #[expect(clippy::vec_box, reason = "an mbuf keeps its place, and is handed out as a box")]
     free: RefCell<Vec<Box<MCell>>>,

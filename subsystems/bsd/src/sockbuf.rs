@@ -93,7 +93,7 @@ impl SockBuf {
         self.hiwat.get()
     }
 
-    /// From how many octets on a user is woken (`sb_lowat`).
+    /// Number of octets from which on a user is woken (`sb_lowat`).
     pub fn lowat(&self) -> usize {
         self.lowat.get()
     }
@@ -167,7 +167,7 @@ impl SockBuf {
         self.mbcnt.set(self.mbcnt.get().saturating_sub(cost(m)));
     }
 
-    /// So many octets of an mbuf that stays are gone.
+    /// Counts octets off that an mbuf which stays has lost.
     pub(crate) fn uncount(&self, octets: usize) {
         self.cc.set(self.cc.get().saturating_sub(octets));
     }

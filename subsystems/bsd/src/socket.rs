@@ -60,9 +60,9 @@ pub const SO_LINGER: u16 = 0x0080;
 pub const SO_SNDBUF: u16 = 0x1001;
 /// Octets received that wait at most.
 pub const SO_RCVBUF: u16 = 0x1002;
-/// From how much room on a sender is woken.
+/// Room from which on a sender is woken.
 pub const SO_SNDLOWAT: u16 = 0x1003;
-/// From how many octets on a receiver is woken.
+/// Number of octets from which on a receiver is woken.
 pub const SO_RCVLOWAT: u16 = 0x1004;
 /// Time that a sender waits, in milliseconds here; 0 for as long as it takes.
 pub const SO_SNDTIMEO: u16 = 0x1005;
@@ -76,8 +76,8 @@ pub const SO_TYPE: u16 = 0x1008;
 /// Options that are bits of `so_options`.
 const SO_BITS: u16 = SO_REUSEADDR | SO_KEEPALIVE | SO_DONTROUTE | SO_BROADCAST | SO_LINGER;
 
-/// Is told when something has changed at a socket (`so_upcall`): in the place of a user that
-/// waits, an adapter's or a program's that must not. At splnet.
+/// A receiver of the changes of a socket (`so_upcall`): in the place of a user that waits, an
+/// adapter's or a program's that must not. It is called at splnet.
 pub trait Upcall {
     /// Data, room, a connection or an error has come.
     fn upcall(&self, cx: &Kernel, so: &Rc<Socket>);
@@ -283,7 +283,7 @@ impl Socket {
         Some(self.oobmark.get()).filter(|octets| *octets > 0)
     }
 
-    /// So many octets were received: the mark comes nearer.
+    /// Moves the mark nearer, as `octets` octets were received.
     pub(crate) fn move_mark(&self, octets: usize) {
         if octets == 0 {
             return;

@@ -97,7 +97,7 @@ pub struct Port {
     turn: RefCell<Option<Rc<dyn Turn>>>,
 }
 
-/// Is called when something has arrived or is due.
+/// A part that is called when something has arrived or is due.
 pub(crate) trait Turn {
     fn turn(&self, cx: &Kernel);
 }

@@ -68,7 +68,7 @@ struct Below<D> {
     /// Messages for which the device had no room.
     waiting: RefCell<VecDeque<Message>>,
     wake: Wake,
-    /// When it was looked at last.
+    /// Time of the last look at it.
     looked: Cell<Time>,
 }
 

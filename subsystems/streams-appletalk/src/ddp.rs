@@ -9,16 +9,17 @@
 //! Lines of STREAMS with a datagram type on `ddp` stand above, and users by the transport
 //! interface. It answers `max-packet` (586).
 //!
-//! A stream is bound to a socket: the one in the address, or one from 128 on that is free. The
-//! datagrams that it sends bear the type of the protocol that it was opened for, and such come up.
-//! A user's stream has no type of its own: the first octet of the options says it in both
-//! directions, or T_OPTMGMT_REQ with one octet of options once for all. A line's stream that is
-//! bound to no socket takes all that no other has of its type; its options begin with the address
-//! of this end.
+//! A stream is bound to a socket: the one in the address, or a free one from 128 on. The datagrams
+//! that it sends bear the type of the protocol that it was opened for, and only datagrams of that
+//! type come up. A user's stream has no type of its own: in both directions the first octet of the
+//! options is the type, or T_OPTMGMT_REQ with one octet of options sets it once for all. A line's
+//! stream without a socket takes the datagrams of its type that no other stream takes; its options
+//! begin with the address of this end.
 //!
-//! The node's address is claimed by AARP when the line below is linked; datagrams wait for it, and
-//! for the hardware of their receiver, 64 at most. To its own address a datagram goes round over
-//! the read queue of the lower pair. Broadcasts are not heard by their sender. It routes nothing.
+//! AARP claims the node's address when the line below is linked. Datagrams wait for it, and for the
+//! hardware address of their receiver, 64 at most. A datagram to the node's own address goes over
+//! the read queue of the lower pair. A sender does not receive its own broadcasts. The line routes
+//! nothing.
 //!
 //! # Example
 //! ```kdl

@@ -5,15 +5,15 @@
 //! `port7@10.0.0.2`. In STREAMS a `sockaddr_in` of sixteen octets, its family in host order.
 //!
 //! # Behaviour
-//! Below stands what carries packets between hosts under UDP's number, 17: the IP of another
-//! subsystem, by an adapter.
+//! Below stands a layer that carries packets between hosts under UDP's number, 17: the IP of
+//! another subsystem, by an adapter.
 //!
-//! A stream is bound to a port: the one in the address, or one from 49152 on that is free. A
-//! datagram goes to the stream of its port; one for none is counted ("no port") and given back, as
-//! M_CTL with T_UDERROR_IND in front, to the line below, whose IP tells the sender. The
-//! checksum is sent where the address of this host is known, which the line below is asked for
-//! (T_ADDR_REQ), and is always looked at; 0 stands for none. A datagram whose sender's host the
-//! user leaves open goes from that address, the first that the host has.
+//! A stream is bound to a port: the one in the address, or a free one from 49152 on. A datagram
+//! goes to the stream of its port. A datagram for a port without a stream is counted ("no port")
+//! and given back to the line below, as M_CTL with T_UDERROR_IND in front, and IP tells its sender.
+//! The line below is asked for this host's address (T_ADDR_REQ). Datagrams are sent with a checksum
+//! if that is known; checksums that arrive are always verified, and 0 stands for none. If the user
+//! leaves the local host open, a datagram goes from that address, the host's first.
 //!
 //! # Example
 //! ```kdl

@@ -52,7 +52,7 @@ pub struct Streams {
     pub(crate) bounds: Bounds,
     drivers: RefCell<BTreeMap<String, Rc<dyn Streamtab>>>,
     modules: RefCell<BTreeMap<String, Rc<dyn Streamtab>>>,
-    /// By line: the modules that each stream opened on it gets, the lowest first.
+    /// The modules that each stream opened on a line gets, by line, the lowest first.
     pub(crate) autopush: RefCell<BTreeMap<String, Vec<String>>>,
     pub(crate) lines: RefCell<BTreeMap<ProtocolId, Rc<dyn Streamtab>>>,
     pub(crate) tops: RefCell<Vec<Rc<Top>>>,
@@ -86,7 +86,7 @@ impl Streams {
         cx.surroundings::<Self>()
     }
 
-    /// Where blocks come from.
+    /// The source of blocks.
     pub fn blocks(&self) -> &Blocks {
         &self.core.blocks
     }

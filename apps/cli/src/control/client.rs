@@ -1,4 +1,4 @@
-//! The side that looks in: `xk dump`, `xk trace`, `xk capture`.
+//! Clients of a running graph's control socket: `xk dump`, `xk trace`, `xk capture`.
 
 use super::{ANSWER_OCTETS_MAX, all, tree};
 use crate::failure::Failure;
@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 use xk_run::interrupt_unsafe;
 use xk_shm::peer_of;
 
-/// From one look at the clock to the next.
+/// Time between two looks at the clock.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Time that an answer may take: a host in domains asks each of them.
+/// Longest time for an answer: a host in domains asks each of its domains.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// Bounds the time a graph has to say which it is, where that is only told.
+/// Longest time for a graph's answer by which it is listed for the user.
 const NAME_WITHIN: Duration = Duration::from_secs(1);
 
 /// Selects a running graph.
@@ -33,11 +33,11 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Refuses a command line that does not say which running graph is meant, however many there
-    /// are; for commands that do more than look.
+    /// Refuses a command line that does not name the running graph, even if there is only one: for
+    /// commands that change it.
     ///
     /// # Errors
-    /// Which there are.
+    /// An error that lists the running graphs.
     pub(crate) fn named(&self) -> Result<&Self, Failure> {
         if self.pid.is_some() || self.control.is_some() {
             return Ok(self);
@@ -109,7 +109,7 @@ pub(crate) fn dump(args: &DumpArgs) -> Result<(), Failure> {
 
 pub(crate) fn trace(args: &TraceArgs) -> Result<(), Failure> {
     let mut connection = Connection::open(&args.target)?;
-    // The next message may be long in coming.
+    // Without a limit: the next message may come late.
     let patient = connection.reader.get_ref().set_read_timeout(None);
     patient.map_err(|error| Failure::file("cannot talk with", &connection.path, error))?;
     let trace = connection.ask(&json!({"ask": "trace", "messages": args.messages}))?;
@@ -149,7 +149,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Begins one.
+    /// Connects to the control socket that `target` selects.
     pub(crate) fn open(target: &Target) -> Result<Self, Failure> {
         let path = match (&target.control, target.pid) {
             (Some(path), _) => path.clone(),
@@ -158,7 +158,7 @@ impl Connection {
         Self::at(path)
     }
 
-    /// Begins one at a control socket.
+    /// Connects to the control socket at `path`.
     fn at(path: PathBuf) -> Result<Self, Failure> {
         let stream = UnixStream::connect(&path).map_err(|error| {
             Failure::file("cannot connect to", &path, error).help(
@@ -176,11 +176,11 @@ impl Connection {
         let failed = |error| Failure::file("was given no device by", &self.path, error);
         let request = json!({"ask": "device", "name": name});
         self.reader.get_mut().write_all(format!("{request}\n").as_bytes()).map_err(failed)?;
-        // Nothing is read ahead, for what was asked before is answered.
+        // The reader holds no octets, because each earlier answer was read whole.
         Ok(files::take(self.reader.get_ref()).map_err(failed)?.1)
     }
 
-    /// Reads so many octets that follow an answer.
+    /// Reads the next `octets` octets behind an answer.
     pub(crate) fn read(&mut self, octets: usize) -> Result<Vec<u8>, Failure> {
         let failed = |error| Failure::file("lost the connection to", &self.path, error);
         let mut all = Vec::new();
@@ -201,7 +201,7 @@ impl Connection {
         }
     }
 
-    /// Puts a request and waits for its answer.
+    /// Sends a request and waits for its answer.
     pub(crate) fn ask(&mut self, request: &Value) -> Result<Value, Failure> {
         let failed = |path: &Path, error: std::io::Error| {
             if is_pause(&error) {
@@ -233,8 +233,8 @@ impl Connection {
         Ok(answer["ok"].take())
     }
 
-    /// Copies what follows, until the other side ends, `limit` is over or Ctrl-C. Answers how many
-    /// octets.
+    /// Copies the octets that follow an answer, until the other side ends, `limit` is over or the
+    /// user presses Ctrl-C. Returns their number.
     fn copy(&mut self, out: &mut dyn Write, limit: Option<Duration>) -> std::io::Result<u64> {
         self.reader.get_ref().set_read_timeout(Some(LOOK_EVERY))?;
         let begun = Instant::now();
@@ -277,7 +277,7 @@ fn running(pid: Option<u32>) -> Result<Vec<(u32, PathBuf)>, Failure> {
     Ok(found.collect())
 }
 
-/// The host that runs at a socket and its file, in words; `None` if it does not say in time.
+/// Host and file of the graph that runs at a socket, in words; `None` without an answer in time.
 fn name_of(path: &Path) -> Option<String> {
     let mut connection = Connection::at(path.to_owned()).ok()?;
     connection.reader.get_ref().set_read_timeout(Some(NAME_WITHIN)).ok()?;
@@ -285,7 +285,7 @@ fn name_of(path: &Path) -> Option<String> {
     Some(format!("host {} of {}", about["host"].as_str()?, about["file"].as_str()?))
 }
 
-/// Running graphs by what names them on a command line, with their hosts.
+/// The running graphs, each by the option that selects it, with its host.
 fn listed(all: &[(u32, PathBuf)]) -> String {
     let one = |(pid, path): &(u32, PathBuf)| match name_of(path) {
         Some(name) => format!("--pid {pid} ({name})"),
@@ -294,7 +294,7 @@ fn listed(all: &[(u32, PathBuf)]) -> String {
     all.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// The socket of the process `pid`, or of the only one, which then is told of.
+/// The socket of the process `pid`; without `pid` that of the only one, whose name is then printed.
 fn find(pid: Option<u32>) -> Result<PathBuf, Failure> {
     let found = running(pid)?;
     match found.as_slice() {

@@ -42,7 +42,7 @@ const ANSWER_OCTETS_MAX: u64 = 128 << 20;
 /// Whether and where a running graph can be looked into.
 #[derive(clap::Args)]
 pub(crate) struct ServerArgs {
-    /// Where to put the control socket for `xk dump`, `xk trace` and `xk capture`
+    /// Path of the control socket for `xk dump`, `xk trace` and `xk capture`
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
     /// Without a control socket
@@ -70,8 +70,8 @@ impl ServerArgs {
     }
 }
 
-/// Where the socket of the process `pid` lies if nothing else is said. It becomes `user`, to be
-/// removable by that user.
+/// Default path of the control socket of the process `pid`. Its folder will belong to `user`, so
+/// that this user can remove the socket.
 fn own_path(user: User, pid: u32) -> Result<PathBuf, Failure> {
     let made = own_folder().and_then(|folder| match rustix::process::geteuid().is_root() {
         true => folder_of(&folder, user.uid, user.gid),
@@ -108,7 +108,8 @@ fn remove_left(folder: &Path) {
     }
 }
 
-/// Where sockets of this user's processes may lie; of all that root started, if this is root.
+/// Folders in which this user's processes may have their sockets; for root those of all processes
+/// that root started.
 fn folders() -> io::Result<Vec<PathBuf>> {
     let folder = own_folder()?;
     if !rustix::process::geteuid().is_root() {

@@ -16,7 +16,7 @@ pub(crate) enum Request {
     Dump,
     /// Whether something is still to be finished.
     Unfinished,
-    /// To record all messages from now on.
+    /// Records all messages from now on.
     Watch,
     /// The number of messages recorded and, at the last look, the records.
     Watched {

@@ -160,7 +160,7 @@ impl Server {
         Self::at(own, pid, listener.into())
     }
 
-    /// Where the socket lies.
+    /// Path of the socket.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

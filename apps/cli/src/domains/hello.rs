@@ -15,11 +15,12 @@ const OCTETS_MAX: u64 = 8 << 20;
 pub(super) struct Seat {
     /// Place of the domain among those of the host.
     pub(super) domain: usize,
-    /// To the process that has started this one.
+    /// The socket to the process that has started this one.
     pub(super) control: OwnedFd,
-    /// From the same process, later: sockets of clients and of neighbours that have come back.
+    /// The socket through which that process later passes sockets of clients and of neighbours that
+    /// have come back.
     pub(super) visits: OwnedFd,
-    /// To neighbours in other processes.
+    /// The ways to neighbours in other processes.
     pub(super) ways: Vec<NeighbourSocket>,
 }
 

@@ -37,7 +37,7 @@ use xk_core::graph::Shape;
 use xk_lang::{DomainKind, HostInstance};
 use xk_run::interrupt_unsafe;
 
-/// From one look at the processes to the next.
+/// Time between two looks at the processes.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// Time in which a domain starts.
 const START_WITHIN: Duration = Duration::from_secs(60);
@@ -154,7 +154,7 @@ pub(crate) struct Domains<'a> {
     setups: Vec<DomainSetup>,
     processes: Vec<Process>,
     running: Vec<Running>,
-    /// When processes were started again.
+    /// Times at which processes were started again.
     restarts: Vec<Instant>,
     /// A trace under way, for how many messages, and when a domain had seen them.
     trace: Option<(ServerJob, u64, Option<Instant>)>,

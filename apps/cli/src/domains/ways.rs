@@ -14,7 +14,7 @@ use xk_lang::HostInstance;
 /// Time that two neighbours wait for each other.
 const MEET_WITHIN: Duration = Duration::from_secs(20);
 
-/// Where a neighbour is.
+/// The way to reach a neighbour.
 pub(super) enum Meeting {
     /// In this process.
     Ring(Box<Ring>, Kin),

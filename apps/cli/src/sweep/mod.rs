@@ -16,7 +16,7 @@ use xk_sweep::{Axis, Folder, FolderError, Header, table};
 /// The exit code if a budget ran out in some runs and none failed.
 const EXHAUSTED: u8 = 3;
 
-/// Simulate a graph for many seeds and parameters, and keep a table of what came of each
+/// Simulate a graph for many seeds and parameters, and write a table of the results
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\

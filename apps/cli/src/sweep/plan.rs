@@ -159,7 +159,7 @@ pub(super) fn is_of_graph(plan: &Plan) -> bool {
     option(plan, UNTIL_OPTION).is_some()
 }
 
-/// When a run ends.
+/// Time at which a run ends.
 pub(super) fn until(plan: &Plan) -> Duration {
     option(plan, UNTIL_OPTION).unwrap_or(UNTIL)
 }

@@ -16,7 +16,7 @@ const STEPS: f64 = 1000.0;
 struct Test<'a> {
     header: &'a Header,
     plan: Plan,
-    /// Where a run lists its parts.
+    /// File in which a run lists its parts.
     list: PathBuf,
     failing: Failing,
 }

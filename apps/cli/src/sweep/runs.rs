@@ -16,7 +16,7 @@ use xk_sweep::{Folder, Header, Row, Verdict};
 
 /// The hidden command of a worker.
 const WORKER: &str = "sweep-worker";
-/// From one line of progress to the next, where there is no bar.
+/// Time between two lines of progress, where there is no bar.
 const LINES_APART: Duration = Duration::from_secs(10);
 /// The exit code of what was interrupted.
 const INTERRUPTED: u8 = 130;

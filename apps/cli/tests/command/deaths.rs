@@ -263,7 +263,7 @@ fn each_protocol_may_die_at_any_time() {
     dies("org-per-protocol.kdl", 4712, deaths(8));
 }
 
-/// Where a program finds the path; set by the test that starts it.
+/// Environment variable with the path of the domain; set by the test that starts the program.
 const DOOR: &str = "XK_DEATHS_DOOR";
 /// The ports of the programs.
 const PORTS: std::ops::Range<u16> = 5000..5040;

@@ -15,7 +15,7 @@ use xk_testkit::{await_that, needs_root};
 
 /// Time until a datagram is sent again.
 const TRY_EVERY: Duration = Duration::from_millis(200);
-/// Where the host of the graphs is.
+/// Address and port of the echo in the host of the graphs.
 const ECHO: ([u8; 4], u16) = ([10, 9, 0, 2], 7);
 const DISCARD: ([u8; 4], u16) = ([10, 9, 0, 2], 9);
 

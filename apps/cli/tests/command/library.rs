@@ -21,7 +21,7 @@ use crate::{STEP_TIME_MAX, XK};
 
 /// Time between two looks for a change.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// Where a program finds the domain, and its port there.
+/// Environment variables with the path of the domain and the program's port there.
 const PROGRAM: [&str; 2] = ["XK_LIBRARY_PATH", "XK_LIBRARY_PORT"];
 /// Time of silence before a stream is probed, and the number of probes.
 const KEEPALIVE: Duration = Duration::from_secs(1);

@@ -479,7 +479,7 @@ impl Layer {
         Ok(())
     }
 
-    /// From now on `socket` shares its port so.
+    /// Sets how `socket` shares its port from now on.
     pub(crate) fn share_datagrams(&self, datagrams: &Datagrams, sharing: Sharing) {
         let change = (datagrams.sharing.replace(sharing), sharing);
         self.ports.share(Transport::Udp, datagrams.bound, change);
@@ -535,7 +535,7 @@ impl Layer {
         group
     }
 
-    /// From now on `socket` speaks with `peer` alone; with everybody if that is `None`.
+    /// Joins `socket` to `peer` alone, or, if that is `None`, to every peer.
     pub(crate) fn connect_datagrams(
         &self,
         cx: &Kernel,

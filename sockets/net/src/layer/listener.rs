@@ -183,7 +183,7 @@ impl Layer {
         }
     }
 
-    /// From now on a socket that keeps a port shares it so.
+    /// Sets how a socket that keeps a port shares it from now on.
     pub(crate) fn share_listener(&self, listener: &Listener, sharing: Sharing) {
         let change = (listener.sharing.replace(sharing), sharing);
         self.ports.share(Transport::Tcp, listener.local, change);

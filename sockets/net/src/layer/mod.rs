@@ -335,7 +335,7 @@ impl Layer {
         (((hash >> 32) * count as u64) >> 32) as usize
     }
 
-    /// Where a connection to nowhere goes: to this host, as on Linux.
+    /// The peer, with this host in place of an unspecified address, as on Linux.
     fn definite(cx: &Kernel, below: &ProtocolRef, peer: Endpoint) -> Endpoint {
         match peer.host.is_unspecified() {
             true => {

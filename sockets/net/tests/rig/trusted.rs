@@ -46,7 +46,7 @@ pub(crate) struct Trusted {
     path: PathBuf,
     seen: Arc<Seen>,
     thread: Option<JoinHandle<()>>,
-    /// Where the peer's datagrams go, and come from.
+    /// Ports of the peer's datagrams: to it and from it.
     ends: (u16, u16),
 }
 
@@ -137,7 +137,7 @@ impl Trusted {
         Self { path, seen, thread: Some(thread), ends }
     }
 
-    /// Where programs attach.
+    /// Path at which programs attach.
     #[allow(dead_code, reason = "for tests with programs that are processes")]
     pub(crate) fn path(&self) -> &std::path::Path {
         &self.path

@@ -8,7 +8,7 @@ use xk_lang::Span;
 /// Largest depth of types within types, without those that may be absent.
 const DEPTH_MAX: usize = 128;
 
-/// Where a union stands.
+/// Place of a union in the file.
 pub(super) struct UnionPlace {
     pub(super) name: String,
     pub(super) discriminant: Span,

@@ -1,4 +1,4 @@
-//! From definitions to what they mean, and what cannot be meant.
+//! Checks definitions and makes a model of them, or says what they cannot mean.
 
 mod cycles;
 mod lists;
@@ -55,7 +55,7 @@ enum Meaning {
 
 struct Checker<'a> {
     model: Model,
-    /// Where each type of the model stands.
+    /// Place of each type of the model.
     places: Vec<Span>,
     /// The types, each behind those that it is made of, once that is known.
     order: Vec<usize>,

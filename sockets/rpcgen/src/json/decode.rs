@@ -1,4 +1,4 @@
-//! From octets to JSON. It is written as it is read: no value is built.
+//! Writes octets as JSON. It is written as it is read: no value is built.
 
 use super::{JSON_OCTETS_MAX, Path, SAFE_INTEGER, Step, octets};
 use crate::json::JsonError;

@@ -1,4 +1,4 @@
-//! From JSON to octets.
+//! Makes octets from JSON.
 
 use super::{Path, Step, octets};
 use crate::json::JsonError;

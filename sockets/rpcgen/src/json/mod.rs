@@ -37,7 +37,7 @@ enum Step<'a> {
     Element(usize),
 }
 
-/// Where we are.
+/// Path to the value in hand.
 struct Path<'a>(Vec<Step<'a>>);
 
 impl<'a> Path<'a> {

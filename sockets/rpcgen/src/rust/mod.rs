@@ -1,4 +1,4 @@
-//! From what a file means to Rust source, which `prettyplease` lays out.
+//! Makes Rust source from a file's model; `prettyplease` lays it out.
 
 mod names;
 mod program;

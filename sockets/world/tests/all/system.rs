@@ -149,7 +149,7 @@ fn a_test_that_is_not_its_seeds_is_found() {
     assert!(text.starts_with("XK_SEED=3: one seed, two runs"), "{text}");
 }
 
-/// Where octets may be random, times and lengths are compared.
+/// Compares times and lengths where octets may be random.
 #[test]
 fn random_octets_are_not_compared_where_a_test_allows_them() {
     xk_world::seeds(3..4, |seed| {

@@ -34,7 +34,7 @@ struct Half {
     number: Cell<u8>,
     /// A packet that the protocol above did not want, until its `pr_input` comes back.
     unwanted: RefCell<Option<(Mbuf, &'static Reason)>>,
-    /// Where programs stand on it: what their sockets reach.
+    /// The programs that stand on it: the receivers of their sockets' messages.
     users: RefCell<Option<Rc<dyn Users>>>,
 }
 

@@ -50,7 +50,7 @@ struct Offer {
     local: Addr,
     receiver: ProtocolRef,
     selector: ProtocolId,
-    /// Where ports are doors, its port.
+    /// Port of the offer, for a layer whose ports are doors.
     port: Option<Addr>,
 }
 
@@ -276,7 +276,7 @@ impl Half {
     }
 }
 
-/// Where what comes through a door goes.
+/// The receiver of messages that come through a door.
 struct Arrivals {
     half: Weak<Half>,
     selector: ProtocolId,

@@ -38,7 +38,7 @@ struct Half {
     lower: Rc<Protosw>,
     /// The adapter's own.
     own: OnceCell<Rc<Protosw>>,
-    /// By the number below and the address, which [`key`] makes.
+    /// The doors by the number below and the address, of which [`key`] makes one key.
     doors: RefCell<BTreeMap<(u8, Addr), Rc<EntryDoor>>>,
     sockets: RefCell<Vec<Rc<SocketDoor>>>,
     /// Numbers under which the own entry stands on the one below.

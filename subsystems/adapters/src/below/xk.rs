@@ -46,7 +46,7 @@ struct Half {
     above: OnceCell<Rc<dyn Above>>,
     /// Sorted by their ports, those of one in the order of opening.
     doors: RefCell<Vec<Rc<XkDoor>>>,
-    /// By session below: the door, and the ends of what arrives through it.
+    /// The door of each session below, and the ends of the messages that arrive through it.
     arriving: RefCell<BTreeMap<SessionId, (Weak<XkDoor>, Ends)>>,
     circuits: Rc<Circuits>,
     transactions: Transactions,

@@ -32,8 +32,8 @@ fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     build.add(PassThrough::new(build.lower(0)?, Opener::default()))
 }
 
-/// Where a transport's header begins in a message that ends with its packet, and its number: in a
-/// frame, in a packet, or at once.
+/// Offset of a transport's header in a message that ends with its packet, and the transport's
+/// number. The message may be a frame, a packet, or begin with the header.
 fn transport(octets: &[u8]) -> Option<(usize, u8)> {
     let word = |at: usize| octets.get(at..at + 2).map(|two| u16::from_be_bytes([two[0], two[1]]));
     for at in [14, 0] {

@@ -32,7 +32,7 @@ pub trait Lent {
     fn octets(&self) -> &[u8];
 }
 
-/// Where the octets of a data block lie.
+/// Store of a data block's octets.
 #[derive(Default)]
 enum Store {
     /// In no buffer: a data block that is free.

@@ -1,4 +1,4 @@
-//! Where blocks come from, within bounds.
+//! The source of blocks, within bounds.
 
 use super::{Block, Data, Kind, Lent, Mblk, SMALL, Store};
 use alloc::boxed::Box;
@@ -55,7 +55,7 @@ pub struct BlockStats {
     pub octets: usize,
     /// Requests refused.
     pub failures: u64,
-    /// By size; the last is of what others have lent, whatever its size.
+    /// The statistics by size; the last are of octets that others have lent, whatever their size.
     pub classes: Vec<ClassStats>,
 }
 

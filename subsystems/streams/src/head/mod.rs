@@ -162,7 +162,7 @@ impl Stream {
         self.head.clone()
     }
 
-    /// Where blocks come from.
+    /// The source of blocks.
     pub fn blocks(&self) -> &crate::block::Blocks {
         &self.core.blocks
     }

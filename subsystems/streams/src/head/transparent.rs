@@ -18,7 +18,7 @@ pub struct CopyReq {
     pub command: Command,
     /// The number of the request.
     pub id: u32,
-    /// Where in the user's memory.
+    /// Address in the user's memory.
     pub address: u32,
     /// Number of octets.
     pub size: u32,

@@ -152,7 +152,7 @@ impl Q {
         &self.pair.core
     }
 
-    /// Where blocks come from.
+    /// The source of blocks.
     pub fn blocks(&self) -> &crate::block::Blocks {
         &self.pair.core.blocks
     }

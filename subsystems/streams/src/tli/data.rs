@@ -26,7 +26,7 @@ impl Maxima {
 /// A unit of data that has come, or a part of one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unit {
-    /// From where; of no octets in a later part.
+    /// Source; of no octets in a later part.
     pub addr: Vec<u8>,
     /// Options; of no octets in a later part.
     pub opt: Vec<u8>,
@@ -39,7 +39,7 @@ pub struct Unit {
 /// Why a unit of data could not be delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// Where to.
+    /// Destination.
     pub addr: Vec<u8>,
     /// Options of the datagram.
     pub opt: Vec<u8>,

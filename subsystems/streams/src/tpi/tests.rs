@@ -115,8 +115,8 @@ fn every_cell_of_the_table_is_as_written_down() {
     assert_eq!(TABLE_TEXT.to_string(), include_str!("states.txt"));
 }
 
-/// Where a row of the public tables stands: The Open Group, "Transport Provider Interface",
-/// chapter 3, its three state tables; and what version 2 says of options in the states that last.
+/// Source of a row of the public tables: The Open Group, "Transport Provider Interface", chapter 3,
+/// its three state tables; and the sentences of version 2 on options in the states that last.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Section {
     Initialization,

@@ -59,7 +59,7 @@ fn type_of(half: &Half, cx: &Kernel, (node, selector): (ProtocolId, ProtocolId))
     cx.type_number(selector, at.id()).and_then(|number| u8::try_from(number).ok())
 }
 
-/// Where sockets stand: the half, and the protocol above that they send and receive as.
+/// The protocol above that sockets send and receive as, and the half below it.
 pub(super) struct Place {
     half: Weak<Half>,
     pub(super) selector: ProtocolId,
