@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::{env, fs};
 
-/// Where cargo has smoltcp's sources.
+/// Folder of smoltcp's sources in cargo's registry.
 fn smoltcp() -> PathBuf {
     let lock = fs::read_to_string("../../Cargo.lock").expect("the workspace is locked");
     let (_, rest) = lock.split_once("name = \"smoltcp\"\nversion = \"").expect("it is locked");

@@ -1,4 +1,5 @@
-//! Where the instrumentation of the compiler counts: one octet for each edge of the program's flow.
+//! Counters that the compiler's instrumentation increments: one octet for each edge of the
+//! program's flow.
 
 use std::ptr;
 use std::slice;

@@ -46,7 +46,7 @@ pub struct Outcome {
     pub failed: Option<(Vec<u8>, Failure)>,
 }
 
-/// When a run ends.
+/// The end of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Budget {
     /// After this time.
@@ -233,7 +233,7 @@ fn shorten(input: &[u8], mut is_such: impl FnMut(&[u8]) -> bool) -> Vec<u8> {
     input
 }
 
-/// Since when an input runs, and which.
+/// The start of the input that runs, and the input.
 type Running = Mutex<Option<(Instant, Vec<u8>)>>;
 
 /// A thread that ends the program when an input hangs, since nothing else could.

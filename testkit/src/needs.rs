@@ -22,8 +22,7 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Where `program` is found along `PATH` (and in the `sbin` folders, which users' paths often
-/// lack).
+/// Path of `program` along `PATH` (and in the `sbin` folders, which users' paths often lack).
 #[must_use]
 pub fn program(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// Where `ip netns` keeps the names of namespaces.
+/// Folder in which `ip netns` keeps the names of namespaces.
 const NAMES: &str = "/run/netns";
 /// Prefix of our namespaces' names.
 const PREFIX: &str = "xkt-";

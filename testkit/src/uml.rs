@@ -19,7 +19,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::needs;
 use crate::netns::{NetError, Running, Space};
 
-/// Where Debian keeps the modules, in one folder for each release of the kernel.
+/// Folder of the modules in Debian: one folder in it for each release of the kernel.
 const MODULES: &str = "/usr/lib/uml/modules";
 /// The kernel.
 const KERNEL: &str = "linux.uml";

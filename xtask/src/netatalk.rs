@@ -10,7 +10,7 @@ use std::process::Command;
 
 use crate::setup;
 
-/// Where Debian's packages are, and the suite that has these.
+/// Address of Debian's packages, and the suite that has these.
 const SOURCE: &str = "http://deb.debian.org/debian trixie main";
 /// Keys that Debian's own installations hold.
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";

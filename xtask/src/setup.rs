@@ -119,8 +119,7 @@ fn effective_user(status: &str) -> Option<u32> {
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Where `program` is, on the search path or in the system's own folders; an absolute path is
-/// itself.
+/// Path of `program` on the search path or in the system's own folders; an absolute path is itself.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let dirs = std::env::split_paths(&path).chain(SYSTEM_DIRS.iter().map(PathBuf::from));

@@ -242,7 +242,7 @@ fn step_deny(world: &World) -> io::Result<Outcome> {
     ]))
 }
 
-/// Where cargo-deny is: on the search path, or built by an earlier run.
+/// Path of cargo-deny: on the search path, or built by an earlier run.
 fn deny(world: &World) -> Option<String> {
     let own = world.target.join("tools/bin/cargo-deny");
     let found = setup::find("cargo-deny").or_else(|| own.is_file().then_some(own));

@@ -5,20 +5,23 @@
 //! Those of the layer below, passed through.
 //!
 //! # Behaviour
-//! A message sent gets twelve octets in front, in network order: the type number of the protocol
-//! above (two), the length of the message in octets (two), and a sequence number (eight) that
-//! begins with a random one when the session is opened and counts from there.
+//! Each message gets a header of twelve octets, in network order: the type number of the protocol
+//! above (two octets), the length of the message (two), and a sequence number (eight). The first
+//! number of a session is random; each further message has the next number.
 //!
-//! On arrival the type number finds the session, or the upper protocol that enabled it. A message
-//! shorter than it says is dropped as `bad length`; octets behind its length, as a link pads them,
-//! are cut off. A message that comes before its turn is kept until those before it have come,
-//! `wait` is over, or more than `hold` messages wait; then those that have not come are given up,
-//! and counted as missing. One that comes twice or after its turn is dropped as `stale`. A number
-//! that is more than 4096 away from the one whose turn it is comes from a peer that began again, as
-//! does the first: what waits is handed up, and that number is believed.
+//! An arriving message goes to the session of its type number, or to the protocol above that has
+//! enabled that number. A message that is shorter than its header says is dropped as `bad length`;
+//! octets behind that length, such as a link's padding, are cut off.
 //!
-//! Nothing is sent again: what the network loses stays lost. With `hold=0` nothing waits, and what
-//! comes late is dropped.
+//! A message that comes before its turn waits until all messages before it have come, `wait` is
+//! over, or more than `hold` messages wait. Then the messages before it that have not come are
+//! given up and counted as missing. A message that comes twice or after its turn is dropped as
+//! `stale`. A number more than 4096 away from the expected one comes from a peer that began again:
+//! the waiting messages go up, and the new number is the expected one. So is the first number of a
+//! session.
+//!
+//! Nothing is sent again: a message that the network loses stays lost. With `hold=0` no message
+//! waits, and a late one is dropped.
 //!
 //! # Example
 //! ```kdl
@@ -46,10 +49,10 @@ use xk_core::graph::{Entry, Family, Guarantees, Realm, Service, duration, int};
 use xk_core::reason::{Class, Reason};
 use xk_kit::layer::sessions_max;
 
-/// Dropped: a message whose number has had its turn; a duplicate, or one later than `wait`.
+/// A message that came too late: a duplicate, or one whose number was given up.
 pub static STALE: Reason = Reason::new("stale", Class::Bad);
 
-/// A number farther than this from the one whose turn it is comes from a peer that began again.
+/// A number farther than this from the expected one comes from a peer that began again.
 pub const JUMP: u64 = 4096;
 
 /// Asks a session for counts of the peer's messages.

@@ -13,7 +13,7 @@ const FRAME_OCTETS_MAX: usize = 200;
 const SIDE_OCTETS: usize = 256;
 /// Within a side's lines: how many frames it has consumed.
 const CONSUMED_AT: usize = 128;
-/// Where the slots begin, those of the first side first.
+/// Offset of the slots, those of the first side first.
 const SLOTS_AT: usize = 4096;
 /// Octets of a slot.
 const SLOT_OCTETS: usize = 128;

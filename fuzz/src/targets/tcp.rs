@@ -25,8 +25,8 @@ pub(crate) fn wire(data: &[u8]) {
     assert_eq!(octets[..12], data[..12], "ports or numbers changed");
 }
 
-/// A segment with a right checksum and, if it `answers`, numbers next to those of the segment sent
-/// last: sequence number and acknowledgement.
+/// A segment with a right checksum. If it `answers`, sequence number and acknowledgement follow
+/// those of the last segment that TCP sent.
 fn fit(segment: &[u8], pseudo: u32, numbers: [u8; 8], answers: bool) -> Vec<u8> {
     let mut segment = segment.to_vec();
     let len = segment.len() as u32;
@@ -52,10 +52,11 @@ fn fit(segment: &[u8], pseudo: u32, numbers: [u8; 8], answers: bool) -> Vec<u8> 
     segment
 }
 
-/// Lets `data` arrive as segments, each behind an octet of its length (odd: with numbers that fit
-/// what was sent; 0: nothing arrives, and as many hundredths of a second pass as the next octet
-/// says), at a layer whose port 7 is enabled and that opens a connection from port 53; lets minutes
-/// pass, then takes everything down: no message and no timer is left.
+/// Lets `data` arrive as segments at a layer whose port 7 is enabled and that opens a connection
+/// from port 53. In front of each segment an octet has its length. If that is odd, the segment gets
+/// numbers that fit the last segment sent; if it is 0, no segment arrives, and the next octet says
+/// how many hundredths of a second pass. At the end minutes pass and everything is taken down: no
+/// message and no timer may be left.
 pub(crate) fn stack(data: &[u8]) {
     let (rig, top) = rig();
     let local = Participants::local(Part::port(7));
@@ -85,8 +86,9 @@ fn pair() -> Participants {
     Participants::pair(end(53), end(9))
 }
 
-/// Goes on with a connection whose state is as long as the first two octets say (the smaller end
-/// first) and follows them, if it is one; the rest arrives as in [`stack`].
+/// Goes on with a connection whose state is in `data`: its length in the first two octets, the
+/// least significant first, then the state. If the state is valid, the rest arrives as in
+/// [`stack`].
 pub(crate) fn state(data: &[u8]) {
     let (rig, top) = rig();
     let script = Script::new(data);

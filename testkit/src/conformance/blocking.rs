@@ -17,7 +17,7 @@ pub(super) const PAUSE_MAX: Duration = Duration::from_millis(1);
 const LONG: Duration = Duration::from_secs(600);
 /// Shepherds that do the same at one time, and messages that one sends.
 pub(super) const AT_ONCE: usize = 4;
-/// By how many orders of events each law is checked.
+/// Number of orders of events for which each law is checked.
 pub(super) const SEEDS: u64 = 8;
 
 /// Number of sessions of an instance, and of holds on sessions below: both are as before once all

@@ -49,7 +49,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Where the two differ.
+    /// The first difference of the two.
     fn differs_from(&self, other: &Self) -> Option<String> {
         let lists = [
             ("what is sent", &self.sent, &other.sent),

@@ -1,6 +1,6 @@
 //! Every law once more, with the edge below the protocol, the edge above it, or both cut
-//! ([`xk_domains`]): no protocol knows. Then with both cut and frames on their way for a while, so
-//! that answers, refusals and ends come late.
+//! ([`xk_domains`]): protocols must not notice. Then once more with both edges cut and frames
+//! delayed, so that answers, refusals and ends come late.
 
 use super::calls::{self, CallFixture};
 use super::{Fixture, LAWS, Node, Receiver, Side, World};
@@ -18,10 +18,10 @@ use xk_domains::{Carrier, Known, Port, Queue, add_port, lower_proxy, ports_at_on
 
 /// Largest number of frames under way.
 const SLOTS: usize = 1024;
-/// Delay of a late frame: the least, and the most beyond that.
+/// Least delay of a late frame, and the largest random addition.
 const WAY: (Duration, Duration) = (Duration::from_micros(50), Duration::from_micros(50));
 
-/// Looks after one side of a cut whose frames are on their way for a while.
+/// One side of a cut whose frames are delayed.
 struct Late {
     port: Rc<Port>,
     queue: Queue,
@@ -30,7 +30,7 @@ struct Late {
 }
 
 impl Late {
-    /// Takes what is there, and is called again when more is.
+    /// Takes the frames that are there, and sets a timer for the next.
     fn look(&self, cx: &Kernel) {
         match self.queue.next_poll() {
             Some(due) if due > cx.now() => {
@@ -58,10 +58,10 @@ impl Protocol for LateWire {
     }
 }
 
-/// When frames are on the other side.
+/// Time at which frames are on the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Arrives {
-    /// Before the sender goes on, as messages between layers are.
+    /// Before the sender goes on, like a call between layers.
     AtOnce,
     /// At once, too, by rings in shared memory, as between two threads or processes.
     ByRing,
@@ -116,7 +116,7 @@ impl Edges {
         self.proxies.borrow()[side as usize].clone()
     }
 
-    /// Has `port`, behind `queue`, take what `sender` sends.
+    /// Connects `sender` to `port`, which receives from `queue`.
     fn connect(&self, cx: &Kernel, sender: &Queue, port: &Rc<Port>, queue: &Queue) {
         let (port, queue) = (Rc::clone(port), queue.clone());
         let late = Rc::new(Late { port, queue, this: RefCell::default() });
@@ -126,7 +126,7 @@ impl Edges {
         self.queues.borrow_mut().push(sender.clone());
     }
 
-    /// Lets time pass until the next frame is there; answers how many were on their way.
+    /// Lets time pass until the next frame is there; returns how many were on their way.
     fn carry(&self, world: &World<'_>) -> usize {
         self.ports.borrow().iter().for_each(|port| port.flush(&world.cx));
         let queues = self.queues.borrow();
@@ -138,7 +138,7 @@ impl Edges {
         })
     }
 
-    /// Cuts the edges to `lower`: gives what stands for it above the cut.
+    /// Cuts the edges to `lower`; returns its proxy above the cut.
     fn cut(&self, cx: &Kernel, side: Side, lower: &ProtocolRef) -> ProtocolRef {
         let [above, below] = match self.arrives {
             Arrives::AtOnce => {
@@ -387,7 +387,7 @@ fn cuts() -> Vec<(bool, bool, Arrives)> {
     cuts
 }
 
-/// The laws that nothing keeps whose frames come late, or no protocol of a kind, and why.
+/// Laws that cannot hold with late frames, for all protocols or for one kind, and why.
 const NOT_LATE: [(&str, &str, &str); 6] = [
     ("no allocation per message", "", "what is under way waits in a queue that grows"),
     ("no allocation per call", "", "what is under way waits in a queue that grows"),
@@ -405,7 +405,7 @@ const NOT_LATE: [(&str, &str, &str); 6] = [
     ),
 ];
 
-/// Checks the laws of which `judges` says so, with each edge cut.
+/// Checks the laws for which `judges` is true, with each edge cut.
 ///
 /// # Panics
 /// If one is broken.

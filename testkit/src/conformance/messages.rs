@@ -20,7 +20,7 @@ pub fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(octet).collect()
 }
 
-/// Where a message's octets lie in the pool: runs of position and length, neighbours joined.
+/// Places of a message's octets in the pool: runs of position and length, neighbours joined.
 fn places(message: &Message) -> Vec<(usize, usize)> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     for slice in message.slices() {

@@ -331,8 +331,8 @@ impl Bottom {
         self.state.pauses.set(most);
     }
 
-    /// From now on a session may have several peers: what is pushed goes to each, and what any of
-    /// them sends comes through it.
+    /// Gives sessions several peers from now on: what is pushed goes to each, and what any of them
+    /// sends comes through the session.
     pub fn take_peers(&self) {
         self.state.takes_peers.set(true);
     }

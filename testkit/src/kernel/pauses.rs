@@ -10,7 +10,7 @@ use xk_core::shepherd::Semaphore;
 pub(super) struct Pauses(Cell<Duration>);
 
 impl Pauses {
-    /// From now on each operation blocks for up to `most`.
+    /// Makes each operation block for up to `most` from now on.
     pub(super) fn set(&self, most: Duration) {
         self.0.set(most);
     }

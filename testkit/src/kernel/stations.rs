@@ -61,12 +61,12 @@ impl Stations {
         &self.protocol
     }
 
-    /// From now on operations block for up to `most`.
+    /// Makes operations block for up to `most` from now on.
     pub fn block(&self, most: Duration) {
         self.state.pauses.set(most);
     }
 
-    /// From now on the station of a host is another host, which the layer above is told.
+    /// Moves the station of a host to another host from now on, and tells the layer above.
     pub fn move_to(&self, cx: &Kernel, from: HostAddr, to: HostAddr) {
         self.state.moved.borrow_mut().push((from, to));
         let watcher = self.state.watcher.borrow().clone();

@@ -60,7 +60,7 @@ struct State {
     passed_down: Cell<u32>,
 }
 
-/// So many questions are passed down at most: one that goes round and round comes to an end.
+/// Largest number of questions passed down: a question that goes round and round comes to an end.
 const PASSED_DOWN_MAX: u32 = 16;
 
 /// Called in `open_done` of a [`Top`], before it records the session; may block.

@@ -17,7 +17,7 @@ const ARENA_OCTETS: usize = 1 << 16;
 const LENT_MAX: usize = 4096;
 const LOANS_MAX: u32 = 24;
 
-/// From here on numbers that the lender has never given.
+/// First of the numbers that the lender has never given.
 const MADE_UP: u32 = 1 << 31;
 
 /// The lender's arena, at the same address.

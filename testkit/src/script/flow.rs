@@ -1,4 +1,4 @@
-//! One connection as a script sees it: between relative numbers and those on the wire.
+//! One connection of a script: translates between relative numbers and those on the wire.
 
 use super::segment::{ACK_OPEN, NO_PSH};
 use super::spec::{Number, OptionSpec, OptionsSpec, SegmentSpec};
@@ -30,17 +30,17 @@ pub(super) struct Flow {
     /// The first sequence numbers.
     pub(super) peer_isn: u32,
     pub(super) own_isn: Option<u32>,
-    /// Relative: behind the last octet that the script has sent, seen, and expected.
+    /// Relative numbers behind the last octet that the script has sent, seen, and expected.
     peer_next: u32,
     own_seen: u32,
     own_next: u32,
-    /// Relative: the highest that the script has acknowledged.
+    /// Highest relative number that the script has acknowledged.
     acked: u32,
     /// The peer's clock for timestamps: its value and when it had it.
     peer_clock: Option<(u32, Time)>,
     /// The first and the latest timestamp seen.
     own_times: Option<(u32, u32)>,
-    /// Octets pushed, delivered, and looked at.
+    /// Numbers of octets pushed, delivered, and looked at.
     pub(super) pushed: u64,
     pub(super) delivered: u64,
     pub(super) read: u64,
@@ -77,7 +77,7 @@ impl Flow {
         }
     }
 
-    /// Begins again with another first sequence number of the peer.
+    /// Begins a new connection, with another first sequence number of the peer.
     pub(super) fn renew(&mut self, further: u32) {
         let number = self.port.wrapping_sub(PEER_PORT);
         let clock = self.peer_clock;
@@ -184,7 +184,10 @@ impl Flow {
         wanted.map_or(last, |echo| first.wrapping_add(echo))
     }
 
-    /// Notes a segment that was sent; answers what is wrong with its data.
+    /// Notes a segment that was sent.
+    ///
+    /// # Errors
+    /// A description of wrong data in it.
     pub(super) fn see(&mut self, tcp: &Tcp) -> Result<(), String> {
         if tcp.flags & SYN != 0 && self.own_isn.is_none() {
             self.own_isn = Some(tcp.seq);

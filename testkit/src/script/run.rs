@@ -77,7 +77,7 @@ pub(super) struct Run<'a> {
     pending: VecDeque<Pending>,
     /// Segments that arrive with the next one, as one burst.
     arrivals: Arrivals,
-    /// Where the next relative time counts from.
+    /// Time from which the next relative time counts.
     mark: Time,
     trace: Vec<String>,
 }
@@ -422,7 +422,8 @@ impl<'a> Run<'a> {
         ))
     }
 
-    /// At the end: nothing sent and nothing told that no line has spoken of.
+    /// Checks at the end that no line was left out: nothing was sent and nothing told that the
+    /// script does not name.
     fn nothing_left(&mut self) -> Result<(), String> {
         self.quiet()?;
         // A holder that has released a session need not care what it is told.

@@ -18,7 +18,7 @@ pub enum Bound {
     AtLeast(u64),
     /// This number and those below.
     AtMost(u64),
-    /// From the first to the second.
+    /// A number from the first to the second.
     Between(u64, u64),
 }
 
@@ -161,7 +161,7 @@ pub enum Act {
     Connect,
     /// The application pushes this many octets, and is refused if the second says so.
     Write(u32, bool),
-    /// So many octets have come up since the last look.
+    /// This many octets have come up since the last look.
     Read(u64),
     /// The application says that it has consumed this many octets.
     Consume(u32),
@@ -189,7 +189,7 @@ pub enum Act {
     Space(Bound),
     /// Times that the protocol has dropped for this reason.
     Drops(String, Bound),
-    /// From here on the script speaks of another connection, by number.
+    /// Makes the script speak of another connection from here on, by number.
     Flow(u16),
     /// The connection begins again; the peer's first sequence number moves on by so much.
     New(u32),
@@ -199,7 +199,7 @@ pub enum Act {
     Error(NetworkErrorKind, Option<u32>),
 }
 
-/// When something happens.
+/// Time of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct When {
     /// Counted from what came before, not from the beginning.

@@ -23,7 +23,7 @@ use xk_kit::net::stream::{
 const SERVER: u16 = 7;
 /// The port of the first stream of the side that opens.
 const CLIENT: u16 = 40_000;
-/// So that the death of a peer is noticed by a side that only reads.
+/// Makes a side that only reads notice the death of its peer.
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { idle: Duration::from_secs(60), interval: Duration::from_secs(10), probes_max: 12 };
 /// Times that an end moves.
@@ -53,7 +53,7 @@ pub(super) struct End {
     pub(super) closed: bool,
     pub(super) failed: Option<StreamError>,
     released: bool,
-    /// In which of its side's places it is.
+    /// Index of its place among those of its side.
     home: usize,
     /// Times that it has moved, and whether it is on its way to the other place.
     moves: u32,
@@ -201,7 +201,7 @@ impl Side {
         self.agenda.insert((cx.now().after(delay), self.last), (n, act));
     }
 
-    /// When it does something next.
+    /// Time of its next action.
     pub(super) fn next(&self) -> Option<Time> {
         self.agenda.keys().next().map(|(at, _)| *at)
     }
@@ -466,7 +466,7 @@ impl Side {
         }
     }
 
-    /// Where a segment for this side goes: to the place where the end of its stream is.
+    /// The layer below a segment for this side: that at which the end of its stream is.
     pub(super) fn bottom_for(&self, message: &Message) -> &Bottom {
         // The client's port says which stream it is; damaged ones may be any.
         let mut ports = message.octets().skip(2 * (1 - self.place)).take(2);

@@ -44,7 +44,7 @@ pub(super) struct Network {
     start: Time,
     queue: BinaryHeap<Reverse<(Time, u64)>>,
     packets: BTreeMap<u64, (usize, Message)>,
-    /// Until when each direction is busy.
+    /// Times until which each direction is busy.
     busy: [Time; 2],
     /// Packets that the sides gave it.
     pub(super) taken: u64,
@@ -65,7 +65,7 @@ impl Network {
         }
     }
 
-    /// When the next packet arrives.
+    /// Time at which the next packet arrives.
     pub(super) fn next(&self) -> Option<Time> {
         self.queue.peek().map(|Reverse((at, _))| *at)
     }

@@ -1,4 +1,4 @@
-//! Plan made by a seed: the network, and the acts of the applications.
+//! The plan that a seed makes: the network, and the behaviour of the applications.
 
 use core::time::Duration;
 use xk_core::random::Random;
@@ -17,7 +17,7 @@ pub(super) enum Ending {
 /// One end of a stream.
 #[derive(Clone, Debug)]
 pub(super) struct EndPlan {
-    /// When it begins, behind the start of the world.
+    /// Start, in time since the start of the world.
     pub(super) start: Duration,
     /// Octets that it writes.
     pub(super) octets: u64,
@@ -28,13 +28,13 @@ pub(super) struct EndPlan {
     /// Octets that it reads at a time and the longest pause between two reads; `None` if it takes
     /// all at once.
     pub(super) reads: Option<(u32, Duration)>,
-    /// Small segments go at once.
+    /// Whether small segments go at once.
     pub(super) no_delay: bool,
     /// End of the stream.
     pub(super) ending: Ending,
 }
 
-/// The treatment that a box in the network gives to what is not as most is.
+/// A box in the network, which treats unusual segments badly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Middlebox {
     /// Lets no SYN with data pass.
@@ -43,55 +43,56 @@ pub(super) enum Middlebox {
     CutsData,
     /// Lets no SYN with a Fast Open option pass.
     DropsOption,
-    /// Lets nothing with counts of octets by marks (RFC 9768) pass.
+    /// Lets no segment with AccECN's counts of octets (RFC 9768) pass.
     DropsCounts,
-    /// Puts no-operations in their place.
+    /// Replaces the counts by no-operations.
     StripsCounts,
-    /// Clears them.
+    /// Sets the counts to zero.
     ClearsCounts,
-    /// Sets them to something else.
+    /// Sets the counts to other values.
     SpoilsCounts,
 }
 
 /// Both ends of a stream.
 #[derive(Clone, Debug)]
 pub(super) struct StreamPlan {
-    /// The side that opens (0), and the one that is opened (1) or opens as well.
+    /// The side that opens (0), and the side that is opened or opens as well (1).
     pub(super) ends: [EndPlan; 2],
-    /// Both open.
+    /// Whether both sides open.
     pub(super) both_open: bool,
 }
 
-/// A network and what happens on it.
+/// A network, its faults, and its streams.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     /// The largest packet, in octets.
     pub(super) mtu: u32,
-    /// The delay of each direction, and how much later a packet may come besides.
+    /// The delay of each direction; `jitter` is the largest further delay of a packet.
     pub(super) delay: [Duration; 2],
     pub(super) jitter: Duration,
-    /// Per million packets.
+    /// Number of lost packets in a million; `duplication` and `corruption` are numbers in a million
+    /// too.
     pub(super) loss: u32,
     pub(super) duplication: u32,
     pub(super) corruption: u32,
-    /// Octets per second of each direction, and how many may wait for it; `None`: as many as come.
+    /// Octets per second of each direction, and octets that may wait for it; `None`: no limit.
     pub(super) rate: Option<(u64, u64)>,
-    /// From when to when nothing passes.
+    /// Start and end of a time in which no packet passes.
     pub(super) partition: Option<(Duration, Duration)>,
-    /// From when on nothing passes any more.
+    /// Time from which on no packet passes.
     pub(super) death: Option<Duration>,
-    /// Largest number of streams that wait to be accepted, and the wait of each.
+    /// Largest number of streams that wait to be accepted, and the time that each waits.
     pub(super) backlog: Option<(usize, Duration)>,
-    /// Longest time that each end stays where it is before it moves to its side's other place;
-    /// `None` if none moves.
+    /// Longest time after which each end moves to the other place of its side; `None` if no end
+    /// moves.
     pub(super) moves: Option<Duration>,
     pub(super) middlebox: Option<Middlebox>,
-    /// Packets marked, per million that may be.
+    /// Number of packets that a router marks, in a million that it may mark.
     pub(super) marks: u32,
     pub(super) streams: Vec<StreamPlan>,
 }
 
-/// A number between the bounds, small ones as likely as large ones by their digits.
+/// A random number between the bounds, with each number of binary digits about equally likely.
 fn scaled(chance: &Random, min: u64, max: u64) -> u64 {
     let bits = chance.below(u64::from(64 - max.leading_zeros())) as u32;
     (min + chance.below(2 << bits)).min(max)
@@ -157,7 +158,7 @@ impl Plan {
         let streams = (0..1 + chance.below(3)).map(|_| StreamPlan::new(chance, octets_max));
         let mut plan = Self {
             mtu: one_of(chance, &[576, 1006, 1280, 1500, 1500, 1500, 9000]),
-            // Never nothing, so that two opens at the same time meet.
+            // At least 1 ms, so that two opens at the same time cross.
             delay: [1, 1].map(|ms| Duration::from_millis(ms + chance.below(120))),
             jitter: if chance.chance(0.5) { Duration::ZERO } else { ms(chance, 60) },
             loss: one_of(chance, &[0, 0, 1_000, 10_000, 50_000, 200_000]),
@@ -172,7 +173,7 @@ impl Plan {
             middlebox: None,
             marks: 0,
         };
-        // Chosen last, so that what older seeds are known for stays.
+        // Chosen last, so that older seeds keep their other values.
         plan.backlog = chance.chance(0.3).then(|| (1 + chance.below(2) as usize, ms(chance, 5000)));
         plan.moves = chance.chance(0.4).then(|| Duration::from_millis(scaled(chance, 10, 2000)));
         let boxes = [Middlebox::DropsData, Middlebox::CutsData, Middlebox::DropsOption];
@@ -186,7 +187,7 @@ impl Plan {
         plan
     }
 
-    /// Whether the network may let a connection time out.
+    /// Whether a connection may time out on this network.
     pub(super) fn is_hostile(&self) -> bool {
         self.death.is_some() || self.loss + self.corruption >= 50_000
     }

@@ -348,7 +348,7 @@ fn rm_keeps_the_laws() {
     }
 }
 
-/// Where records go in pieces, while the layer below blocks.
+/// Records go in pieces while the layer below blocks.
 #[test]
 fn rm_keeps_the_order_of_pieces() {
     let fixture = On(Family::V6, Kind::NarrowStreams);

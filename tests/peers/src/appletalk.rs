@@ -222,7 +222,7 @@ impl Cable {
         Host { testbed, space, hw: [2, b'x', b'k', 0, high, low], cable: Arc::clone(self) }
     }
 
-    /// Where the guest and the bridge are.
+    /// The space of the guest and the bridge.
     #[must_use]
     pub fn space(&self) -> &Space {
         &self.space
@@ -233,7 +233,7 @@ impl Cable {
 pub struct Host {
     /// Captures, and namespaces.
     pub testbed: Testbed,
-    /// Where the device `x0` is.
+    /// The space of the device `x0`.
     pub space: Space,
     /// The hardware address of the stacks there.
     pub hw: [u8; 6],

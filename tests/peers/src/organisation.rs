@@ -28,7 +28,7 @@ pub enum Organisation {
 pub struct Cut {
     /// Text of the graph.
     pub text: String,
-    /// Where programs attach, and which there are.
+    /// Path at which programs attach, and the programs.
     pub programs: Option<(PathBuf, Vec<Program>)>,
     /// Names of the nodes that one more program has, on a library.
     pub own: Vec<String>,

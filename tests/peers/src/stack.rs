@@ -50,7 +50,7 @@ type Order = Box<dyn FnOnce(&Kernel) -> bool + Send>;
 pub struct Stack {
     /// Programs that have attached to it, which end first.
     programs: Programs,
-    /// Where programs attach, if they do.
+    /// Space and path at which programs attach, if they do.
     place: Option<(Option<Space>, PathBuf)>,
     /// The domains, each below all that stand on it.
     parts: Vec<Part>,

@@ -1,4 +1,4 @@
-//! Where a test takes place: namespaces, links between Linux and a stack of ours, and captures that
+//! The scene of a test: namespaces, links between Linux and a stack of ours, and captures that
 //! `tshark` judges.
 
 use std::cell::RefCell;
@@ -260,9 +260,9 @@ fn captures_folder() -> PathBuf {
 pub struct Lan {
     /// The namespaces and captures.
     pub testbed: Testbed,
-    /// Where Linux is.
+    /// The space of Linux.
     pub linux: Space,
-    /// Where our end is.
+    /// The space of our end.
     pub ours: Space,
     wire: Wire,
 }

@@ -87,7 +87,7 @@ pub(super) fn check(tree: &Tree, found: &mut Vec<Violation>) {
     }
 }
 
-/// Is it a line of comment that is too wide and could be broken? Rows of tables cannot.
+/// Whether a line of comment is too wide and could be broken. Rows of tables cannot.
 pub(crate) fn is_wide(line: &str) -> bool {
     let comment = line.trim_start();
     comment.starts_with("//")

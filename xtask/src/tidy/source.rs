@@ -44,8 +44,8 @@ const WORLD: &[&str] = &["extern crate std"];
 const ONE_FAMILY: &[&str] =
     &["Ipv4Addr", "Ipv4", "Ipv6Addr", "Ipv6", "SocketAddrV4", "SocketAddrV6"];
 
-/// Where they are known: the type that is of any family and its text, the protocols of one, and
-/// what reads or writes packets of one.
+/// Files in which address families are known: the type that is of any family and its text, the
+/// protocols of one, and the readers and writers of its packets.
 const KIN: &[&str] = &[
     "core/src/participant/",
     "kit/src/net/addr.rs",

@@ -32,7 +32,7 @@ fn unknown(net: &Net, procedure: u32) -> SessionRef {
     net.open_as(&format!("*, procedure{procedure}@version1@program{PROGRAM}@port0@10.0.0.2"))
 }
 
-/// At which port the server's table has a version of the program.
+/// Port of a version of the program in the server's table.
 fn port(net: &Net, version: u32) -> Option<u16> {
     let table = net.tops[1].ask(&net.cx, Mappings::default())?;
     let mut all = table.mappings.iter();

@@ -348,8 +348,7 @@ pub fn closes(fixture: &dyn CallFixture) -> Verdict {
     Verdict::Holds
 }
 
-/// When the session below ends, a session ends with it and tells the protocol above, or goes on
-/// over another one.
+/// A session ends with the session below and tells the protocol above, or goes on over another one.
 ///
 /// # Panics
 /// If the law is broken.

@@ -56,7 +56,7 @@ const IP_OCTETS: usize = 20;
 const UDP_OCTETS: usize = 8;
 
 impl Frame {
-    /// Where the ports of a datagram or segment lie, if it has some.
+    /// Offset of the ports of a datagram or segment, if it has some.
     fn ports(&self) -> Option<usize> {
         let is_ip = self.ether_type() == 0x0800 && self.0[14] == 0x45;
         (is_ip && [6, 17].contains(&self.0[23])).then_some(ETHER_OCTETS + IP_OCTETS)

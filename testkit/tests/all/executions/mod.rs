@@ -1,5 +1,6 @@
-//! At most once, exactly once, at least once: stacks of the rpc realm in a bad network, whose hosts
-//! crash and come back under new boot ids, against a model that counts executions.
+//! Calls are executed at most once, exactly once or at least once: stacks of the rpc realm in a bad
+//! network, whose hosts crash and come back under new boot ids, against a model that counts
+//! executions.
 //!
 //! One seed makes a plan: what the link does to frames, partitions, when server and clients crash
 //! and for how long, and calls of many sizes to a procedure that takes a while. Every call has a

@@ -227,7 +227,7 @@ pub(crate) fn atp_ddp() -> Stack {
     }
 }
 
-/// Where ATP and DDP of a configuration come from; nothing is the x-kernel.
+/// Frameworks of ATP and DDP in a configuration; nothing is the x-kernel.
 type Configuration = [Option<&'static str>; 2];
 
 /// The nine: ATP and DDP, each in the x-kernel, in BSD and in STREAMS.
@@ -295,7 +295,7 @@ pub(crate) fn atp_nine_at_least_once(seed: u64) -> Stack {
     }
 }
 
-/// Where some replies have more than eight packets: such a call fails.
+/// Some replies have more than eight packets: such a call fails.
 pub(crate) fn atp_nine_too_big(seed: u64) -> Stack {
     Stack { name: "atp_nine_too_big", octets_max: [578 - MARK, 16 * 578], ..atp_nine(seed) }
 }
@@ -356,7 +356,7 @@ pub(crate) fn select_channel_vipsize() -> Stack {
     }
 }
 
-/// When a host crashes, and how long it is down.
+/// Time of a host's crash, and of its return.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Crash {
     /// Name of the host.
@@ -393,7 +393,7 @@ pub(crate) struct Plan {
     pub(crate) is_mild: bool,
 }
 
-/// When the last fault is over.
+/// End of the last fault.
 pub(crate) const FAULTS_END: Duration = Duration::from_secs(20);
 
 fn between(chance: &Random, range: Range<u64>) -> u64 {

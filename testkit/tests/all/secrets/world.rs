@@ -13,7 +13,7 @@ pub(crate) const CLIENT: &str = "10.0.0.1";
 /// An IPv4 packet that the host sent.
 pub(crate) struct Sent {
     pub(crate) to: Ipv4Addr,
-    /// From the IPv4 header on.
+    /// The packet from the IPv4 header on.
     pub(crate) packet: Vec<u8>,
 }
 

@@ -64,7 +64,7 @@ pub(crate) fn send(mut to: impl Write, octets: u64) -> io::Result<()> {
 /// Way in which an end reads: all at once, or with a pause at this octet.
 pub(crate) type Rest<'a> = Option<(u64, &'a (dyn Fn() + Sync))>;
 
-/// Where readers rest until the other end has done something.
+/// A gate at which readers wait until the other end has done something.
 #[derive(Default)]
 pub(crate) struct Gate {
     /// Number of ends that have come, and whether they may go on.

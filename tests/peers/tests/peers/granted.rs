@@ -34,7 +34,7 @@ pub(crate) const HONEST_PORT: u16 = 6000;
 pub(crate) const HOSTILE_PORT: u16 = 5000;
 /// The type number that the hostile program has on IP.
 pub(crate) const HOSTILE_NUMBER: u32 = 253;
-/// By how much a process may grow once it has seen what is hostile, in KiB.
+/// KiB by which a process may grow once it has seen what is hostile.
 const GROWTH_KIB_MAX: u64 = 2048;
 /// Number of answers that the honest program gets at least, for a hundred questions.
 const ANSWERED_PERCENT_MIN: u64 = 90;
@@ -52,7 +52,7 @@ fn seconds() -> (u64, u64) {
     if is_long() { (2, 60) } else { (1, 1) }
 }
 
-/// Where a host and programs of all users meet.
+/// The place where a host and programs of all users meet.
 struct Place {
     lan: Lan,
     folder: PathBuf,
@@ -238,7 +238,7 @@ pub(crate) fn memory(of: &Running) -> BTreeMap<u32, u64> {
     all.filter_map(resident).collect()
 }
 
-/// At the place where they attach.
+/// Programs that attach at the domain's socket send what they may.
 pub(crate) fn programs_that_attach_send_what_they_may(wire: Wire) {
     needs_root!("ip", "tcpdump", "tshark", "setpriv");
     let Some(place) = Place::new("granted-attach", wire) else {
@@ -270,7 +270,7 @@ pub(crate) fn programs_that_attach_send_what_they_may(wire: Wire) {
     place.judge(&linux, &format!(" || ip.proto == {HOSTILE_NUMBER}"));
 }
 
-/// At the door of a network I/O module that has the device.
+/// Programs with channels of a network I/O module that has the device send what they may.
 pub(crate) fn programs_with_channels_send_what_they_may(wire: Wire) {
     needs_root!("ip", "tcpdump", "tshark", "setpriv");
     let Some(place) = Place::new("granted-channels", wire) else {

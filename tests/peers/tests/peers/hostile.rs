@@ -29,8 +29,8 @@ use crate::program::command;
 
 /// Our station's address.
 const STATION: &str = "02:00:00:00:00:77";
-/// By how much the memory in use may grow once the tables have been filled, in KiB. What is read
-/// from the system is exact to a page, but the allocator may keep some.
+/// KiB by which the memory in use may grow once the tables have been filled. What is read from the
+/// system is exact to a page, but the allocator may keep some.
 const GROWTH_KIB_MAX: u64 = 8 * 1024;
 /// Number of pings of a hundred that must be answered while noise comes at a rate that a busy
 /// machine of two cores bears. All senders share the ring or queue of the wire, so its losses hit

@@ -12,7 +12,7 @@ use xk_peers::testbed::{DEVICE, PROGRAM_TIME_MAX, Testbed, Wire, end};
 use xk_testkit::netns::{Running, Space};
 use xk_testkit::{await_that, needs_root, tshark};
 
-/// Where LToUDP is spoken.
+/// Group to which LToUDP sends.
 const GROUP: &str = "239.192.76.84";
 
 /// The program, made once per run, or why it cannot be made.

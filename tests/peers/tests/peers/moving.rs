@@ -39,7 +39,7 @@ const PIECE: usize = 1 << 18;
 /// The ports of ours that lead to Linux's `socat` and `iperf3`, and where those are.
 const PORTS: [(u16, u16); 2] = [(7000, 8000), (5201, 5201)];
 
-/// Is one of the processes, if the command line says so.
+/// Runs one of the processes, if the command line says so.
 pub(crate) fn run() -> Option<ExitCode> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();

@@ -8,7 +8,7 @@ use xk_testkit::{needs, needs_root};
 
 use crate::host::assert_no_loss;
 
-/// Where cargo puts the command: beside the folder of this test program.
+/// Path of the command as cargo builds it: beside the folder of this test program.
 pub(crate) fn command() -> PathBuf {
     let test = std::env::current_exe().unwrap_or_default();
     test.ancestors().nth(2).unwrap_or(Path::new("")).join("xk")

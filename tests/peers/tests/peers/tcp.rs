@@ -138,7 +138,7 @@ pub(crate) fn is_refused(wire: Wire) {
     lan.testbed.judge(&[("onnection reset", "nobody listens")]);
 }
 
-/// Where the interface cuts nothing, Linux cuts on its behalf what we leave to it.
+/// Linux cuts the runs that we leave to an interface which itself cuts nothing.
 pub(crate) fn an_interface_cuts_nothing(wire: Wire) {
     needs_root!("ip", "socat", "tshark");
     let lan = Lan::new("cuts_nothing", wire);

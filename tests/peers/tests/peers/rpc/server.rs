@@ -5,7 +5,7 @@ use xk_peers::testbed::{DEVICE, LINUX, Lan, OURS, PROGRAM_TIME_MAX, Wire};
 
 use super::{BAD, GOOD, KNOWN, TRIAL, call, needs_rpc, trial};
 
-/// Where the trial is.
+/// Port of the trial.
 const PORT: u16 = 2049;
 
 /// ONC RPC on `udp`, with credentials of users and shorthands, and on `tcp`, with credentials of
