@@ -37,6 +37,7 @@ impl Parametrized<'_> {
                 None => self.unknown_property(diagnostics, property),
             }
         }
+        self.exclusions(diagnostics, properties);
         let given = |name: &str| properties.iter().any(|p| *p.name == name);
         complete(diagnostics, self.what, self.span, self.scalars, given, &mut params);
         for child in children {
@@ -50,6 +51,22 @@ impl Parametrized<'_> {
             self.count(diagnostics, spec, children);
         }
         params
+    }
+
+    /// Refuses parameters that one beside them stands for.
+    fn exclusions(&self, diagnostics: &mut Diagnostics, properties: &[Param]) {
+        for property in properties {
+            let name = property.name.as_str();
+            let spec = self.scalars.iter().find(|spec| spec.name == name);
+            let others = spec.map_or(&[][..], |spec| spec.instead_of);
+            for other in properties.iter().filter(|p| others.contains(&p.name.as_str())) {
+                let what = format!("`{}` cannot be given beside `{name}`", other.name.as_str());
+                diagnostics
+                    .error(other.name.span, what)
+                    .also(property.name.span, format!("`{name}`"))
+                    .help("leave one of them out");
+            }
+        }
     }
 
     fn unknown_property(&self, diagnostics: &mut Diagnostics, property: &Param) {
@@ -139,7 +156,8 @@ fn complete(
     given: impl Fn(&str) -> bool,
     params: &mut Params,
 ) {
-    for spec in specs.iter().filter(|spec| !given(spec.name)) {
+    let replaced = |name| specs.iter().any(|s| s.instead_of.contains(&name) && given(s.name));
+    for spec in specs.iter().filter(|spec| !given(spec.name) && !replaced(spec.name)) {
         if spec.required {
             diagnostics
                 .error(span, format!("{what} needs the parameter `{}`", spec.name))

@@ -235,7 +235,11 @@ fn parameter(text: &mut String, indent: &str, name: &str, spec: &ParamSpec) {
         (None, true) => "; required".to_owned(),
         (None, false) => String::new(),
     };
-    text.push_str(&format!("{indent}{name}: {}{default}\n", kind(spec.kind)));
+    let instead = match spec.instead_of {
+        [] => String::new(),
+        others => format!("; instead of {}", others.join(", ")),
+    };
+    text.push_str(&format!("{indent}{name}: {}{default}{instead}\n", kind(spec.kind)));
     meaning(text, indent, spec.doc);
 }
 

@@ -10,16 +10,17 @@ use crate::plan::{CheckedGraph, HostPlan, count_of, instance};
 
 /// Refuses a second node of a host that names the device or file of a first one of its kind.
 pub(super) fn devices(site: &Site<'_>, diagnostics: &mut Diagnostics) {
-    let mut taken: HashMap<(&str, &str), usize> = HashMap::new();
+    let mut taken: HashMap<(&str, &str, String), usize> = HashMap::new();
     for at in 0..site.lowers.len() {
         let Some(entry) = site.entry(at) else {
             continue;
         };
-        let name = entry.stacking_rules.and_then(|rules| rules.sole);
-        let Some((name, value)) = name.and_then(|n| Some((n, site.params[at].text(n)?))) else {
+        let names = entry.stacking_rules.map_or(&[][..], |rules| rules.sole);
+        let named = |name| Some((name, site.params[at].get(name)?));
+        let Some((name, value)) = names.iter().copied().find_map(named) else {
             continue;
         };
-        let first = match taken.entry((entry.kind, value)) {
+        let first = match taken.entry((entry.kind, name, value.to_string())) {
             Slot::Vacant(slot) => {
                 slot.insert(at);
                 continue;

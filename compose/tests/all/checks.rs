@@ -79,8 +79,9 @@ static APP: Entry = Entry::top("app", "", build)
     .parameters(&[optional("address", ParamKind::Text("an address"), "whom it talks to")]);
 
 fn catalog() -> Catalog {
-    Catalog::new(&[&WIRE, &SPY, &FRAMES, &FINDER, &NET, &PORTS, &SPEAKER, &APP, &xk_sim::ENTRY])
-        .unwrap()
+    let tap = xk_catalog::standard().find("tap").unwrap();
+    let own = [&WIRE, &SPY, &FRAMES, &FINDER, &NET, &PORTS, &SPEAKER, &APP];
+    Catalog::new(&[&own[..], &[&xk_sim::ENTRY, tap]].concat()).unwrap()
 }
 
 #[test]

@@ -183,8 +183,8 @@ pub struct StackingRules {
     pub rising: Option<&'static str>,
     /// The parameter or block that gives it an address of its own: no other's on the same link.
     pub own_address: Option<&'static str>,
-    /// The parameter that names what only one of its kind on a host can have: a device, a file.
-    pub sole: Option<&'static str>,
+    /// Parameters that name what only one of its kind on a host can have: a device, a file.
+    pub sole: &'static [&'static str],
     /// The parameter that names a socket at which it listens: one that has it is of real time, and
     /// the file goes when the host ends.
     pub listens_at: Option<&'static str>,
@@ -197,7 +197,7 @@ impl StackingRules {
         needed: &[],
         rising: None,
         own_address: None,
-        sole: None,
+        sole: &[],
         listens_at: None,
     };
 

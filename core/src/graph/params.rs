@@ -68,6 +68,8 @@ pub struct ParamSpec {
     pub default: Option<Value<&'static str>>,
     /// True if the graph must say.
     pub required: bool,
+    /// Parameters that it stands for: none of them is given or has its default beside it.
+    pub instead_of: &'static [&'static str],
     /// Meaning, with the unit.
     pub doc: &'static str,
 }
@@ -79,7 +81,13 @@ impl ParamSpec {
         default: Option<Value<&'static str>>,
         doc: &'static str,
     ) -> Self {
-        Self { name, kind, default, required: false, doc }
+        Self { name, kind, default, required: false, instead_of: &[], doc }
+    }
+
+    /// Stands for the parameters with these names.
+    #[must_use]
+    pub const fn instead_of(self, instead_of: &'static [&'static str]) -> Self {
+        Self { instead_of, ..self }
     }
 
     /// A length of time that may be 0, of which the text says what it means.

@@ -97,7 +97,7 @@ pub static ENTRY: Entry = Entry::filter("netio", include_str!("node.rs"), protoc
     .summary("the network I/O module: programs send and receive frames that fit what they were granted")
     .on(&[Realm::Wire], &[Family::Inherit])
     .stacking_rules(&StackingRules {
-        sole: Some("door"),
+        sole: &["door"],
         listens_at: Some("door"),
         ..StackingRules::NONE
     })

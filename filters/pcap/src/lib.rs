@@ -60,7 +60,7 @@ use xk_core::graph::{ParamKind, StackingRules, octets, required};
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::filter("pcap", include_str!("lib.rs"), protocol::build)
     .summary("a layer that writes what crosses its edge to a pcapng file")
-    .stacking_rules(&StackingRules { sole: Some("file"), ..StackingRules::NONE })
+    .stacking_rules(&StackingRules { sole: &["file"], ..StackingRules::NONE })
     .parameters(&[
         required("file", ParamKind::Text("a file's name"), "the file, made anew"),
         octets("snap", 0, "how many octets of a message are kept; 0 for all"),

@@ -79,7 +79,7 @@ use xk_kit::wire::entry::{address, ethernet};
 #[rustfmt::skip]
 pub static ENTRY: Entry = ethernet("host-eth", include_str!("lib.rs"), eth::build)
     .summary("Ethernet in UDP (VXLAN): frames across any network, without privilege")
-    .stacking_rules(&StackingRules { sole: Some("local"), ..StackingRules::NONE })
+    .stacking_rules(&StackingRules { sole: &["local"], ..StackingRules::NONE })
     .parameters(&[
         required("local", ParamKind::Text("an address and a port, such as 0.0.0.0:4789"),
             "our address and port, IPv4 or IPv6; 0.0.0.0 for every address that we have"),

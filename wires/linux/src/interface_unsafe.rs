@@ -1,4 +1,5 @@
-//! Questions about interfaces, and changes of them. Each is asked through a socket of any kind.
+//! Questions about interfaces, and changes of them. Each is asked through a socket of any kind. The
+//! hardware address is also told by an attached TAP descriptor (Linux, `__tun_chr_ioctl`).
 //!
 //! Source: netdevice(7).
 

@@ -1,8 +1,10 @@
 //! Calls of Linux about interfaces and sockets that wires need and rustix lacks.
 
+mod inherited_unsafe;
 mod interface_unsafe;
 mod socket_unsafe;
 
+pub use inherited_unsafe::{claim, inherited};
 pub use interface_unsafe::{
     Interface, InterfaceError, add_route, address, existing, flags, hardware_address, mtu, request,
     set_address, set_mtu, set_up,

@@ -2,11 +2,11 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::Ipv4Addr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
-use rustix::net::{AddressFamily, SocketType, netdevice};
+use rustix::net::{AddressFamily, SocketType, netdevice, sockopt};
 use smallvec::SmallVec;
 
 use xk_kit::wire::virtio::{NOTE_OCTETS, Note, RUN_OCTETS_MAX};
@@ -22,6 +22,8 @@ const HEADER_OCTETS_MAX: usize = 18;
 /// `drivers/net/tun.c`).
 pub(crate) const MTU_MIN: usize = 68;
 pub(crate) const MTU_MAX: usize = 65_521;
+/// MTU of a device that cannot be asked for it: that of Ethernet (IEEE 802.3).
+const MTU_USUAL: usize = 1500;
 /// Parts into which a frame is read without an allocation, with the header in front and the octet
 /// that shows that it is too long.
 const PARTS: usize = 16;
@@ -76,7 +78,7 @@ pub enum Transmitted {
     WouldBlock,
 }
 
-/// An open TAP device.
+/// An open TAP device, or a Unix socket of datagrams that are frames.
 #[derive(Debug)]
 pub struct TapDevice {
     tun: OwnedFd,
@@ -86,6 +88,8 @@ pub struct TapDevice {
     oversized: u64,
     /// Each frame has a header in front.
     noted: bool,
+    /// Transport checksums may be left open.
+    offload: bool,
 }
 
 impl TapDevice {
@@ -124,6 +128,73 @@ impl TapDevice {
         Self::opened(tun, found.0, &socket(name)?, options)
     }
 
+    /// Takes the descriptor `number`, which the program that started this one has left open: a TAP
+    /// device, or a Unix socket of datagrams that are frames with nothing in front. That program
+    /// has set the device up; of `options` the MTU counts, as what it is, and whether to agree on
+    /// open checksums, where frames have a header. No privilege is needed. The descriptor stays
+    /// open, so it may be taken once more.
+    ///
+    /// # Errors
+    /// [`TapError::Descriptor`] if it is not open, or is something else.
+    pub fn inherited(number: RawFd, options: &Options) -> Result<Self, TapError> {
+        let device = Self::look_at(number, options)?;
+        xk_linux::claim(number, &device.tun).map_err(|error| descriptor_error(number, &error))?;
+        Ok(device)
+    }
+
+    /// As [`inherited`](Self::inherited), but programs started by this one inherit it as well.
+    pub(crate) fn look_at(number: RawFd, options: &Options) -> Result<Self, TapError> {
+        let tun = xk_linux::inherited(number).map_err(|error| match error.raw_os_error() {
+            Some(libc::EBADF) => TapError::Descriptor { number, what: "is not open".into() },
+            _ => descriptor_error(number, &error),
+        })?;
+        Self::given(number, tun, options)
+    }
+
+    /// The device of an open descriptor that the graph calls `number`.
+    pub(crate) fn given(number: RawFd, tun: OwnedFd, options: &Options) -> Result<Self, TapError> {
+        let fails = |error| descriptor_error(number, &error);
+        if let Ok((name, noted)) = device_unsafe::attached(tun.as_fd()) {
+            return Self::of_tap(tun, (name, noted), options).map_err(fails);
+        }
+        let is_ours = sockopt::socket_domain(&tun) == Ok(AddressFamily::UNIX)
+            && sockopt::socket_type(&tun) == Ok(SocketType::DGRAM);
+        if !is_ours {
+            let path = format!("/proc/self/fd/{}", tun.as_raw_fd());
+            let path = std::fs::read_link(path).unwrap_or_default();
+            let what = format!("is neither a TAP device nor such a socket, but {}", path.display());
+            return Err(TapError::Descriptor { number, what });
+        }
+        let number = rustix::fs::fstat(&tun).map_err(|errno| fails(errno.into()))?.st_ino;
+        // The other end's address is not known, but each socket has a number of its own.
+        let [.., a, b, c, d] = number.to_be_bytes();
+        Ok(Self {
+            tun,
+            name: "socket".into(),
+            mtu: options.mtu.unwrap_or(MTU_USUAL),
+            host_hardware_address: [2, 0, a, b, c, d],
+            oversized: 0,
+            noted: false,
+            offload: false,
+        })
+    }
+
+    fn of_tap(tun: OwnedFd, (name, noted): (String, bool), options: &Options) -> io::Result<Self> {
+        let offload = noted && options.offload;
+        if noted {
+            device_unsafe::set_header_octets(tun.as_fd())?;
+        }
+        device_unsafe::set_offloads(tun.as_fd(), offload, offload && options.runs)?;
+        let host_hardware_address = xk_linux::hardware_address(&tun, &name)?;
+        // Its interface may be in another network namespace, and one of its name in this.
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+        let here = xk_linux::hardware_address(&socket, &name).ok();
+        let here = here.filter(|address| *address == host_hardware_address);
+        let mtu = here.and_then(|_| xk_linux::mtu(&socket, &name).ok());
+        let mtu = options.mtu.or(mtu).unwrap_or(MTU_USUAL);
+        Ok(Self { tun, name, mtu, host_hardware_address, oversized: 0, noted, offload })
+    }
+
     fn opened(
         tun: OwnedFd,
         name: String,
@@ -136,6 +207,7 @@ impl TapDevice {
             host_hardware_address: [0; 6],
             oversized: 0,
             noted: options.offload,
+            offload: options.offload,
             name,
         };
         device.set_up(socket.as_fd(), options)?;
@@ -181,7 +253,7 @@ impl TapDevice {
 
     /// Whether transport checksums may be left open ([`Options::offload`]).
     pub fn takes_open_checksums(&self) -> bool {
-        self.noted
+        self.offload
     }
 
     /// Takes the next frame that the host sent; `None` when there is none now. With
@@ -408,6 +480,10 @@ fn check_name(name: &str, options: &Options) -> Result<(), TapError> {
         return Err(TapError::Name { name: name.to_owned() });
     }
     Ok(())
+}
+
+fn descriptor_error(number: RawFd, error: &io::Error) -> TapError {
+    TapError::Descriptor { number, what: format!("cannot be used: {error}") }
 }
 
 /// A socket, to ask for settings of devices.

@@ -31,16 +31,18 @@ fn name_in(request: &ifreq) -> String {
 /// front.
 ///
 /// # Errors
-/// If it is attached to none.
+/// If it is attached to none, or frames have packet information in front.
 pub(crate) fn attached(tun: BorrowedFd<'_>) -> io::Result<(String, bool)> {
     let mut request = xk_linux::request("")?;
     // SAFETY: TUNGETIFF fills one `ifreq`.
     unsafe { ioctl(tun, Updater::<{ libc::TUNGETIFF as Opcode }, ifreq>::new(&mut request)) }?;
     // SAFETY: TUNGETIFF fills `ifru_flags`; before it, all octets are initialised.
     let flags = libc::c_int::from(unsafe { request.ifr_ifru.ifru_flags });
-    match flags & libc::IFF_TAP {
-        0 => Err(io::ErrorKind::InvalidInput.into()),
-        _ => Ok((name_in(&request), flags & libc::IFF_VNET_HDR != 0)),
+    match flags & (libc::IFF_TAP | libc::IFF_TUN | libc::IFF_NO_PI) {
+        kind if kind == libc::IFF_TAP | libc::IFF_NO_PI => {
+            Ok((name_in(&request), flags & libc::IFF_VNET_HDR != 0))
+        }
+        _ => Err(io::ErrorKind::InvalidInput.into()),
     }
 }
 

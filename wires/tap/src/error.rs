@@ -1,6 +1,7 @@
 //! Why a TAP device could not be opened, and what to do about it.
 
 use std::io;
+use std::os::fd::RawFd;
 
 /// Why [`crate::TapDevice::open`] failed. The text of each names a remedy.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +47,18 @@ pub enum TapError {
         name: String,
         /// The interfaces there are.
         existing: Vec<String>,
+    },
+    /// The program that started this one has left no such descriptor, or of another kind.
+    #[error(
+        "descriptor {number} {what}; have the program that starts this one open a TAP device \
+         (`TUNSETIFF` with `IFF_TAP | IFF_NO_PI`), or a Unix socket of datagrams, and leave it open \
+         under that number, without `FD_CLOEXEC`; `device=NAME` opens a device by its name"
+    )]
+    Descriptor {
+        /// The number given.
+        number: RawFd,
+        /// The fault.
+        what: String,
     },
     /// The interface is of another kind.
     #[error(

@@ -28,6 +28,15 @@
 //! mode tap user $USER` and a few `ip` commands, done once, are enough for all later runs. Each
 //! error names the command for its case.
 //!
+//! `fd=3` takes a descriptor that the program which starts this one has opened and left open, as
+//! for containers and sandboxes: no privilege is needed, nor the device's network namespace. That
+//! program makes the device (`TUNSETIFF` with `IFF_TAP | IFF_NO_PI`, and with `IFF_VNET_HDR` for
+//! unfinished checksums), sets its addresses and routes, and brings it up. In place of a TAP device
+//! it may be a connected Unix socket of datagrams, of which each is a frame, as QEMU's `-netdev
+//! dgram` has; nothing is left unfinished then, and our hardware address depends on the socket
+//! unless `address` is given. The descriptor becomes close-on-exec and non-blocking. A number that
+//! is not open, or stands for something else, is refused.
+//!
 //! Programs may use the device without a graph, as [`TapDevice`]: [`TapDevice::receive`] takes a
 //! frame that the host sent, [`TapDevice::transmit`] gives the host one, and neither blocks.
 //!
@@ -83,18 +92,23 @@ pub static ENTRY: Entry = ethernet("tap", include_str!("lib.rs"), protocol::buil
     .summary("a TAP device: an Ethernet between the graph and the host")
     .stacking_rules(&StackingRules {
         own_address: Some("host_address"),
-        sole: Some("device"),
+        sole: &["device", "fd"],
         ..StackingRules::NONE
     })
     .parameters(&[
         text("device", "a device's name, such as xk0", "xk0",
             "the device's name; it is made if there is none"),
+        optional("fd", ParamKind::integer(0..=i32::MAX as i64),
+            "the number of a descriptor that the program which starts this one leaves open: a TAP \
+             device, or a Unix socket of datagrams that are frames")
+            .instead_of(&["device", "host_address", "host_routes"]),
         optional("host_address", ParamKind::Text("an IPv4 address and prefix, such as 10.9.0.1/24"),
             "the host's IPv4 address on this Ethernet, with the length of its prefix"),
         optional("host_routes", ParamKind::Text(protocol::ROUTES),
             "networks that the host reaches by machines on this Ethernet, such as ours"),
         address("our hardware address; if not given, one that depends on the host's"),
-        optional("mtu", ParamKind::Octets, "sets the device's MTU, 68 to 65521 octets"),
+        optional("mtu", ParamKind::Octets, "sets the device's MTU, 68 to 65521 octets; beside `fd` it is the MTU that the device has, \
+             by default as the system says, or 1500"),
         flag("offload", true,
             "whether transport checksums stay open between the host and us, and runs of TCP \
              segments whole"),

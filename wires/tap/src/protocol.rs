@@ -4,7 +4,7 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::net::Ipv4Addr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::rc::Rc;
 
 use smallvec::SmallVec;
@@ -22,6 +22,7 @@ use xk_kit::wire::{frames, segments};
 use xk_kit::{Cidr, EthAddr};
 
 use crate::device::{MTU_MAX, MTU_MIN, Options, TapDevice, Transmitted};
+use crate::error::TapError;
 
 /// Form of the parameter `host_routes`.
 pub(crate) const ROUTES: &str =
@@ -38,11 +39,14 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let address = station(build.params)?;
     let handed = build.cx.surroundings::<HandedDevices>();
     let tun = handed.as_ref().and_then(|handed| handed.take::<OwnedFd>(build.name));
-    let (device, handed) = match tun {
-        Some(tun) => (TapDevice::go_on(tun, name, &options), handed),
-        None => (TapDevice::open(name, &options), None),
+    let handed = handed.filter(|_| tun.is_some());
+    let device = match (fd(build.params), tun) {
+        (None, None) => TapDevice::open(name, &options),
+        (None, Some(tun)) => TapDevice::go_on(tun, name, &options),
+        (Some(fd), None) => TapDevice::inherited(fd, &options),
+        (Some(fd), Some(tun)) => TapDevice::given(fd, tun, &options),
     };
-    let device = device.map_err(|error| environment("device", &error))?;
+    let device = device.map_err(|error| no_device(build.params, &error))?;
     let address = address.unwrap_or(EthAddr(device.hardware_address()));
     let capabilities = Capabilities::ethernet(device.mtu() + HEADER_OCTETS, address)
         .offloads(device.takes_open_checksums(), u16::MAX);
@@ -57,8 +61,20 @@ pub(crate) fn probe(params: &Params, look: Look) -> Result<(), BuildError> {
     if look == Look::Parameters {
         return Ok(());
     }
-    let bare = Options { create: options.create, ..Options::default() };
-    TapDevice::open(name, &bare).map(drop).map_err(|error| environment("device", &error))
+    let looked = match fd(params) {
+        Some(fd) => TapDevice::look_at(fd, &options),
+        None => TapDevice::open(name, &Options { create: true, ..Options::default() }),
+    };
+    looked.map(drop).map_err(|error| no_device(params, &error))
+}
+
+/// The descriptor that the parameter `fd` names.
+fn fd(params: &Params) -> Option<RawFd> {
+    params.get("fd").map(|_| params.number("fd", -1))
+}
+
+fn no_device(params: &Params, error: &TapError) -> BuildError {
+    environment(if fd(params).is_some() { "fd" } else { "device" }, error)
 }
 
 fn options(params: &Params) -> Result<(&str, Options), BuildError> {

@@ -2,10 +2,16 @@
 
 use std::io::IoSlice;
 use std::net::UdpSocket;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
+use xk_core::Participants;
+use xk_core::graph::{BuildError, Look, Params, Value};
 use xk_tap::{Options, TapDevice, TapError, Transmitted};
+use xk_testkit::kernel::{TestKernel, Top};
 use xk_testkit::netns::{Net, Space};
 use xk_testkit::{needs_root, peer};
 
@@ -18,6 +24,10 @@ fn main() -> ExitCode {
         ("bad_frames_are_refused", bad_frames_are_refused),
         ("a_device_goes_or_stays", a_device_goes_or_stays),
         ("errors_tell_the_case", errors_tell_the_case),
+        ("a_descriptor_of_another_namespace_will_do", a_descriptor_of_another_namespace_will_do),
+        ("a_socket_of_frames_will_do", a_socket_of_frames_will_do),
+        ("a_graph_takes_a_descriptor", a_graph_takes_a_descriptor),
+        ("a_descriptor_of_another_kind_is_told", a_descriptor_of_another_kind_is_told),
         ("without_privilege_the_remedy_is_named", without_privilege_the_remedy_is_named),
     ])
 }
@@ -208,4 +218,97 @@ fn without_privilege_the_remedy_is_named() {
     opened.unwrap();
     let told = changed.unwrap_err().to_string();
     assert!(told.contains("sudo ip addr add 10.92.0.1/24 dev xk0"), "{told}");
+}
+
+/// Leaves a descriptor open for programs that are started, as the one that starts us would.
+fn leave_open(fd: &OwnedFd) -> i32 {
+    fcntl_setfd(fd, FdFlags::empty()).unwrap();
+    fd.as_raw_fd()
+}
+
+/// The interface is not to be seen from here, and nothing here needs a privilege.
+fn a_descriptor_of_another_namespace_will_do() {
+    needs_root!("ip");
+    let net = Net::new("tap inherited").unwrap();
+    let space = net.space().unwrap();
+    for (offload, mtu) in [(false, None), (true, Some(1400))] {
+        let theirs = open(&space, "xk0", &Options { offload, ..with_address() }).unwrap();
+        let options = Options { offload: true, mtu, ..Options::default() };
+        let mut tap = TapDevice::inherited(leave_open(theirs.fd()), &options).unwrap();
+        let (mtu, own) = (mtu.unwrap_or(1500), tap.hardware_address());
+        assert_eq!((tap.name(), tap.mtu(), own), ("xk0", mtu, theirs.hardware_address()));
+        assert_eq!(tap.takes_open_checksums(), offload);
+        for fd in [theirs.fd(), tap.fd()] {
+            assert!(fcntl_getfd(fd).unwrap().contains(FdFlags::CLOEXEC));
+        }
+        // The device is there as long as one of the two is open, and so is the descriptor.
+        drop(theirs);
+        space.neighbour("xk0", "10.92.0.2", own).unwrap();
+        let socket = space.enter(|| UdpSocket::bind("10.92.0.1:7000").unwrap()).unwrap();
+        socket.send_to(b"down the wire", "10.92.0.2:7001").unwrap();
+        assert_eq!(&next(&mut tap, 0x0800)[42..], b"down the wire");
+        assert_eq!(tap.transmit(&[IoSlice::new(&[0; 60])]).unwrap(), Transmitted::Sent);
+    }
+}
+
+fn a_socket_of_frames_will_do() {
+    let (ours, theirs) = UnixDatagram::pair().unwrap();
+    let ours = OwnedFd::from(ours);
+    let mut tap = TapDevice::inherited(leave_open(&ours), &Options::create()).unwrap();
+    let again = TapDevice::inherited(ours.as_raw_fd(), &Options::create()).unwrap();
+    assert_eq!((tap.mtu(), tap.takes_open_checksums()), (1500, false));
+    assert_eq!(tap.hardware_address(), again.hardware_address());
+    let mut frame = [0; 1518];
+    assert_eq!(tap.receive(&mut frame).unwrap(), None, "it does not wait");
+    theirs.send(&[7; 2000]).unwrap();
+    theirs.send(&[8; 60]).unwrap();
+    assert_eq!((tap.receive(&mut frame).unwrap(), frame[59], tap.oversized()), (Some(60), 8, 1));
+    let parts = [[1; 14].as_slice(), &[2; 46]];
+    assert_eq!(tap.transmit(&parts.map(IoSlice::new)).unwrap(), Transmitted::Sent);
+    assert_eq!(theirs.recv(&mut frame).unwrap(), 60);
+    assert_eq!(frame[13..15], [1, 2]);
+    drop(theirs);
+    assert!(tap.transmit(&[IoSlice::new(&[0; 60])]).is_err(), "the other end is gone");
+}
+
+fn a_graph_takes_a_descriptor() {
+    let (ours, theirs) = UnixDatagram::pair().unwrap();
+    let ours = OwnedFd::from(ours);
+    let cx = TestKernel::new(1);
+    let add = |fd: i32| {
+        let params = Params::from([("fd", Value::Integer(fd.into()))]);
+        let looked = xk_tap::ENTRY.probe.unwrap()(&params, Look::Machine);
+        let added = xk_tap::ENTRY.add(&cx, &format!("tap {fd}"), &[], &params);
+        assert_eq!(looked.is_ok(), added.is_ok(), "{looked:?}");
+        added
+    };
+    match add(1_000_000) {
+        Err(BuildError::Environment { param: Some("fd"), what, help }) => {
+            assert_eq!(what, "descriptor 1000000 is not open");
+            assert!(help.starts_with("have the program that starts this one open"), "{help}");
+        }
+        other => panic!("{:?}", other.map(drop)),
+    }
+    let tap = add(leave_open(&ours)).unwrap();
+    let top = Top::add(&cx, "top");
+    let session = top.open(&cx, &tap, Participants::default()).unwrap();
+    session.push(&cx, cx.message(&[1; 60])).unwrap();
+    let mut frame = [0; 1514];
+    assert_eq!(theirs.recv(&mut frame).unwrap(), 60);
+    theirs.send(&[2; 61]).unwrap();
+    assert_eq!(tap.wire().unwrap().poll(&cx, &tap, 8), 1);
+    assert_eq!(top.received(), 1);
+}
+
+fn a_descriptor_of_another_kind_is_told() {
+    let file = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+    let told = |number| TapDevice::inherited(number, &Options::create()).unwrap_err().to_string();
+    let text = told(leave_open(&file));
+    assert!(text.contains("nor such a socket, but /dev/null; have the program that"), "{text}");
+    assert!(fcntl_getfd(&file).unwrap().is_empty(), "it is left as it was");
+    let (stream, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+    assert!(told(stream.as_raw_fd()).contains("but socket:["));
+    // The most that Linux has (`NR_OPEN`) is far below.
+    let text = told(i32::MAX);
+    assert!(text.contains("descriptor 2147483647 is not open; have the"), "{text}");
 }

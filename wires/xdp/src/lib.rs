@@ -110,7 +110,7 @@ use xk_kit::wire::entry::{ADDRESS_OR_OWN, ethernet};
 #[rustfmt::skip]
 pub static ENTRY: Entry = ethernet("xdp", include_str!("lib.rs"), protocol::build)
     .summary("an existing network interface, through AF_XDP")
-    .stacking_rules(&StackingRules { sole: Some("device"), ..StackingRules::NONE })
+    .stacking_rules(&StackingRules { sole: &["device"], ..StackingRules::NONE })
     .parameters(&[
         required("device", ParamKind::Text("an interface's name, such as eth0"),
             "the interface's name"),
