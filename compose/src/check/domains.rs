@@ -6,7 +6,7 @@ use xk_kit::net::ports::USER_PORT_FIRST;
 use xk_kit::questions::SHARED;
 use xk_lang::{Diagnostics, Domain, DomainKind, Span, Value};
 
-use super::host::Site;
+use super::site::Site;
 use crate::domain::{DomainPlan, params_of, range};
 
 /// The longest path of a socket, in octets: `sun_path` without the octet that ends it (unix(7)).

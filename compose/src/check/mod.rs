@@ -12,6 +12,7 @@ mod mtu;
 mod needs;
 mod numbers;
 mod order;
+mod site;
 mod stacking;
 mod subsystems;
 mod suggest;

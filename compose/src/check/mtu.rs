@@ -3,8 +3,8 @@
 use xk_core::graph::{Family, Params, Shape, Value};
 use xk_lang::{Diagnostics, Span};
 
-use super::host::Site;
 use super::links::Links;
+use super::site::Site;
 
 /// Octets of headers that pile up above a node, and the nodes that they belong to.
 #[derive(Clone, Default)]

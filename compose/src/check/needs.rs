@@ -4,7 +4,7 @@
 use xk_core::graph::{Needed, NeededOn, ParamKind};
 use xk_lang::{Diagnostics, Span};
 
-use super::host::Site;
+use super::site::Site;
 
 pub(super) fn check(site: &Site<'_>, at: usize, diagnostics: &mut Diagnostics) {
     several_peers(site, at, diagnostics);

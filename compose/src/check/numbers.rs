@@ -4,26 +4,9 @@ use std::collections::HashMap;
 use xk_core::graph::TakesNumbers;
 use xk_lang::{Diagnostics, Span, Spanned};
 
-use super::host::Site;
-use super::subsystems::behind;
-use super::{suggest, virtuals};
-
-/// A protocol that tells its uppers apart by number, as it is reached from above.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Target {
-    pub(super) node: usize,
-    /// Rule by which a number follows for uppers that have none of their own.
-    pub(super) derived: Option<virtuals::Derived>,
-}
-
-/// An upper protocol on one lower that tells its uppers apart by number.
-pub(super) struct Edge {
-    pub(super) upper: usize,
-    /// The lower, perhaps below layers without a header.
-    pub(super) target: Target,
-    /// Where the graph says so.
-    pub(super) span: Span,
-}
+use super::site::Site;
+use super::suggest;
+use super::virtuals::{self, Edge, Target};
 
 /// Checks the numbers of all nodes; answers for each node those that the graph overrides, and those
 /// that follow from others.
@@ -170,7 +153,7 @@ fn not_below(
     let node = site.node(at);
     let names: Vec<&str> =
         edges.iter().map(|edge| site.node(edge.target.node).name.as_str()).collect();
-    let stands = |(_, lower)| site.node(behind(site, lower)).name.value == name.value;
+    let stands = |(_, lower)| site.node(site.behind(lower)).name.value == name.value;
     let what = if site.known_lowers(at).any(stands) {
         format!("`{name}` does not tell its uppers apart by type numbers")
     } else {

@@ -2,7 +2,7 @@
 
 use xk_lang::Diagnostics;
 
-use super::host::Site;
+use super::site::Site;
 
 /// Largest number of layers one on another. A message and the answer to it pass them on the stack
 /// of one shepherd, 64 KiB: `fault`, the largest, takes 2.3 KiB there and back without

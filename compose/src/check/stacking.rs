@@ -4,9 +4,8 @@ use xk_core::Entry;
 use xk_core::graph::{Family, Guarantees, Realm, Shape};
 use xk_lang::Diagnostics;
 
-use super::host::Site;
-use super::subsystems::{behind, name};
-use super::suggest;
+use super::site::Site;
+use super::suggest::{self, family_fits};
 
 /// Checks one node against its lowers, which are checked already, and notes what it takes from
 /// above.
@@ -207,16 +206,6 @@ fn realm_fits(site: &Site<'_>, upper: &Entry, lower: usize) -> bool {
     true
 }
 
-/// Whether what `upper` opens below goes together with what the layer there takes.
-pub(super) fn family_fits(upper: &Entry, taken: Family) -> bool {
-    let opens = upper.below.families;
-    opens.is_empty()
-        || matches!(taken, Family::Any | Family::Inherit)
-        || opens
-            .iter()
-            .any(|family| matches!(family, Family::Any | Family::Inherit) || *family == taken)
-}
-
 /// Mistake at an edge: what is wrong, what would be right, and what helps.
 type Misfit = (String, Option<String>, Option<String>);
 
@@ -243,7 +232,7 @@ impl Edge<'_> {
         if realm_fits(site, upper, lower) || upper.below.max == 0 {
             return None;
         }
-        let lower = behind(site, lower);
+        let lower = site.behind(lower);
         let entry = site.entry(lower)?;
         let name = &site.node(lower).name;
         let what = match entry.realm {
@@ -265,7 +254,7 @@ impl Edge<'_> {
         if family_fits(upper, taken) || upper.below.max == 0 {
             return None;
         }
-        let (kind, name) = (upper.kind, &site.node(behind(site, lower)).name);
+        let (kind, name) = (upper.kind, &site.node(site.behind(lower)).name);
         let opens = opens(upper);
         let what = format!("`{kind}` opens `{name}` with {opens}, but `{name}` takes {taken}");
         let expected = format!("a protocol {}", what_below(upper));
@@ -278,7 +267,7 @@ impl Edge<'_> {
         let needs = Some(upper.below.needs_at(place)).filter(|_| place < upper.below.max)?;
         let lack = site.gives[lower].lack(needs)?;
         let here = if upper.below.each.is_empty() { "" } else { " in this place" };
-        let (name, below) = (name(site, at), &site.node(behind(site, lower)).name);
+        let (name, below) = (site.name(at), &site.node(site.behind(lower)).name);
         let what = format!("`{name}` cannot stand on `{below}`{here}: {lack}");
         let help = match upper.below.each {
             [] => self.other().or_else(|| suggest::between(site, upper, lower)),
@@ -290,7 +279,7 @@ impl Edge<'_> {
     /// Whether the layer below answers what the upper asks of it.
     fn answers(&self) -> Option<Misfit> {
         let Self { site, at, upper, place, lower } = *self;
-        let lower = behind(site, lower);
+        let lower = site.behind(lower);
         let entry = site.entry(lower)?;
         let asked = upper.below.asks_at(place).filter(|name| !does_answer(entry, name))?;
         let (name, below) = (&site.node(at).name, &site.node(lower).name);

@@ -7,7 +7,7 @@ use xk_core::Entry;
 use xk_core::graph::{Catalog, Family, Realm, Shape};
 use xk_lang::{Diagnostics, Graph, Host, Node, Param, Spanned, Value, nearest};
 
-use super::host::{Site, find_entry};
+use super::site::find_entry;
 
 /// Name of the x-kernel in adapters' kinds.
 const OWN: &str = "xk";
@@ -260,23 +260,4 @@ pub(super) fn unknown_kind(
                 .help(format!("the line `{kind} ...` has that name once it begins with `{name}`"));
         }
     }
-}
-
-/// The node that its neighbour above meets: behind an adapter that is the adapter's lower.
-pub(super) fn behind(site: &Site<'_>, at: usize) -> usize {
-    let is_adapter = site.entry(at).is_some_and(|entry| entry.shape == Shape::Adapter);
-    match site.lowers[at].first() {
-        Some(&Some(lower)) if is_adapter => lower,
-        _ => at,
-    }
-}
-
-/// The name of a node in messages: an adapter's is that of what stands on it.
-pub(super) fn name<'a>(site: &Site<'a>, at: usize) -> &'a str {
-    let is_adapter = site.entry(at).is_some_and(|entry| entry.shape == Shape::Adapter);
-    let shown = match site.uppers(at) {
-        [upper, ..] if is_adapter => *upper,
-        _ => at,
-    };
-    site.node(shown).name.as_str()
 }

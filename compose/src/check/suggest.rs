@@ -4,9 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use xk_core::Entry;
 use xk_core::graph::{Family, Guarantees, Shape};
 
-use super::host::Site;
-use super::stacking::family_fits;
-use super::subsystems::behind;
+use super::site::Site;
 
 /// Largest number of protocols to put between.
 const BETWEEN_MAX: usize = 3;
@@ -20,7 +18,7 @@ pub(super) fn between(site: &Site<'_>, upper: &'static Entry, lower: usize) -> O
     if upper.shape == Shape::Adapter {
         return None;
     }
-    let lower = behind(site, lower);
+    let lower = site.behind(lower);
     let bottom = site.entry(lower)?;
     let name = site.node(lower).name.as_str();
     let taken = site.above[lower]?;
@@ -66,6 +64,16 @@ fn stands(upper: &Entry, lower: &Entry, (taken, gives): Gives) -> bool {
     (realms.is_empty() || realms.contains(&lower.realm))
         && family_fits(upper, taken)
         && gives.has(upper.below.needs)
+}
+
+/// Whether what `upper` opens below goes together with what the layer there takes.
+pub(super) fn family_fits(upper: &Entry, taken: Family) -> bool {
+    let opens = upper.below.families;
+    opens.is_empty()
+        || matches!(taken, Family::Any | Family::Inherit)
+        || opens
+            .iter()
+            .any(|family| matches!(family, Family::Any | Family::Inherit) || *family == taken)
 }
 
 /// `upper` would have a type number on the node `lower`, or need none.

@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry as Slot;
 use xk_core::graph::Shape;
 use xk_lang::{Diagnostics, Host, Node, Span, Value};
 
-use super::host::Site;
+use super::site::Site;
 use crate::plan::{CheckedGraph, HostPlan, count_of, instance};
 
 /// Refuses a second node of a host that names the device or file of a first one of its kind.

@@ -1,10 +1,26 @@
 //! Layers without a header that choose among those below: how their uppers are known there.
 
 use xk_core::graph::DerivedNumber;
-use xk_lang::Diagnostics;
+use xk_lang::{Diagnostics, Span};
 
-use super::host::Site;
-use super::numbers::Edge;
+use super::site::Site;
+
+/// A protocol that tells its uppers apart by number, as it is reached from above.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) node: usize,
+    /// Rule by which a number follows for uppers that have none of their own.
+    pub(super) derived: Option<Derived>,
+}
+
+/// An upper protocol on one lower that tells its uppers apart by number.
+pub(super) struct Edge {
+    pub(super) upper: usize,
+    /// The lower, perhaps below layers without a header.
+    pub(super) target: Target,
+    /// Where the graph says so.
+    pub(super) span: Span,
+}
 
 /// A number that follows from another.
 #[derive(Clone, Copy)]
