@@ -17,24 +17,7 @@ pub(crate) const VARIABLE: &str = "XK_BENCH_CHILD";
 const ANSWER: &str = "xk-bench-answer ";
 
 /// Something to measure: takes its argument, answers numbers, or why it cannot.
-type Work = fn(&str) -> Result<Vec<f64>, String>;
-
-/// The parts of a benchmark that a child process can be asked for.
-const WORKS: &[(&str, Work)] = &[
-    ("sim-memory", crate::sim::memory),
-    ("demux-memory", crate::demux::memory),
-    ("round-trips", crate::papers::round_trips),
-    ("organisation", crate::papers::organisation),
-    ("member", crate::papers::member),
-    ("indexed", crate::papers::indexed),
-    ("mechanisms", crate::papers::mechanisms),
-    ("demultiplexing", crate::papers::demultiplexing),
-    ("footprint", crate::footprint::measure),
-    ("tcp-idle", crate::tcp_idle::measure),
-    ("sweep-bare", crate::sweep::bare_process),
-    ("domain-mirror", crate::domain::mirror_process),
-    ("domain-echo", crate::domain::echo_process),
-];
+pub(crate) type Work = fn(&str) -> Result<Vec<f64>, String>;
 
 /// The rows of one measurement, each with its unit and goal, in the order of its answer: the first
 /// row measures, the others tell what was found besides. Two figures more are what half and 99 of
@@ -198,13 +181,13 @@ pub(crate) fn lines_within(
     }
 }
 
-/// If the environment asks for a measurement, runs it, prints its answer, and says true.
-pub(crate) fn run_if_asked() -> bool {
+/// If the environment asks for one of these works, runs it, prints its answer, and says true.
+pub(crate) fn run_if_asked(works: &[(&str, Work)]) -> bool {
     let Ok(wanted) = std::env::var(VARIABLE) else {
         return false;
     };
     let (name, argument) = wanted.split_once('|').unwrap_or((&wanted, ""));
-    let found = WORKS.iter().find(|(known, _)| *known == name);
+    let found = works.iter().find(|(known, _)| *known == name);
     let answer = match found {
         Some((_, work)) => work(argument),
         None => Err(format!("nobody measures {name}")),

@@ -5,7 +5,8 @@
 //! session is used among all; besides, two in turn, so that no single last hit helps, and one at
 //! random, so that nothing of it is in a near cache.
 
-use crate::case::{Benchmark, Case, Goal, Sample, Shared, Trouble};
+use crate::benchmark::Benchmark;
+use crate::case::{Case, Goal, Sample, Shared, Trouble};
 use crate::child;
 use crate::many_sessions::{Choice, ManySessions};
 use crate::papers::linux::sockets::Sockets;

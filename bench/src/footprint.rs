@@ -3,7 +3,8 @@
 //! A host of five protocols over a TAP device (`xk run`, as in graphs/tap.kdl) runs in a network
 //! namespace of its own beside a process that pings it by Linux's own stack.
 
-use crate::case::{Benchmark, Case, Goal, Trouble};
+use crate::benchmark::Benchmark;
+use crate::case::{Case, Goal, Trouble};
 use crate::child::{self, Running, command};
 use crate::folder;
 use rustix::net::{

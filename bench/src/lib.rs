@@ -7,6 +7,7 @@
 //! ([`instructions`]): those do not depend on what else the machine does. No test asserts any of
 //! these figures.
 
+mod benchmark;
 mod built;
 mod cable;
 mod calls;
@@ -18,6 +19,7 @@ mod domain;
 mod folder;
 mod footprint;
 pub mod instructions;
+mod list;
 mod many_sessions;
 mod micro;
 mod net;
@@ -42,44 +44,10 @@ mod udp_inprocess;
 mod uppers;
 mod world;
 
-pub use case::{Against, Benchmark, Better, Case, Goal, Sample, Trouble};
-pub use plot::Plot;
+pub use benchmark::{Benchmark, Plot};
+pub use case::{Against, Better, Case, Goal, Sample, Trouble};
+pub use list::{benchmarks, run_if_asked};
 pub use record::{Ratio, Record};
 pub use report::{Options, run};
 pub use request::{Request, execute, list};
 pub use stale::stale;
-
-/// Runs a part of a benchmark if the environment asks for one, and answers true: one case under a
-/// counter of instructions, one end of two, or what needs a process of its own. A program that
-/// measures, such as `xk-bench` and this crate's tests, calls this first.
-pub fn run_if_asked() -> bool {
-    child::run_if_asked() || net::run_if_asked() || instructions::run_if_asked()
-}
-
-/// Every benchmark there is, in the order in which `all` runs them.
-pub fn benchmarks() -> Vec<Benchmark> {
-    let mut list = vec![
-        micro::layer::benchmark(),
-        micro::message::benchmark(),
-        micro::map::benchmark(),
-        micro::template::benchmark(),
-        micro::event::benchmark(),
-        micro::shepherd::benchmark(),
-        udp_inprocess::benchmark(),
-        tcp_inprocess::benchmark(),
-        demux::benchmark(),
-        sim::benchmark(),
-        world::benchmark(),
-        sweep::benchmark(),
-        footprint::benchmark(),
-        tcp_idle::benchmark(),
-        domain::benchmark(),
-        domain::round_trips(),
-        domain::notifications(),
-        domain::lendings(),
-    ];
-    list.extend(net::benchmarks());
-    list.extend(rpc::benchmarks());
-    list.extend(papers::benchmarks());
-    list
-}

@@ -4,6 +4,9 @@ use serde_json::Value;
 use std::fs;
 use std::process::{Command, Stdio};
 
+/// Marks a commit from which files differed.
+pub(crate) const CHANGED: &str = " with changes";
+
 /// Where figures come from.
 pub(crate) struct Origin {
     /// The processor and how many cores of it.
@@ -65,5 +68,5 @@ fn commit() -> Option<String> {
     };
     let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
     let changed = git(&["status", "--porcelain", "--untracked-files=no"])?;
-    Some(if changed.is_empty() { commit } else { commit + crate::stale::CHANGED })
+    Some(if changed.is_empty() { commit } else { commit + CHANGED })
 }

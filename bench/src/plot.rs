@@ -1,6 +1,7 @@
 //! Drawings of what was found, as SVG: one panel per benchmark and unit, one below the other.
 
-use crate::case::{Benchmark, Better};
+use crate::benchmark::{Benchmark, Plot};
+use crate::case::Better;
 use crate::record::{Record, figure};
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, ValueFormatter};
@@ -9,21 +10,6 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::error::Error;
 use std::ops::Range;
-
-/// The kind of drawing for a benchmark's figures.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Plot {
-    /// A bar for each row and system: the median, with a whisker from minimum to maximum.
-    #[default]
-    Bars,
-    /// A line for each system over the number in the row's name, such as `1,400 octets`. Rows
-    /// without a number are left out; rows that differ in more than the number make lines of their
-    /// own.
-    Lines {
-        /// Meaning of the number.
-        x: &'static str,
-    },
-}
 
 /// Sizes, in pixels: of the drawing, of a panel's title and what is below it, of the field of
 /// lines, of a bar, of an axis, of a line of the legend, and of the figures right of bars.

@@ -408,7 +408,7 @@ mod tests {
 
     #[test]
     fn a_computed_row_is_judged_by_its_own_figures() {
-        for benchmark in crate::benchmarks() {
+        for benchmark in crate::list::benchmarks() {
             let measured = |case: crate::case::Case| Record {
                 bench: benchmark.name,
                 row: case.row,

@@ -1,6 +1,7 @@
 //! Measuring alternately, and showing what came out.
 
-use crate::case::{Benchmark, Better, Case, Sample, Trouble};
+use crate::benchmark::Benchmark;
+use crate::case::{Better, Case, Sample, Trouble};
 use crate::instructions;
 use crate::record::{Ratio, Record, figure};
 use std::cell::Cell;

@@ -1,6 +1,6 @@
 //! A request from the command line: some benchmarks, and files to write.
 
-use crate::case::Benchmark;
+use crate::benchmark::Benchmark;
 use crate::origin::Origin;
 use crate::plot;
 use crate::record::Record;
@@ -33,7 +33,7 @@ pub struct Request {
 pub fn list() -> String {
     let mut table = Builder::new();
     table.push_record(["benchmark", "what it measures"]);
-    for benchmark in crate::benchmarks() {
+    for benchmark in crate::list::benchmarks() {
         table.push_record([benchmark.name, benchmark.summary]);
     }
     format!("{}\n", table.build().with(Style::empty()))
@@ -44,7 +44,7 @@ pub fn list() -> String {
 /// # Errors
 /// A name that is no benchmark, with those there are; or a file that cannot be written.
 pub fn execute(request: &Request) -> Result<Vec<Record>, String> {
-    let all = crate::benchmarks();
+    let all = crate::list::benchmarks();
     let known: Vec<&str> = all.iter().map(|b| b.name).collect();
     for name in &request.names {
         if name != "all" && !known.contains(&name.as_str()) {
@@ -183,8 +183,8 @@ mod tests {
     #[test]
     fn the_list_has_every_benchmark() {
         let text = list();
-        assert_eq!(text.lines().count(), 1 + crate::benchmarks().len());
-        for benchmark in crate::benchmarks() {
+        assert_eq!(text.lines().count(), 1 + crate::list::benchmarks().len());
+        for benchmark in crate::list::benchmarks() {
             assert!(text.lines().any(|line| {
                 let words: Vec<&str> = line.split_whitespace().collect();
                 words[0] == benchmark.name && line.contains(benchmark.summary)

@@ -5,7 +5,8 @@
 //! from, checksums on. Every host is one end of one such pair, so as many datagrams are on their
 //! way as there are pairs, and every hop is taken by another host than the one before.
 
-use crate::case::{Benchmark, Better, Case, Goal, Trouble};
+use crate::benchmark::Benchmark;
+use crate::case::{Better, Case, Goal, Trouble};
 use crate::child;
 use crate::record::Record;
 use std::fmt::Write as _;

@@ -3,6 +3,7 @@
 //! Each table of the page names the commit that it was measured at; [`SOURCES`] names the folders
 //! and files that it measures. A table is old if a commit since has changed one of them.
 
+use crate::origin::CHANGED;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -10,9 +11,6 @@ use std::process::{Command, Stdio};
 /// Marks the commit below the head of a table, and the commit of the whole page.
 pub(crate) const MEASURED_AT: &str = "Measured at commit ";
 const OF_PAGE: &str = ", commit ";
-/// Marks a commit from which files differed.
-pub(crate) const CHANGED: &str = " with changes";
-
 const EXECUTOR: &[&str] = &["core", "run"];
 const UDP: &[&str] = &["kit", "protocols/eth", "protocols/arp", "protocols/ip", "protocols/udp"];
 const TCP: &[&str] = &["protocols/tcp"];
@@ -161,7 +159,7 @@ pub fn stale(page: &Path) -> Result<String, String> {
     let folder = page.parent().filter(|folder| !folder.as_os_str().is_empty());
     let top = git(folder.unwrap_or(Path::new(".")), &["rev-parse", "--show-toplevel"]);
     let top = top.ok_or_else(|| format!("{} is in no repository of git", page.display()))?;
-    let (known, found) = (crate::benchmarks(), tables(&text));
+    let (known, found) = (crate::list::benchmarks(), tables(&text));
     let mut told = String::new();
     let mut old = 0;
     for table in &found {
@@ -189,7 +187,7 @@ mod tests {
     #[test]
     fn each_benchmark_measures_something_that_is_there() {
         let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        for benchmark in crate::benchmarks() {
+        for benchmark in crate::list::benchmarks() {
             let mut all = sources(benchmark.name).peekable();
             assert!(all.peek().is_some(), "{}", benchmark.name);
             for path in all {

@@ -1,7 +1,8 @@
 //! The cost of a sweep over the simulations that it runs: of a run, of its row, of going on with
 //! many.
 
-use crate::case::{Benchmark, Case, Goal, Sample, Shared, Trouble};
+use crate::benchmark::Benchmark;
+use crate::case::{Case, Goal, Sample, Shared, Trouble};
 use crate::child::{self, Running, command, octets_of};
 use crate::folder;
 use rustix::process::Signal;

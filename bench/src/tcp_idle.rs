@@ -5,8 +5,9 @@
 //! left. Both ends of each connection are of xk and lie in that process, so it holds twice as many
 //! as are opened.
 
+use crate::benchmark::Benchmark;
 use crate::cable::Hosts;
-use crate::case::{Benchmark, Case, Goal};
+use crate::case::{Case, Goal};
 use crate::child;
 use crate::uppers::{Echo, OneOctet, send_octet};
 use std::cell::Cell;

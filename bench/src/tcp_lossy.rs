@@ -2,7 +2,7 @@
 //! virtual time.
 
 use crate::case::{Sample, Trouble};
-use crate::net::FLOWS;
+use crate::net::endpoint::FLOWS;
 use crate::uppers::Sink;
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,8 +1,9 @@
 //! A program's own network code in the simulator: one echo in xk-world, in turmoil, and on
 //! turmoil-net.
 
+use crate::benchmark::Benchmark;
 use crate::built::numbers;
-use crate::case::{Benchmark, Case, Goal, Sample, Shared, Trouble, shared};
+use crate::case::{Case, Goal, Sample, Shared, Trouble, shared};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;

@@ -1,6 +1,7 @@
 //! A long message across a cut, copied and lent.
 
-use crate::case::{Benchmark, Case, Goal};
+use crate::benchmark::Benchmark;
+use crate::case::{Case, Goal};
 use std::time::Duration;
 use xk_core::{Kernel, Message};
 use xk_domains::ring::{Kin, Lending, Ring, Terms, pair};

@@ -1,5 +1,6 @@
 //! Both sides of a cut whose lower one sends everything back, or keeps it.
 
+use crate::cores::place;
 use crate::uppers::Each;
 use std::cell::{Cell, OnceCell};
 use std::io;
@@ -228,7 +229,7 @@ impl Drop for Above {
 /// Runs the side below on a thread of its own, on this core; ends with the side above.
 pub(super) fn on_thread(ring: Ring, core: Option<usize>) -> JoinHandle<()> {
     spawn(move || {
-        super::stay_on(core);
+        let _ = place(core);
         Below::new(ring).spin();
     })
 }

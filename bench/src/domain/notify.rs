@@ -3,8 +3,9 @@
 //! load.
 
 use super::mirror::{Above, Below};
-use super::{cores, stay_on};
-use crate::case::{Benchmark, Case, Sample, Trouble};
+use crate::benchmark::Benchmark;
+use crate::case::{Case, Sample, Trouble};
+use crate::cores::{cores, place};
 use std::time::{Duration, Instant};
 use xk_domains::ring::pair;
 
@@ -28,7 +29,7 @@ fn cases() -> Vec<Case> {
             // Each side has a core: on one, every message would wake the sleeper at once.
             let core = cores().first().copied();
             let sender = std::thread::spawn(move || {
-                stay_on(core);
+                let _ = place(core);
                 for_each_waking(pause, TIME.mul_f64(effort))
             });
             sender.join().unwrap_or_else(|_| Err(Trouble::Failed("it panicked".into())))
@@ -41,7 +42,7 @@ fn for_each_waking(pause: Duration, time: Duration) -> Result<Sample, Trouble> {
     let (above, below) = pair()?;
     let core = cores().get(1).copied();
     let sleeper = std::thread::spawn(move || {
-        stay_on(core);
+        let _ = place(core);
         Below::sink(below).sleep()
     });
     let above = Above::new(above, None);

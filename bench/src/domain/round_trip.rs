@@ -1,8 +1,10 @@
 //! UDP there and back over a host that is cut below the application, beside the same host uncut and
 //! the bare exchange: both threads spinning, both sleeping on one core, both sleeping on two.
 
-use super::{BARE, cores, link_pair, stay_on};
-use crate::case::{Benchmark, Case, Goal, Sample, Trouble};
+use super::operations::BARE;
+use crate::benchmark::Benchmark;
+use crate::case::{Case, Goal, Sample, Trouble};
+use crate::cores::{cores, place};
 use crate::net::testbed::Mode;
 use crate::record::Record;
 use std::cell::{Cell, RefCell};
@@ -18,9 +20,10 @@ use xk_core::{
     HostAddr, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, SessionRef,
     Upper,
 };
-use xk_domains::ring::{Ring, pair};
+use xk_domains::ring::{Ring, geometry, pair};
 use xk_domains::{Known, Port, add_port, lower_proxy, upper_proxy};
 use xk_run::{Idle, Runner, real_kernel};
+use xk_shm::Link;
 
 const GRAPH: &str = r#"
 host alone {
@@ -101,7 +104,7 @@ fn alone(
     measure: fn(Mode, Duration) -> Result<Sample, Trouble>,
 ) -> Result<Sample, Trouble> {
     let thread = std::thread::spawn(move || {
-        stay_on(cores_of(mode)[0]);
+        let _ = place(cores_of(mode)[0]);
         measure(mode, TIME.mul_f64(effort))
     });
     thread.join().unwrap_or_else(|_| Err(Trouble::Failed("it panicked".into())))
@@ -115,13 +118,13 @@ fn sample(begun: Instant, trips: u64) -> Result<Sample, Trouble> {
 }
 
 fn bare(mode: Mode, time: Duration) -> Result<Sample, Trouble> {
-    let (mut link, mut other) = link_pair()?;
+    let (mut link, mut other) = Link::pair(&geometry())?;
     let stop = Arc::new(AtomicBool::new(false));
     let ended = Arc::clone(&stop);
     let sleeps = mode != Mode::Spinning;
     let limit = Some(Duration::from_millis(100));
     let echo = std::thread::spawn(move || {
-        stay_on(cores_of(mode)[1]);
+        let _ = place(cores_of(mode)[1]);
         let mut frame = [0; 2048];
         while !ended.load(Ordering::Relaxed) {
             match other.receive(&mut frame) {
@@ -187,7 +190,7 @@ fn build(
 fn cut(mode: Mode, time: Duration) -> Result<Sample, Trouble> {
     let (above, below) = pair()?;
     let below = std::thread::spawn(move || -> Result<(), Trouble> {
-        stay_on(cores_of(mode)[1]);
+        let _ = place(cores_of(mode)[1]);
         let kernel = kernel()?;
         let port = Port::new(Box::new(below), Known::of(PROTOCOLS));
         port.grant(&build(&kernel, Some(&port), false)?);

@@ -1,6 +1,7 @@
 //! The cost of timers.
 
-use crate::case::{Benchmark, Case, Goal};
+use crate::benchmark::Benchmark;
+use crate::case::{Case, Goal};
 use std::hint::black_box;
 use std::time::Duration;
 use xk_core::Time;

@@ -4,7 +4,8 @@
 //! by `push`, once by `demux` and `pop`. A crossing is the slope of the whole over the number of
 //! layers, divided by two, which leaves allocation and both ends out.
 
-use crate::case::{Benchmark, Case, Goal};
+use crate::benchmark::Benchmark;
+use crate::case::{Case, Goal};
 use crate::record::Record;
 use crate::stack::{Bottom, BottomWire, kernel};
 use crate::uppers::Each;
@@ -27,7 +28,7 @@ pub(crate) fn benchmark() -> Benchmark {
     )
     .derived(derived)
     .why(include_str!("../why/layer.md"))
-    .plot(crate::plot::Plot::Lines { x: "layers" })
+    .plot(crate::benchmark::Plot::Lines { x: "layers" })
 }
 
 /// A stack of null layers over `what`, and the session at its top.

@@ -1,6 +1,7 @@
 //! The cost of demultiplexing.
 
-use crate::case::{Benchmark, Case, Goal};
+use crate::benchmark::Benchmark;
+use crate::case::{Case, Goal};
 use crate::record::Record;
 use std::collections::HashMap;
 use std::hint::black_box;

@@ -1,6 +1,7 @@
 //! The cost of the message tool.
 
-use crate::case::{Benchmark, Case, Goal};
+use crate::benchmark::Benchmark;
+use crate::case::{Case, Goal};
 use crate::stack::pool;
 use std::hint::black_box;
 

@@ -1,6 +1,7 @@
 //! The cost of a shepherd.
 
-use crate::case::{Benchmark, Case, Goal};
+use crate::benchmark::Benchmark;
+use crate::case::{Case, Goal};
 use std::cell::Cell;
 use std::rc::Rc;
 use xk_core::shepherd::{Flow, Limits, Semaphore, Shepherds};

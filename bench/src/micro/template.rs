@@ -1,6 +1,7 @@
 //! The cost of checking a message against the template of its headers.
 
-use crate::case::{Benchmark, Case, Goal};
+use crate::benchmark::Benchmark;
+use crate::case::{Case, Goal};
 use crate::udp_inprocess::Pair;
 use std::hint::black_box;
 use xk_kit::net::template::{Check, HeaderField, OCTETS_MAX, Template};

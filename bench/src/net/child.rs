@@ -1,14 +1,12 @@
 //! One end of a measurement: what the program does when it was started as a peer.
 
-use super::endpoint::{Endpoint, System, Wire};
-use super::peer::{READY, VARIABLE};
+use super::endpoint::{Endpoint, System, VARIABLE, Wire, failed, say};
 use super::{frames, memory, sockets, space, stack};
 use crate::case::Trouble;
 use crate::cores::place;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use serde_json::{Value, json};
 use std::fs::File;
-use std::io::Write;
 
 /// If the environment asks for an end, runs it, writes what it found, and says true.
 pub(crate) fn run_if_asked() -> bool {
@@ -26,22 +24,6 @@ pub(crate) fn run_if_asked() -> bool {
     };
     say(&value.to_string());
     true
-}
-
-fn say(line: &str) {
-    let mut output = std::io::stdout().lock();
-    // A parent that has ended reads no more.
-    let _ = writeln!(output, "{line}").and_then(|()| output.flush());
-}
-
-/// Tells the parent that messages may come.
-pub(super) fn ready() {
-    say(READY);
-}
-
-/// Anything that goes wrong at the system's hand.
-pub(super) fn failed(what: &str) -> impl Fn(std::io::Error) -> Trouble {
-    move |error| Trouble::Failed(format!("{what}: {error}"))
 }
 
 fn run(end: &Endpoint) -> Result<Value, Trouble> {

@@ -1,9 +1,15 @@
 //! The task of one of the two processes of a measurement, as it is handed over.
 
+use crate::case::Trouble;
 use crate::rpc::stacks::Stack;
 use serde::{Deserialize, Serialize};
+use std::io::Write as _;
 use std::time::Duration;
 
+/// The environment variable that makes a program one end of a measurement.
+pub(super) const VARIABLE: &str = "XK_BENCH_PEER";
+/// The word by which a child says that it can be sent to.
+pub(super) const READY: &str = "ready";
 /// Connections over a wire with faults: many, for chance to even out.
 pub(crate) const FLOWS: u32 = 16;
 
@@ -262,6 +268,23 @@ impl Endpoint {
     pub(super) fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
+}
+
+/// Writes a line to the parent.
+pub(super) fn say(line: &str) {
+    let mut output = std::io::stdout().lock();
+    // A parent that has ended reads no more.
+    let _ = writeln!(output, "{line}").and_then(|()| output.flush());
+}
+
+/// Tells the parent that messages may come.
+pub(super) fn ready() {
+    say(READY);
+}
+
+/// Anything that goes wrong at the system's hand.
+pub(super) fn failed(what: &str) -> impl Fn(std::io::Error) -> Trouble {
+    move |error| Trouble::Failed(format!("{what}: {error}"))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The exchange between the two ends, over anything that carries messages.
 
-use super::child::{failed, ready};
 use super::endpoint::{Endpoint, Task};
+use super::endpoint::{failed, ready};
 use crate::case::Trouble;
 use crate::stopwatch::clock_ns;
 use serde_json::{Value, json};

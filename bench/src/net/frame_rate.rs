@@ -2,9 +2,10 @@
 
 use super::endpoint::{System, Task, Wire};
 use super::frames::HEADER_OCTETS;
-use super::one_way;
+use super::rows::one_way;
 use super::testbed::{Mode, Setting, Testbed};
-use crate::case::{Benchmark, Case};
+use crate::benchmark::Benchmark;
+use crate::case::Case;
 use std::time::Duration;
 
 pub(super) fn benchmark() -> Benchmark {

@@ -1,7 +1,7 @@
 //! The bare exchange through shared memory: a mailbox each way for questions and answers, a ring
 //! one way for a stream.
 
-use super::child::failed;
+use super::endpoint::failed;
 use super::endpoint::{Endpoint, Task};
 use super::exchange::{self, BURST, Line, WAIT};
 use super::memory_unsafe::Mapped;

@@ -3,7 +3,7 @@
 //! Every wait is bounded. A child that does not do its part in time is killed, and so is one whose
 //! parent ends.
 
-use super::endpoint::{Endpoint, Task};
+use super::endpoint::{Endpoint, READY, Task, VARIABLE};
 use crate::case::Trouble;
 use crate::child::Running;
 use rustix::process::Signal;
@@ -12,10 +12,6 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-/// The environment variable that makes a program one end of a measurement.
-pub(super) const VARIABLE: &str = "XK_BENCH_PEER";
-/// The word by which a child says that it can be sent to.
-pub(super) const READY: &str = "ready";
 /// Longest time for a child to be ready, and to measure longer than asked.
 const PATIENCE: Duration = Duration::from_secs(6);
 /// Longest time for a child to end when told to.

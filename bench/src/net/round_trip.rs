@@ -1,9 +1,10 @@
 //! `udp-rtt`: a message there and its answer back, user to user, between two processes.
 
 use super::endpoint::{System, Wire};
+use super::rows::{row, trips};
 use super::testbed::{Mode, Testbed};
-use super::{row, trips};
-use crate::case::{Benchmark, Case, Goal};
+use crate::benchmark::Benchmark;
+use crate::case::{Case, Goal};
 use std::time::Duration;
 
 pub(super) fn benchmark() -> Benchmark {

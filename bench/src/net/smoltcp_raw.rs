@@ -1,7 +1,7 @@
 //! smoltcp over a packet socket of its own making, with addresses of its own beside Linux's.
 
-use super::child::failed;
 use super::endpoint::Endpoint;
+use super::endpoint::failed;
 use super::exchange::{self, Line, WAIT};
 use super::sockets::port;
 use super::space::VETH;

@@ -1,18 +1,20 @@
 //! UDP sockets of Linux: one system call a message, or one for as many as segmentation offload
 //! takes. And its raw IP sockets: IP with no transport above it.
 
-use super::child::failed;
+use super::endpoint::failed;
 use super::endpoint::{Endpoint, System, Wire};
 use super::exchange::{self, Line, OCTETS_MAX, WAIT};
 use super::sockets_unsafe;
 use super::space::LINUX;
-use super::stack::IP_PROTOCOL;
 use crate::case::Trouble;
 use rustix::net::{AddressFamily, Protocol, RawProtocol, SocketFlags, SocketType, socket_with};
 use serde_json::Value;
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
+
+/// The number of the user on IP: the first for experiments (RFC 3692 section 2.1).
+pub(super) const IP_PROTOCOL: u8 = 253;
 
 /// The port of the end that answers or receives, or of the other.
 pub(super) fn port(end: &Endpoint, answers: bool) -> u16 {

@@ -1,11 +1,11 @@
 //! xk: a graph composed from its text and run by the poll loop, with a user at its top.
 
 use super::call_user::CallUser;
-use super::child::{failed, ready};
 use super::course::Top;
 use super::endpoint::{Congestion, Endpoint, System, Wire};
+use super::endpoint::{failed, ready};
 use super::frames::{TAP, address_of, header};
-use super::sockets::port;
+use super::sockets::{IP_PROTOCOL, port};
 use super::space::VETH;
 use super::stream_user::StreamUser;
 use super::user::User;
@@ -95,9 +95,6 @@ pub(super) fn datagrams(end: &Endpoint, wire: Wire) -> Result<Value, Trouble> {
 /// The number of the user on ETH: the first EtherType for local experiments (IEEE 802-2014 section
 /// 9.2.4).
 const ETHER_TYPE: u32 = 0x88b5;
-/// The number of the user on IP: the first for experiments (RFC 3692 section 2.1).
-pub(super) const IP_PROTOCOL: u8 = 253;
-
 /// ETH over a packet socket, with a user that knows its peer's station.
 pub(super) fn stations(end: &Endpoint) -> Result<Value, Trouble> {
     let text = format!(

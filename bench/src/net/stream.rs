@@ -1,9 +1,10 @@
 //! `udp-stream`: messages one way, counted where they arrive.
 
 use super::endpoint::{System, Task, Wire};
+use super::rows::{octets_of_frame, one_way};
 use super::testbed::{Mode, Setting, Testbed};
-use super::{octets_of_frame, one_way};
-use crate::case::{Benchmark, Case, Goal};
+use crate::benchmark::Benchmark;
+use crate::case::{Case, Goal};
 use std::time::Duration;
 
 pub(super) fn benchmark() -> Benchmark {

@@ -1,7 +1,7 @@
 //! TCP sockets of Linux.
 
-use super::child::{failed, ready};
 use super::endpoint::{Endpoint, System, Task};
+use super::endpoint::{failed, ready};
 use super::exchange::{PATIENCE, Trips, WAIT, Window};
 use super::pattern::{Pattern, WRITE_OCTETS};
 use super::sockets::port;

@@ -2,9 +2,10 @@
 
 use super::endpoint::{Congestion, FLOWS, Path, System, Task, Wire};
 use super::pattern::WRITE_OCTETS;
+use super::rows::{row, trips};
 use super::testbed::{Mode, Setting, Testbed};
-use super::{row, trips};
-use crate::case::{Benchmark, Case, Goal, Sample, Trouble};
+use crate::benchmark::Benchmark;
+use crate::case::{Case, Goal, Sample, Trouble};
 use std::time::Duration;
 
 /// All of them.

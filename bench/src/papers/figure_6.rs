@@ -1,10 +1,10 @@
 //! Figure 6: UDP round trips against the number of open ports.
 
 use super::linux::sockets::Sockets;
-use super::{LINUX, SUN_OS, X_KERNEL, quoted};
-use crate::case::{Benchmark, Case, Sample, Shared, Trouble};
+use super::quoted::{LINUX, SUN_OS, X_KERNEL, quoted};
+use crate::benchmark::{Benchmark, Plot};
+use crate::case::{Case, Sample, Shared, Trouble};
 use crate::many_sessions::{Choice, ManySessions};
-use crate::plot::Plot;
 
 pub(super) fn benchmark() -> Benchmark {
     Benchmark::new(

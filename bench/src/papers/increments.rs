@@ -6,7 +6,7 @@ use crate::case::Case;
 use crate::rpc::pair::pair;
 use crate::rpc::stacks::Stack;
 use crate::stack::{config, pool};
-use crate::tcp_inprocess::trips as tcp_trips;
+use crate::tcp_inprocess::connects::trips as tcp_trips;
 use crate::uppers::{Echo, counter};
 use std::cell::Cell;
 use std::hint::black_box;

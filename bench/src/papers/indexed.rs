@@ -5,7 +5,8 @@
 //! measures is on the other, on its library or with all of its protocols in itself.
 
 use super::member::opens_to;
-use super::organisation::{DISCARD_PORT, ECHO_PORT, PATIENCE, each, member, sample, start};
+use super::organisation::{DISCARD_PORT, ECHO_PORT, member, start};
+use super::times::{PATIENCE, each, sample};
 use crate::case::{Sample, Trouble};
 use crate::child::{self, Running, command};
 use crate::folder;

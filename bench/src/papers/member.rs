@@ -3,8 +3,8 @@
 //! that sends them datagrams. Beside those stand programs that have all protocols in themselves.
 
 use super::mechanisms::node;
-use super::organisation::{PATIENCE, figures};
 use super::segments::Segments;
+use super::times::{PATIENCE, figures};
 use crate::cable::HEADROOM;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt::Display;

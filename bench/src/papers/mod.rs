@@ -6,40 +6,27 @@
 //! is named where its tables are. Their figures stand beside ours to compare proportions within a
 //! column, not speeds across.
 
-mod demultiplexing;
+pub(crate) mod demultiplexing;
 mod figure_6;
 mod increments;
-mod indexed;
+pub(crate) mod indexed;
 pub(crate) mod linux;
-mod mechanisms;
-mod member;
-mod organisation;
+pub(crate) mod mechanisms;
+pub(crate) mod member;
+pub(crate) mod organisation;
+mod quoted;
 mod rpc;
 mod segments;
 mod stamp_unsafe;
 mod subsystems;
 mod table_1;
-mod table_2;
+pub(crate) mod table_2;
 mod tables_3_to_5;
+mod times;
 mod udp_server;
 mod user_level;
 
-pub(crate) use demultiplexing::demultiplexing;
-pub(crate) use indexed::indexed;
-pub(crate) use mechanisms::mechanisms;
-pub(crate) use member::serve as member;
-pub(crate) use organisation::organisation;
-pub(crate) use table_2::round_trips;
-
-use crate::case::{Benchmark, Better, Case};
-use crate::record::Record;
-
-/// The paper's x-kernel on a Sun 3/75.
-const X_KERNEL: &str = "x-kernel, Sun 3/75";
-/// The paper's SunOS 4.0.3 on the same.
-const SUN_OS: &str = "SunOS, Sun 3/75";
-/// This machine's operating system.
-const LINUX: &str = "Linux";
+use crate::benchmark::Benchmark;
 
 /// All of them, in the paper's order.
 pub(crate) fn benchmarks() -> Vec<Benchmark> {
@@ -60,33 +47,16 @@ pub(crate) fn benchmarks() -> Vec<Benchmark> {
     list
 }
 
-/// A figure of the paper.
-fn quoted(row: impl Into<String>, system: &'static str, figure: f64) -> Case {
-    Case::measured(row, move |_| Ok(figure.into())).of(system)
-}
-
-/// A figure of the paper for a row that is computed.
-fn quoted_record(
-    row: impl Into<String>,
-    (unit, better): (&'static str, Better),
-    system: &'static str,
-    figure: f64,
-) -> Record {
-    let row = row.into();
-    let [min, median, max] = [figure; 3];
-    Record { row, system, unit, better, min, median, max, runs: 1, ..Record::default() }
-}
-
 #[cfg(test)]
 mod tests {
     use crate::record::Record;
 
     /// The rows that a benchmark has, of all systems, as if each had been measured.
     pub(super) fn records(name: &'static str) -> Vec<Record> {
-        let all = crate::benchmarks();
+        let all = crate::list::benchmarks();
         let found = all.iter().find(|benchmark| benchmark.name == name);
         let benchmark = found.unwrap_or_else(|| panic!("no benchmark is called {name}"));
-        let measured = |case: crate::Case| Record {
+        let measured = |case: crate::case::Case| Record {
             bench: name,
             row: case.row,
             system: case.system,

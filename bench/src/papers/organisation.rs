@@ -2,6 +2,7 @@
 //! sockets at the other end of its TAP device.
 
 use super::member::{asks, opens};
+use super::times::{PATIENCE, each, sample};
 use crate::case::{Sample, Trouble};
 use crate::child::{self, Running, command};
 use crate::cores::place;
@@ -19,8 +20,6 @@ use std::time::{Duration, Instant};
 const HOST: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
 pub(super) const ECHO_PORT: u16 = 7;
 pub(super) const DISCARD_PORT: u16 = 9;
-/// Longest time for a host to come up, and for an answer to come.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 const ANSWER_WITHIN: Duration = Duration::from_millis(100);
 
 /// The port of a program of ONC RPC, and the nodes on UDP that serve it.
@@ -93,16 +92,6 @@ pub(super) fn measure(
     mode: Mode,
 ) -> Result<Sample, Trouble> {
     sample(&measure_all(graph, peer, octets, count, mode)?)
-}
-
-/// Makes a sample of a mean and, if they are there, of what half and 99 of 100 did not exceed.
-///
-/// # Errors
-/// [`Trouble::Failed`] if there are no figures.
-pub(super) fn sample(found: &[f64]) -> Result<Sample, Trouble> {
-    let of = |at| found.get(at).copied();
-    let value = of(0).ok_or_else(|| Trouble::Failed("it answered nothing".into()))?;
-    Ok(Sample { value, p50: of(1), p99: of(2), also: Vec::new() })
 }
 
 /// All figures that the peer finds; of times one by one, the mean, and what half and 99 of 100 of
@@ -305,23 +294,6 @@ fn micros(text: &str) -> Option<f64> {
         .find_map(|(unit, us)| Some(text.strip_suffix(unit)?.parse::<f64>().ok()? * us))
 }
 
-/// The mean of times, and what half and 99 of 100 of them did not exceed, in microseconds.
-pub(super) fn figures(mut times: Vec<Duration>) -> Vec<f64> {
-    times.sort_unstable();
-    let us = |time: Duration| time.as_secs_f64() * 1e6;
-    let at =
-        |share: f64| times.get((times.len() as f64 * share) as usize).map_or(f64::NAN, |t| us(*t));
-    vec![us(times.iter().sum()) / times.len() as f64, at(0.5), at(0.99)]
-}
-
-/// The times of so many operations, one after the other.
-pub(super) fn each(
-    count: usize,
-    mut operation: impl FnMut() -> Result<Duration, String>,
-) -> Result<Vec<f64>, String> {
-    (0..count).map(|_| operation()).collect::<Result<_, _>>().map(figures)
-}
-
 /// A datagram that is answered by another.
 enum Question {
     /// So many octets, which come back.
@@ -462,13 +434,6 @@ mod tests {
     fn times_of_a_report_are_read() {
         let texts = ["96.933µs", "1.5ms", "2s", "800ns", "none"].map(micros);
         assert_eq!(texts, [Some(96.933), Some(1500.0), Some(2e6), Some(0.8), None]);
-    }
-
-    #[test]
-    fn figures_are_the_mean_and_what_most_did_not_exceed() {
-        let mut times = vec![Duration::from_micros(10); 199];
-        times.push(Duration::from_secs(1));
-        assert_eq!(figures(times), [5009.95, 10.0, 10.0]);
     }
 
     /// A full queue makes a SYN wait for a second: more connections than it has room for leave

@@ -7,11 +7,12 @@
 //! against one of a kilobyte what each further kilobyte costs.
 
 use super::increments::IN_PROCESS;
-use super::{X_KERNEL, quoted, quoted_record};
-use crate::case::{Benchmark, Better, Case, Goal, Shared};
+use super::quoted::{X_KERNEL, quoted, quoted_record};
+use crate::benchmark::Benchmark;
+use crate::case::{Better, Case, Goal, Shared};
 use crate::net::endpoint::{System, Wire};
+use crate::net::rows::trips;
 use crate::net::testbed::{Mode, Testbed};
-use crate::net::trips;
 use crate::record::Record;
 use crate::rpc::pair::pair;
 use crate::rpc::stacks::Stack;

@@ -1,8 +1,10 @@
 //! Table I: what the parts of the system cost.
 
-use super::{LINUX, X_KERNEL, linux, quoted};
-use crate::case::{Benchmark, Case, Trouble};
-use crate::domain::crossing;
+use super::linux;
+use super::quoted::{LINUX, X_KERNEL, quoted};
+use crate::benchmark::Benchmark;
+use crate::case::{Case, Trouble};
+use crate::domain::operations::crossing;
 use crate::micro::shepherd;
 use crate::stack::{Bottom, BottomWire, kernel};
 use crate::uppers::Each;

@@ -5,8 +5,9 @@
 //! belongs to the source file that it comes from; one from a library belongs to the function that
 //! it was inlined into. So the shares sum to the whole.
 
-use super::{X_KERNEL, quoted};
-use crate::case::{Benchmark, Case, Shared, Trouble};
+use super::quoted::{X_KERNEL, quoted};
+use crate::benchmark::Benchmark;
+use crate::case::{Case, Shared, Trouble};
 use crate::child;
 use crate::folder;
 use crate::many_sessions::{Choice, Chooser, ManySessions};
@@ -208,7 +209,8 @@ pub(crate) fn round_trips(argument: &str) -> Result<Vec<f64>, String> {
     let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
     let trips = number().ok_or("not a number of round trips")?;
     let open = number().unwrap_or(1) as usize;
-    let across = RefCell::new((words.next() == Some("cut")).then(crate::domain::across));
+    let across =
+        RefCell::new((words.next() == Some("cut")).then(crate::domain::operations::across));
     let many = ManySessions::new(open)?;
     let chooser = RefCell::new(Chooser::new(Choice::Random, open));
     let shepherds = Shepherds::new(Box::new(CoroutineSwitch::new()), Limits::default());

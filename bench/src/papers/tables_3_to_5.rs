@@ -3,12 +3,13 @@
 //! beside Linux's own sockets.
 
 use super::increments::{IN_PROCESS, Top};
-use super::{SUN_OS, X_KERNEL, quoted, quoted_record};
-use crate::case::{Benchmark, Better, Case};
+use super::quoted::{SUN_OS, X_KERNEL, quoted, quoted_record};
+use crate::benchmark::{Benchmark, Plot};
+use crate::case::{Better, Case};
 use crate::net::endpoint::{System, Task, Wire};
+use crate::net::rows::{answered, trips};
+use crate::net::tcp::stream;
 use crate::net::testbed::{Mode, Testbed};
-use crate::net::{answered, stream, trips};
-use crate::plot::Plot;
 use crate::record::Record;
 use crate::rpc::foreign::{Foreign, Programs};
 use crate::rpc::stacks::Stack;

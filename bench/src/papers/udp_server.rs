@@ -11,10 +11,11 @@
 //! DECstations 2100 (R2000, 12 MHz) on a 10 Mbit/s Ethernet with the same system at both ends.
 
 use super::organisation::{self, Peer};
-use super::{LINUX, quoted};
-use crate::case::{Benchmark, Case};
+use super::quoted::{LINUX, quoted};
+use crate::benchmark::Benchmark;
+use crate::case::Case;
 use crate::net::endpoint::System;
-use crate::net::mean_trips;
+use crate::net::rows::mean_trips;
 use crate::net::testbed::{Mode, Testbed};
 use crate::record::Record;
 use std::time::Duration;

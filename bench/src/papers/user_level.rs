@@ -13,12 +13,14 @@ use super::demultiplexing::{by_module, by_system};
 use super::indexed::{self, ENDS, Ends, Work};
 use super::mechanisms::throughput;
 use super::organisation::{Peer, graph_for, linux_connects, measure, measure_all};
-use super::{LINUX, quoted};
-use crate::case::{Benchmark, Case, Goal};
+use super::quoted::{LINUX, quoted};
+use crate::benchmark::Benchmark;
+use crate::case::{Case, Goal};
 use crate::child;
 use crate::net::endpoint::System;
+use crate::net::rows::trips;
+use crate::net::tcp::stream;
 use crate::net::testbed::{Mode, Testbed};
-use crate::net::{stream, trips};
 use crate::record::Record;
 use std::time::Duration;
 

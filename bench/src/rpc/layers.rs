@@ -3,7 +3,8 @@
 
 use super::pair::pair;
 use super::stacks::Stack;
-use crate::case::{Benchmark, Case, Goal};
+use crate::benchmark::Benchmark;
+use crate::case::{Case, Goal};
 use crate::record::Record;
 
 pub(super) fn benchmark() -> Benchmark {

@@ -6,10 +6,11 @@ mod layers;
 pub(crate) mod pair;
 pub(crate) mod stacks;
 
-use crate::case::{Benchmark, Case, Goal};
+use crate::benchmark::Benchmark;
+use crate::case::{Case, Goal};
 use crate::net::endpoint::{System, Wire};
+use crate::net::rows::trips;
 use crate::net::testbed::{Mode, Testbed};
-use crate::net::trips;
 use foreign::{Foreign, Programs};
 use stacks::Stack;
 use std::time::Duration;

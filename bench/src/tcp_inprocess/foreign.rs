@@ -4,7 +4,7 @@
 //! Nothing is fetched. Each program prints the nanoseconds of a segment, and how many frames came
 //! back for each that went.
 
-use super::{OPERATIONS, ROW};
+use super::ours::{OPERATIONS, ROW};
 use crate::built::{Built, Files, numbers};
 use crate::case::{Case, Shared, Trouble};
 use std::path::Path;

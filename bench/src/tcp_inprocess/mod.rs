@@ -5,24 +5,17 @@
 //! acknowledged at least every second segment, and taken by an application that counts them. All
 //! checksums are computed and verified on both sides of the comparison.
 
-mod connects;
+pub(crate) mod connects;
 mod foreign;
 mod ours;
 mod smoltcp_peer;
 
-use crate::case::{Benchmark, Better, Case, Goal};
+use crate::benchmark::Benchmark;
+use crate::case::{Better, Case, Goal};
 use crate::record::{Ratio, Record};
-pub(crate) use connects::trips;
+use connects::trips;
+use ours::{OPERATIONS, ROW, SEGMENT};
 
-/// Octets of data in a segment: what 1500 leave beside the headers and the timestamps option.
-const SEGMENT: usize = 1448;
-/// Octets of each buffer.
-const BUFFER: usize = 256 * 1024;
-/// Octets that the application writes at once.
-const WRITE: usize = 16 * 1024;
-/// Octets of a measurement, in segments.
-const OPERATIONS: u64 = 40_000;
-const ROW: &str = "one segment";
 /// An octet there and back, and a connection's whole life, for their instructions; between
 /// processes `tcp-rtt` and `tcp-connect` measure them.
 const CONNECTION: &str = "one connection, an octet there and back";

@@ -1,6 +1,5 @@
 //! TCP in one process by xk.
 
-use super::{BUFFER, SEGMENT, WRITE};
 use crate::cable::{HEADROOM, Hosts};
 use crate::uppers::Sink;
 use std::cell::Cell;
@@ -9,6 +8,16 @@ use std::rc::Rc;
 use std::time::Duration;
 use xk_core::{SessionRef, Time};
 use xk_kit::net::stream::StreamSpace;
+
+/// Octets of data in a segment: what 1500 leave beside the headers and the timestamps option.
+pub(super) const SEGMENT: usize = 1448;
+/// Octets of each buffer.
+pub(super) const BUFFER: usize = 256 * 1024;
+/// Octets that the application writes at once.
+pub(super) const WRITE: usize = 16 * 1024;
+/// Octets of a measurement, in segments.
+pub(super) const OPERATIONS: u64 = 40_000;
+pub(super) const ROW: &str = "one segment";
 
 /// Virtual time that passes with each turn.
 const TURN: Duration = Duration::from_micros(2);

@@ -1,6 +1,6 @@
 //! TCP in one process by smoltcp.
 
-use super::{BUFFER, SEGMENT, WRITE};
+use super::ours::{BUFFER, SEGMENT, WRITE};
 use crate::smoltcp_cable::{self, Host};
 use smoltcp::socket::tcp;
 use smoltcp::time::{Duration, Instant};

@@ -8,7 +8,8 @@
 mod ours;
 mod smoltcp_peer;
 
-use crate::case::{Benchmark, Case, Goal};
+use crate::benchmark::Benchmark;
+use crate::case::{Case, Goal};
 
 pub(crate) use ours::Pair;
 

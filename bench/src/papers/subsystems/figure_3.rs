@@ -1,11 +1,13 @@
 //! Figure 3: time and instructions of each protocol, send and receive, in each subsystem, and of
 //! what lies between it and a program.
 
-use super::SPARC;
-use super::Subsystem::{self, Bsd, Streams, Xk};
-use super::ends::{Above, Between, DATAGRAM, Form, REQUEST, Rig};
-use crate::case::{Benchmark, Case, Goal, Shared};
-use crate::papers::quoted;
+use super::configuration::SPARC;
+use super::configuration::Subsystem::{self, Bsd, Streams, Xk};
+use super::ends::Rig;
+use super::ends::desk::{Above, Between, DATAGRAM, Form, REQUEST};
+use crate::benchmark::Benchmark;
+use crate::case::{Case, Goal, Shared};
+use crate::papers::quoted::quoted;
 use crate::record::Record;
 use crate::stopwatch::{Watched, Way};
 

@@ -1,8 +1,9 @@
 //! Figure 4: a buffer is allocated and freed, in each subsystem's own way.
 
-use super::SPARC;
-use crate::case::{Benchmark, Case};
-use crate::papers::quoted;
+use super::configuration::SPARC;
+use crate::benchmark::Benchmark;
+use crate::case::Case;
+use crate::papers::quoted::quoted;
 use crate::record::Record;
 use crate::stack::pool;
 use std::hint::black_box;

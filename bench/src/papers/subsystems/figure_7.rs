@@ -1,13 +1,11 @@
 //! Figure 7: transactions by octets of the reply, over each configuration.
 
-use super::pair::Pair;
-use super::{CONFIGURATIONS, Configuration};
-use crate::case::{Benchmark, Case, Goal, Shared};
-use crate::plot::Plot;
+use super::configuration::{CONFIGURATIONS, Configuration};
+use super::pair::{PACKET, Pair};
+use crate::benchmark::{Benchmark, Plot};
+use crate::case::{Case, Goal, Shared};
 use crate::record::{Ratio, Record};
 
-/// Octets of a packet of a reply.
-pub(super) const PACKET: usize = 578;
 /// Packets of a reply at most.
 const PACKETS_MAX: u8 = 8;
 const OPERATIONS: u64 = 1000;

@@ -1,11 +1,12 @@
 //! Figure 8: what an adapter costs, each way, by octets of the message.
 
-use super::SPARC;
-use super::Subsystem::{self, Bsd, Streams, Xk};
-use super::ends::{Above, Bare, Between, Form, Rig};
-use crate::case::{Benchmark, Case, Goal, Shared};
-use crate::papers::quoted;
-use crate::plot::Plot;
+use super::configuration::SPARC;
+use super::configuration::Subsystem::{self, Bsd, Streams, Xk};
+use super::ends::Rig;
+use super::ends::desk::{Above, Bare, Between, Form};
+use crate::benchmark::{Benchmark, Plot};
+use crate::case::{Case, Goal, Shared};
+use crate::papers::quoted::quoted;
 use crate::record::Record;
 use crate::stopwatch::{Watched, Way};
 

@@ -1,7 +1,6 @@
 //! A client and a server of transactions in two kernels of one thread, with a cable between them.
 
-use super::Configuration;
-use super::figure_7::PACKET;
+use super::configuration::Configuration;
 use crate::cable::{HEADROOM, Host};
 use crate::calls::{Caller, Calls, Turns, carry, pass};
 use crate::stack::{pool, waiting_config};
@@ -14,6 +13,8 @@ use xk_core::{
     reason,
 };
 
+/// Octets of a packet of a reply.
+pub(super) const PACKET: usize = 578;
 /// Octets of a request.
 const REQUEST: usize = 45;
 /// Steps of time in which the nodes have found their addresses, and the length of one.
@@ -143,7 +144,7 @@ impl Caller for Client {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::papers::subsystems::CONFIGURATIONS;
+    use crate::papers::subsystems::configuration::CONFIGURATIONS;
 
     #[test]
     fn a_transaction_takes_a_frame_for_the_request_and_one_for_each_packet() {

@@ -2,7 +2,8 @@
 //! message takes on its way down a stream to the driver, through put procedures alone, through a
 //! module that queues, and to a driver that is full and takes messages again later.
 
-use crate::case::{Benchmark, Case};
+use crate::benchmark::Benchmark;
+use crate::case::Case;
 use crate::record::Record;
 use crate::stack::kernel;
 use std::cell::Cell;

@@ -1,6 +1,6 @@
 //! The ends of BSD: `user` above; `ddp`, or an interface that resolves by itself, below.
 
-use super::{
+use super::desk::{
     Above, Between, DATAGRAM, Desk, Form, OWN, RESPONSE, count, desk, end_below, mbufs, own, peer,
 };
 use crate::stopwatch::{Way, enter, leave};
@@ -23,7 +23,7 @@ static USER: Entry = Entry::layer("user", "", build_user)
     .subsystem("bsd")
     .on(&[Realm::Async, Realm::Rpc], &[Family::Any])
     .service(Service::TOP)
-    .numbers(&[("ddp", super::TYPE as u32), ("atp", super::TYPE as u32)]);
+    .numbers(&[("ddp", super::desk::TYPE as u32), ("atp", super::desk::TYPE as u32)]);
 static DDP: Entry =
     end_below("ddp", build_ddp, Family::Other("AppleTalk sockets")).subsystem("bsd");
 static ETHER: Entry = end_below("ether", build_ether, Family::Ether).subsystem("bsd");
@@ -128,7 +128,7 @@ impl SocketUser {
 
     fn request(&self, cx: &Kernel, octets: usize, options: &Options) {
         let all = self.bsd.mbufs();
-        let form = if octets <= super::REQUEST { Form::Foreign } else { Form::Own };
+        let form = if octets <= super::desk::REQUEST { Form::Foreign } else { Form::Own };
         let (mut nam, m) = (self.nam(), mbufs(all, octets, form));
         let control = all.m_copyin(Mt::Control, &options.emit()).expect("mbufs are left");
         let mut args = PruArgs {
@@ -264,7 +264,7 @@ impl ProtoFns for Lower {
             }
             (Pru::Bind, Some(_)) => Ok(()),
             (Pru::Control, _) if args.cmd == SIOCGIFMTU => {
-                let octets = (super::MAX as u32).to_be_bytes();
+                let octets = (super::desk::MAX as u32).to_be_bytes();
                 args.need_nam()?.mtod_mut().ok_or(Errno::EINVAL)?.copy_from_slice(&octets);
                 Ok(())
             }
@@ -287,7 +287,7 @@ impl Protocol for Node {
 fn build_ether(build: &mut Build<'_>) -> std::result::Result<ProtocolRef, BuildError> {
     let (bsd, desk) = (xk_bsd::of(build.cx)?, desk(build.cx));
     let ifp = bsd.if_attach("en", Rc::new(Sent(Rc::clone(&desk)))).map_err(xk_bsd::environment)?;
-    ifp.if_mtu.set(super::MAX);
+    ifp.if_mtu.set(super::desk::MAX);
     ifp.set_flags(IFF_UP | IFF_RUNNING, 0);
     let node = build.add(Node)?;
     bsd.set_interface(node.id(), Rc::clone(&ifp));

@@ -1,6 +1,6 @@
 //! The ends of STREAMS: `user` above; `ddp`, or `ether`, below.
 
-use super::{
+use super::desk::{
     Above, Between, DATAGRAM, Desk, Form, OWN, RESPONSE, addr, blocks, count, desk, end_below, own,
     peer,
 };
@@ -28,7 +28,7 @@ static USER: Entry = Entry::layer("user", "", build_user)
     .subsystem("streams")
     .on(&[Realm::Async, Realm::Rpc], &[Family::Any])
     .service(Service::TOP)
-    .numbers(&[("ddp", super::TYPE as u32)]);
+    .numbers(&[("ddp", super::desk::TYPE as u32)]);
 static DDP: Entry =
     end_below("ddp", build_ddp, Family::Other("AppleTalk sockets")).subsystem("streams");
 static ETHER: Entry = end_below("ether", build_ether, Family::Ether).subsystem("streams");
@@ -281,7 +281,7 @@ impl Streamtab for Lower {
 
     fn control(&self, _: &Kernel, ask: &mut Ask<'_>) -> Option<Answer> {
         let station = ask.answer::<MyEther>(|q| q.address = STATION);
-        let max = ask.answer::<MaxPacket>(|q| q.octets = super::MAX as u32);
+        let max = ask.answer::<MaxPacket>(|q| q.octets = super::desk::MAX as u32);
         [station, max].into_iter().find(|answer| answer.is_answered())
     }
 }
@@ -317,7 +317,7 @@ impl Datagrams for End {
     }
 
     fn info(&self) -> Info {
-        Info::datagrams(super::MAX as u32, 16, 32)
+        Info::datagrams(super::desk::MAX as u32, 16, 32)
     }
 
     fn bind(&self, _: &Kernel, q: &Q, addr: &[u8], _: u32) -> Result<Vec<u8>, Refusal> {

@@ -1,6 +1,6 @@
 //! The ends of the x-kernel: `user` above; `ddp`, or `eth` with AppleTalk's nodes, below.
 
-use super::{Above, Between, Desk, RESPONSE, count, desk, end_below, message};
+use super::desk::{Above, Between, Desk, RESPONSE, count, desk, end_below, message};
 use crate::cable::HEADROOM;
 use crate::stopwatch::{Way, enter, leave};
 use std::cell::{OnceCell, RefCell};
@@ -16,7 +16,7 @@ use xk_kit::control::MaxPacket;
 static USER: Entry = Entry::layer("user", "", build_user)
     .on(&[Realm::Async, Realm::Rpc], &[Family::Any])
     .service(Service::TOP)
-    .numbers(&[("ddp", super::TYPE as u32)]);
+    .numbers(&[("ddp", super::desk::TYPE as u32)]);
 static DDP: Entry = end_below("ddp", build_lower, Family::Other("AppleTalk sockets"));
 static ETH: Entry = end_below("eth", build_lower, Family::Other("AppleTalk nodes"));
 pub(super) static ENTRIES: [&Entry; 3] = [&USER, &DDP, &ETH];
@@ -150,7 +150,7 @@ impl Protocol for Lower {
     }
 
     fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        ask.answer::<MaxPacket>(|q| q.octets = super::MAX as u32)
+        ask.answer::<MaxPacket>(|q| q.octets = super::desk::MAX as u32)
     }
 
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
@@ -177,7 +177,7 @@ impl Session for End {
     }
 
     fn control(&self, _: &Kernel, _: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        ask.answer::<MaxPacket>(|q| q.octets = super::MAX as u32)
+        ask.answer::<MaxPacket>(|q| q.octets = super::desk::MAX as u32)
     }
 
     fn close(&self, _: &Kernel, _: &SessionRef) -> Closing {
