@@ -38,51 +38,19 @@ pub struct Benchmark {
     pub why: &'static str,
 }
 
+#[cfg(test)]
 impl Benchmark {
-    /// A benchmark whose figures are the better the lower they are, drawn as bars.
-    pub fn new(
-        name: &'static str,
-        summary: &'static str,
-        unit: &'static str,
-        cases: fn() -> Vec<Case>,
-    ) -> Self {
+    /// A benchmark of these rows, in microseconds.
+    pub(crate) fn new(name: &'static str, cases: fn() -> Vec<Case>) -> Self {
         Self {
             name,
-            summary,
-            unit,
+            summary: "what it is",
+            unit: "us",
             better: Better::Lower,
             cases,
             derived: |_| Vec::new(),
             plot: Plot::Bars,
             why: "",
         }
-    }
-
-    /// Adds what profiles have shown of where the time goes, in Markdown.
-    #[must_use]
-    pub fn why(mut self, text: &'static str) -> Self {
-        self.why = text;
-        self
-    }
-
-    /// Adds rows computed from the measured ones.
-    #[must_use]
-    pub fn derived(mut self, derived: fn(&[Record]) -> Vec<Record>) -> Self {
-        self.derived = derived;
-        self
-    }
-
-    /// Marks its figures as rates, of which more is better.
-    #[must_use]
-    pub fn higher_is_better(mut self) -> Self {
-        self.better = Better::Higher;
-        self
-    }
-
-    /// Says how its figures are drawn.
-    #[must_use]
-    pub fn plot(mut self, plot: Plot) -> Self {
-        self.plot = plot;
-        self
     }
 }

@@ -5,7 +5,6 @@
 //! session is used among all; besides, two in turn, so that no single last hit helps, and one at
 //! random, so that nothing of it is in a near cache.
 
-use crate::benchmark::Benchmark;
 use crate::case::{Case, Goal, Sample, Shared, Trouble};
 use crate::child;
 use crate::many_sessions::{Choice, ManySessions};
@@ -27,17 +26,6 @@ const MEMORY_SESSIONS: f64 = 100_000.0;
 
 const CHOICES: [Choice; 3] = [Choice::One, Choice::InTurn, Choice::Random];
 
-pub(crate) fn benchmark() -> Benchmark {
-    Benchmark::new(
-        "demux",
-        "UDP there and back in one process, against the number of open sessions; of each round the p50",
-        "ns",
-        cases,
-    )
-    .derived(derived)
-    .why(include_str!("why/demux.md"))
-}
-
 fn row(open: usize, choice: Choice) -> String {
     let which = match choice {
         Choice::One => "one in use",
@@ -47,7 +35,7 @@ fn row(open: usize, choice: Choice) -> String {
     format!("{open} open, {which}")
 }
 
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut list = Vec::new();
     for open in OPEN {
         let (many, sockets) = (Shared::default(), Shared::default());
@@ -108,7 +96,7 @@ fn few(choice: Choice) -> usize {
 }
 
 /// Ratios of many sessions to few, which have the goals.
-fn derived(records: &[Record]) -> Vec<Record> {
+pub(crate) fn derived(records: &[Record]) -> Vec<Record> {
     let find = |open, choice| Record::find(records, &row(open, choice), "xk");
     let mut list = Vec::new();
     for choice in CHOICES {

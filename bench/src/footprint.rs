@@ -3,7 +3,6 @@
 //! A host of five protocols over a TAP device (`xk run`, as in graphs/tap.kdl) runs in a network
 //! namespace of its own beside a process that pings it by Linux's own stack.
 
-use crate::benchmark::Benchmark;
 use crate::case::{Case, Goal, Trouble};
 use crate::child::{self, Running, command};
 use crate::folder;
@@ -21,15 +20,6 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use xk_kit::Checksum;
 
-pub(crate) fn benchmark() -> Benchmark {
-    Benchmark::new(
-        "footprint",
-        "the command: its size, from its start to the first answered ping, and what a running host takes while idle",
-        "KiB",
-        cases,
-    )
-}
-
 /// The rows of one run, with units and goals, in the order of the results of [`measure`].
 const ROWS: [(&str, &str, Option<Goal>); 7] = [
     ("start to the first answered ping", "ms", Some(Goal::AtMost(100.0))),
@@ -46,7 +36,7 @@ const WATCHED: Duration = Duration::from_millis(1000);
 /// Longest time to its first answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut list = vec![
         Case::measured("binary as built", |_| Ok(size_kib(&command()?)?.into())),
         Case::measured("binary stripped", |_| Ok(stripped_kib(&command()?)?.into())),

@@ -445,7 +445,7 @@ mod tests {
     }
 
     fn drawing(plot: Plot, records: Vec<Record>) -> String {
-        let benchmark = Benchmark::new("name & more", "what it is", "us", Vec::new).plot(plot);
+        let benchmark = Benchmark { plot, ..Benchmark::new("name & more", Vec::new) };
         svg(&[(&benchmark, records)], "a machine").unwrap()
     }
 

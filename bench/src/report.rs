@@ -384,7 +384,7 @@ mod tests {
         for (cases, is_lost) in
             [(|| cases(1)) as fn() -> Vec<Case>, || cases(u32::MAX)].into_iter().zip([false, true])
         {
-            let records = run(&Benchmark::new("name", "summary", "ns", cases), &options);
+            let records = run(&Benchmark::new("name", cases), &options);
             assert_eq!(records.iter().any(Record::is_lost), is_lost, "{records:?}");
         }
     }

@@ -82,7 +82,7 @@ pub fn execute(request: &Request) -> Result<Vec<Record>, String> {
             );
         }
         if !benchmark.why.is_empty() {
-            let _ = writeln!(markdown, "{}", benchmark.why);
+            let _ = writeln!(markdown, "{}\n", benchmark.why);
         }
         records.extend(found.iter().cloned());
         if !found.iter().any(Record::is_lost) {
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_table_with_a_lost_case_tells_no_figure() {
-        let benchmark = Benchmark::new("name", "summary", "us", Vec::new);
+        let benchmark = Benchmark::new("name", Vec::new);
         let whole = Record { row: "whole".into(), system: "xk", median: 42.0, ..Record::default() };
         let note = Some("error: refused: the mean".into());
         let lost = Record { row: "lost".into(), system: "xk", note, ..Record::default() };

@@ -5,7 +5,6 @@
 //! from, checksums on. Every host is one end of one such pair, so as many datagrams are on their
 //! way as there are pairs, and every hop is taken by another host than the one before.
 
-use crate::benchmark::Benchmark;
 use crate::case::{Better, Case, Goal, Trouble};
 use crate::child;
 use crate::record::Record;
@@ -29,22 +28,10 @@ const OCTETS: usize = 64;
 /// Room for the headers of UDP, IP and ETH.
 const HEADROOM: usize = 128;
 
-pub(crate) fn benchmark() -> Benchmark {
-    Benchmark::new(
-        "sim",
-        "the simulator: one packet hop (one frame over one link, and UDP, IP and an echo in the host that gets it) on one \
-         core, memory of a host, time to build",
-        "ns",
-        cases,
-    )
-    .derived(derived)
-    .why(include_str!("why/sim.md"))
-}
-
 /// Half a microsecond a hop are two million a second.
 const HOP_GOAL: Goal = Goal::AtMost(500.0);
 
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut list = vec![
         Case::new(hop_row(HOSTS[0]), 200_000, || {
             let mut network = Bouncing::new(HOSTS[0]).expect("the graph is right");
@@ -109,7 +96,7 @@ fn hop_row(hosts: usize) -> String {
 }
 
 /// Hops per second, which the goal speaks of.
-fn derived(records: &[Record]) -> Vec<Record> {
+pub(crate) fn derived(records: &[Record]) -> Vec<Record> {
     let per_second = |hosts| {
         let hop = records.iter().find(|r| r.row == hop_row(hosts))?;
         let row = format!("{hosts} hosts, hops per second and core");

@@ -1,7 +1,6 @@
 //! The cost of a sweep over the simulations that it runs: of a run, of its row, of going on with
 //! many.
 
-use crate::benchmark::Benchmark;
 use crate::case::{Case, Goal, Sample, Shared, Trouble};
 use crate::child::{self, Running, command, octets_of};
 use crate::folder;
@@ -44,18 +43,7 @@ const ROWS: [(u64, &str); 2] = [(100_000, "100,000 rows"), (1_000_000, "1,000,00
 /// From one look at a process's memory to the next.
 const LOOK: Duration = Duration::from_millis(10);
 
-pub(crate) fn benchmark() -> Benchmark {
-    Benchmark::new(
-        "sweep",
-        "many seeds: time of a run by `xk sweep`, its row and its share of the tables included, over that of the same runs \
-         one after the other in a process without rows; going on with many rows, their tables",
-        "us",
-        cases,
-    )
-    .why(include_str!("why/sweep.md"))
-}
-
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut list = Vec::new();
     for (at, (row, _, runs)) in GRAPHS.into_iter().enumerate() {
         for jobs in [1, 2] {

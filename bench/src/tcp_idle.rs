@@ -5,7 +5,6 @@
 //! left. Both ends of each connection are of xk and lie in that process, so it holds twice as many
 //! as are opened.
 
-use crate::benchmark::Benchmark;
 use crate::cable::Hosts;
 use crate::case::{Case, Goal};
 use crate::child;
@@ -17,23 +16,12 @@ use xk_core::control::ListSessions;
 use xk_core::{SessionRef, Time};
 use xk_kit::net::stream::{StreamInfo, StreamState};
 
-pub(crate) fn benchmark() -> Benchmark {
-    Benchmark::new(
-        "tcp-idle",
-        "idle TCP connections in one process, both ends of each: resident memory of one end with its session, table entries and \
-         timers; XK_IDLE=1000000 has a million connections",
-        "octets",
-        cases,
-    )
-    .why(include_str!("why/tcp-idle.md"))
-}
-
 /// Connections, unless [`VARIABLE`] asks for another number.
 const USUAL: usize = 20_000;
 /// The environment variable for another number.
 const VARIABLE: &str = "XK_IDLE";
 
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let asked = std::env::var(VARIABLE).ok().and_then(|n| n.parse().ok());
     let count: usize = asked.unwrap_or(USUAL);
     let rows: [(&str, &str, Option<Goal>); 4] = [

@@ -1,7 +1,6 @@
 //! A program's own network code in the simulator: one echo in xk-world, in turmoil, and on
 //! turmoil-net.
 
-use crate::benchmark::Benchmark;
 use crate::built::numbers;
 use crate::case::{Case, Goal, Sample, Shared, Trouble, shared};
 use std::path::{Path, PathBuf};
@@ -17,17 +16,6 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const GOAL: Goal = Goal::TimesAsFast(10.0);
 /// The peers of all rows: segments over channels, and packets between simulated kernels.
 const PEERS: [&str; 2] = ["turmoil", "turmoil-net"];
-
-pub(crate) fn benchmark() -> Benchmark {
-    Benchmark::new(
-        "world",
-        "programs in the simulator: clients of one server send messages of 1000 octets that come back; time of this machine \
-         for a simulated second, and seeds that finish within a minute at a loss of 5 %",
-        "ms",
-        cases,
-    )
-    .why(include_str!("why/world.md"))
-}
 
 /// The program of both.
 type Program = Shared<Result<PathBuf, Trouble>>;
@@ -59,7 +47,7 @@ fn run(program: &Program, words: [&str; 6]) -> Result<[f64; 3], Trouble> {
     found.try_into().map_err(|_| Trouble::Failed("it tells something else".into()))
 }
 
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let program = Program::default();
     let mut list = Vec::new();
     for system in ["xk"].into_iter().chain(PEERS) {

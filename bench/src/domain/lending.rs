@@ -1,6 +1,5 @@
 //! A long message across a cut, copied and lent.
 
-use crate::benchmark::Benchmark;
 use crate::case::{Case, Goal};
 use std::time::Duration;
 use xk_core::{Kernel, Message};
@@ -27,13 +26,7 @@ enum Way {
     LentToThread,
 }
 
-pub(crate) fn benchmark() -> Benchmark {
-    let summary =
-        "a message across a cut, lent to a thread and otherwise; both sides on one thread";
-    Benchmark::new("domain-lending", summary, "ns", cases)
-}
-
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let case = |octets: usize, way| {
         Case::new(format!("{octets} octets"), MESSAGES, move || {
             let (below, above) = sides(way);

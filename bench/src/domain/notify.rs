@@ -3,7 +3,6 @@
 //! load.
 
 use super::mirror::{Above, Below};
-use crate::benchmark::Benchmark;
 use crate::case::{Case, Sample, Trouble};
 use crate::cores::{cores, place};
 use std::time::{Duration, Instant};
@@ -15,12 +14,7 @@ const OCTETS: usize = 28;
 /// The pause between two messages, in microseconds.
 const PAUSES_US: [u64; 4] = [1000, 100, 10, 1];
 
-pub(crate) fn benchmark() -> Benchmark {
-    let summary = "messages of 28 octets across a cut for each waking of the side that takes them";
-    Benchmark::new("domain-notify", summary, "messages", cases).higher_is_better()
-}
-
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let paused = PAUSES_US.map(|us| (format!("one each {us} us"), us));
     let all = paused.into_iter().chain([("without a pause".into(), 0)]);
     let case = |(row, us)| {

@@ -1,7 +1,6 @@
 //! Each operation across a cut, beside the bare exchange over the same memory.
 
 use super::mirror::{self, Above, Below};
-use crate::benchmark::Benchmark;
 use crate::case::{Case, Goal};
 use crate::child;
 use crate::cores::{self, cores};
@@ -19,12 +18,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const OPERATIONS: u64 = 50_000;
 /// Name of the bare exchange.
 pub(super) const BARE: &str = "bare";
-
-pub(crate) fn benchmark() -> Benchmark {
-    Benchmark::new("domain", "each operation across a cut, both sides spinning", "ns", cases)
-        .derived(derived)
-        .why(include_str!("../why/domain.md"))
-}
 
 /// Where the other side is.
 #[derive(Clone, Copy)]
@@ -191,7 +184,7 @@ pub(crate) fn across() -> impl FnMut(u64) {
     mirror(Place::Here).exchange(1, 1)
 }
 
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut list = Vec::new();
     let here = [(28, 1), (28, 32)].map(|(octets, batch)| (Place::Here, octets, batch));
     let others = [28, 1052].map(|octets| [Place::Thread, Place::Process].map(|p| (p, octets, 1)));
@@ -226,7 +219,7 @@ fn cases() -> Vec<Case> {
 }
 
 /// Time of a crossing beyond the bare exchange: half the difference of the round trips.
-fn derived(records: &[Record]) -> Vec<Record> {
+pub(crate) fn derived(records: &[Record]) -> Vec<Record> {
     let across = records.iter().filter(|record| {
         record.system == "xk" && record.row.starts_with("push and demux") && record.median > 0.0
     });

@@ -2,7 +2,6 @@
 //! the bare exchange: both threads spinning, both sleeping on one core, both sleeping on two.
 
 use super::operations::BARE;
-use crate::benchmark::Benchmark;
 use crate::case::{Case, Goal, Sample, Trouble};
 use crate::cores::{cores, place};
 use crate::net::testbed::Mode;
@@ -46,13 +45,6 @@ const TIME: Duration = Duration::from_millis(300);
 /// The host when it is not cut.
 const UNCUT: &str = "one kernel";
 
-pub(crate) fn benchmark() -> Benchmark {
-    let summary = "UDP there and back, 8 octets, the application cut off";
-    Benchmark::new("domain-rtt", summary, "ns", cases)
-        .derived(derived)
-        .why(include_str!("../why/domain-rtt.md"))
-}
-
 /// A row of each way in which both threads wait for each other.
 const ROWS: [(&str, Mode); 3] = [
     (SPINNING, Mode::Spinning),
@@ -71,7 +63,7 @@ fn cores_of(mode: Mode) -> [Option<usize>; 2] {
     }
 }
 
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut list = Vec::new();
     for (row, mode) in ROWS {
         let case = Case::measured(row, move |effort| alone(mode, effort, cut)).beside(UNCUT);
@@ -88,7 +80,7 @@ fn cases() -> Vec<Case> {
 }
 
 /// Time of the cut beyond the bare exchange and the uncut host.
-fn derived(records: &[Record]) -> Vec<Record> {
+pub(crate) fn derived(records: &[Record]) -> Vec<Record> {
     let of = |system| records.iter().find(|r| r.row == SPINNING && r.system == system);
     let (Some(cut), Some(uncut), Some(bare)) = (of("xk"), of(UNCUT), of(BARE)) else {
         return Vec::new();

@@ -1,15 +1,10 @@
 //! The cost of timers.
 
-use crate::benchmark::Benchmark;
 use crate::case::{Case, Goal};
 use std::hint::black_box;
 use std::time::Duration;
 use xk_core::Time;
 use xk_core::event::Wheel;
-
-pub(crate) fn benchmark() -> Benchmark {
-    Benchmark::new("event", "timers: schedule and cancel, schedule and go off", "ns", cases)
-}
 
 fn filled(pending: u64) -> Wheel<u64> {
     let mut wheel = Wheel::new(pending as usize + 16);
@@ -20,7 +15,7 @@ fn filled(pending: u64) -> Wheel<u64> {
     wheel
 }
 
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     vec![
         schedule_and_cancel(0),
         schedule_and_cancel(1000),

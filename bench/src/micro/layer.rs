@@ -4,7 +4,6 @@
 //! by `push`, once by `demux` and `pop`. A crossing is the slope of the whole over the number of
 //! layers, divided by two, which leaves allocation and both ends out.
 
-use crate::benchmark::Benchmark;
 use crate::case::{Case, Goal};
 use crate::record::Record;
 use crate::stack::{Bottom, BottomWire, kernel};
@@ -18,18 +17,6 @@ const LAYERS: [usize; 10] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
 const OCTETS: usize = 40;
 /// Room for the headers of ten layers.
 const HEADROOM: usize = 64;
-
-pub(crate) fn benchmark() -> Benchmark {
-    Benchmark::new(
-        "layer",
-        "a 40-octet message through N null layers, down and up again",
-        "ns",
-        cases,
-    )
-    .derived(derived)
-    .why(include_str!("../why/layer.md"))
-    .plot(crate::benchmark::Plot::Lines { x: "layers" })
-}
 
 /// A stack of null layers over `what`, and the session at its top.
 fn stack(layers: usize, what: Bottom) -> (Rc<Kernel>, SessionRef) {
@@ -62,7 +49,7 @@ fn case(row: String, layers: usize, what: Bottom) -> Case {
     })
 }
 
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let down = LAYERS.map(|n| case(format!("{n} layers, push"), n, Bottom::Sink));
     let both = LAYERS.map(|n| case(format!("{n} layers, push and demux + pop"), n, Bottom::Mirror));
     down.into_iter().chain(both).collect()
@@ -79,7 +66,7 @@ fn line(points: &[(f64, f64)]) -> (f64, f64) {
     (xy / xx, xy / (xx * yy).sqrt())
 }
 
-fn derived(records: &[Record]) -> Vec<Record> {
+pub(crate) fn derived(records: &[Record]) -> Vec<Record> {
     let Some(first) = records.first() else {
         return Vec::new();
     };

@@ -1,6 +1,5 @@
 //! The cost of demultiplexing.
 
-use crate::benchmark::Benchmark;
 use crate::case::{Case, Goal};
 use crate::record::Record;
 use std::collections::HashMap;
@@ -11,12 +10,6 @@ use xk_core::map::Map;
 
 /// A key of 12 octets, as of a TCP connection.
 type Key = (u64, u32);
-
-pub(crate) fn benchmark() -> Benchmark {
-    Benchmark::new("map", "look-up of a 12-octet key, counted values", "ns", cases)
-        .derived(derived)
-        .why(include_str!("../why/map.md"))
-}
 
 const CACHE: &str = "hit in the one-entry cache";
 
@@ -33,7 +26,7 @@ fn next(state: &mut u64, entries: u64) -> u64 {
 
 const LOOP: &str = "empty loop";
 
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let empty = Case::new(LOOP, 1_000_000, || {
         |operations| (0..operations).for_each(|_| _ = black_box(key(black_box(3))))
     });
@@ -90,7 +83,7 @@ fn many_std(entries: u64) -> Case {
     .of("std HashMap")
 }
 
-fn derived(records: &[Record]) -> Vec<Record> {
+pub(crate) fn derived(records: &[Record]) -> Vec<Record> {
     let median = |entries: u64| Record::find(records, &row(entries), "xk");
     let (Some(few), Some(some), Some(million)) = (median(10), median(10_000), median(1_000_000))
     else {

@@ -1,19 +1,13 @@
 //! The cost of the message tool.
 
-use crate::benchmark::Benchmark;
 use crate::case::{Case, Goal};
 use crate::stack::pool;
 use std::hint::black_box;
 
-pub(crate) fn benchmark() -> Benchmark {
-    Benchmark::new("message", "messages: allocate, head, split, join, clone", "ns", cases)
-        .why(include_str!("../why/message.md"))
-}
-
 /// The loop alone, which every row below contains.
 const LOOP: &str = "empty loop";
 
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     vec![
         Case::new(LOOP, 1_000_000, || |operations| (0..operations).for_each(|n| _ = black_box(n))),
         alloc_and_free(),

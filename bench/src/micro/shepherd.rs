@@ -1,22 +1,16 @@
 //! The cost of a shepherd.
 
-use crate::benchmark::Benchmark;
 use crate::case::{Case, Goal};
 use std::cell::Cell;
 use std::rc::Rc;
 use xk_core::shepherd::{Flow, Limits, Semaphore, Shepherds};
 use xk_run::switch::CoroutineSwitch;
 
-pub(crate) fn benchmark() -> Benchmark {
-    Benchmark::new("shepherd", "carrying a message, and blocking on the way", "ns", cases)
-        .why(include_str!("../why/shepherd.md"))
-}
-
 fn shepherds() -> Rc<Shepherds> {
     Rc::new(Shepherds::new(Box::new(CoroutineSwitch::new()), Limits::default()))
 }
 
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     vec![dispatch(), block_and_resume()]
 }
 

@@ -1,22 +1,16 @@
 //! The cost of checking a message against the template of its headers.
 
-use crate::benchmark::Benchmark;
 use crate::case::{Case, Goal};
 use crate::udp_inprocess::Pair;
 use std::hint::black_box;
 use xk_kit::net::template::{Check, HeaderField, OCTETS_MAX, Template};
-
-pub(crate) fn benchmark() -> Benchmark {
-    let about = "a message compared with the template of its headers";
-    Benchmark::new("template", about, "ns", cases)
-}
 
 const LOOP: &str = "empty loop";
 const OPERATIONS: u64 = 1_000_000;
 /// Memory that frames to be copied come from, in octets: more than the caches hold.
 const MEMORY_OCTETS: usize = 64 << 20;
 
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let empty = Case::new(LOOP, OPERATIONS, || |n| (0..n).for_each(|n| _ = black_box(n)));
     let words = Case::new("six masked words", OPERATIONS, || {
         // Every second octet is alike.

@@ -4,19 +4,8 @@ use super::endpoint::{System, Task, Wire};
 use super::frames::HEADER_OCTETS;
 use super::rows::one_way;
 use super::testbed::{Mode, Setting, Testbed};
-use crate::benchmark::Benchmark;
 use crate::case::Case;
 use std::time::Duration;
-
-pub(super) fn benchmark() -> Benchmark {
-    Benchmark::new(
-        "frames",
-        "Ethernet frames one way between two processes on two cores: frames received",
-        "frames/s",
-        cases,
-    )
-    .higher_is_better()
-}
 
 /// Time that a round measures.
 const TIME: Duration = Duration::from_millis(200);
@@ -34,7 +23,7 @@ const WAYS: [(Wire, &str, [Task; 2]); 6] = [
     (Wire::Tap, "tap from Linux", [Task::Receive, Task::Send]),
 ];
 
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let testbed = Testbed::default();
     let mut list = Vec::new();
     for octets in SIZES {

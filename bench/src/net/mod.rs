@@ -10,13 +10,13 @@ pub(crate) mod child;
 mod course;
 pub(crate) mod endpoint;
 mod exchange;
-mod frame_rate;
+pub(crate) mod frame_rate;
 mod frames;
 mod memory;
 mod memory_unsafe;
 mod pattern;
 mod peer;
-mod round_trip;
+pub(crate) mod round_trip;
 pub(crate) mod rows;
 mod smoltcp_raw;
 mod sockets;
@@ -24,18 +24,9 @@ mod sockets_unsafe;
 mod space;
 mod space_unsafe;
 mod stack;
-mod stream;
+pub(crate) mod stream;
 mod stream_sockets;
 mod stream_user;
 pub(crate) mod tcp;
 pub(crate) mod testbed;
 mod user;
-
-use crate::benchmark::Benchmark;
-
-/// The benchmarks between two processes.
-pub(crate) fn benchmarks() -> Vec<Benchmark> {
-    let mut list = vec![round_trip::benchmark(), stream::benchmark(), frame_rate::benchmark()];
-    list.extend(tcp::benchmarks());
-    list
-}

@@ -3,19 +3,8 @@
 use super::endpoint::{System, Wire};
 use super::rows::{row, trips};
 use super::testbed::{Mode, Testbed};
-use crate::benchmark::Benchmark;
 use crate::case::{Case, Goal};
 use std::time::Duration;
-
-pub(super) fn benchmark() -> Benchmark {
-    Benchmark::new(
-        "udp-rtt",
-        "UDP there and back between two processes, user to user; of each round the p50",
-        "us",
-        cases,
-    )
-    .why(include_str!("../why/udp-rtt.md"))
-}
 
 /// Time that a round measures.
 const TIME: Duration = Duration::from_millis(80);
@@ -37,7 +26,7 @@ const SYSTEMS: [System; 11] = [
     System::Bare(Wire::Packet),
 ];
 
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let testbed = Testbed::default();
     let mut list = Vec::new();
     for octets in SIZES {

@@ -3,20 +3,8 @@
 use super::endpoint::{System, Task, Wire};
 use super::rows::{octets_of_frame, one_way};
 use super::testbed::{Mode, Setting, Testbed};
-use crate::benchmark::Benchmark;
 use crate::case::{Case, Goal};
 use std::time::Duration;
-
-pub(super) fn benchmark() -> Benchmark {
-    Benchmark::new(
-        "udp-stream",
-        "UDP one way between two processes on two cores: messages received",
-        "messages/s",
-        cases,
-    )
-    .why(include_str!("../why/udp-stream.md"))
-    .higher_is_better()
-}
 
 /// Time that a round measures.
 const TIME: Duration = Duration::from_millis(250);
@@ -40,7 +28,7 @@ const SYSTEMS: [(System, bool); 13] = [
     (System::Bare(Wire::Packet), false),
 ];
 
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let testbed = Testbed::default();
     let mut list = Vec::new();
     for octets in SIZES {

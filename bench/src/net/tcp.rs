@@ -4,14 +4,8 @@ use super::endpoint::{Congestion, FLOWS, Path, System, Task, Wire};
 use super::pattern::WRITE_OCTETS;
 use super::rows::{row, trips};
 use super::testbed::{Mode, Setting, Testbed};
-use crate::benchmark::Benchmark;
 use crate::case::{Case, Goal, Sample, Trouble};
 use std::time::Duration;
-
-/// All of them.
-pub(super) fn benchmarks() -> [Benchmark; 5] {
-    [streams(), round_trip(), connect(), lossy(), long_fat()]
-}
 
 const LOOPBACK: System = System::LinuxTcpLoopback;
 const VETH: System = System::LinuxTcpVeth;
@@ -19,25 +13,13 @@ const PLAIN: System = System::LinuxTcpVethPlain;
 /// Frames one way without any stack: what the rings and the system behind them bear.
 const BARE: System = System::Bare(Wire::Xdp);
 
-fn streams() -> Benchmark {
-    Benchmark::new(
-        "tcp-stream",
-        "TCP one way between two processes on two cores, written and read 64 KiB at a time: octets received, checked for their \
-         content before the measured part",
-        "Gb/s",
-        stream_cases,
-    )
-    .why(include_str!("../why/tcp-stream.md"))
-    .higher_is_better()
-}
-
 /// Octets of a packet on the veth pair, and of the data in it beside headers and timestamps.
 const PACKET_OCTETS: usize = 1500;
 const SEGMENT_OCTETS: f64 = 1448.0;
 /// Time that a round of a stream measures.
 const STREAM_TIME: Duration = Duration::from_millis(250);
 
-fn stream_cases() -> Vec<Case> {
+pub(crate) fn stream_cases() -> Vec<Case> {
     let testbed = Testbed::default();
     let systems = [
         System::XkTcp(Wire::Shm),
@@ -107,16 +89,6 @@ fn received(
     case.of(system.name())
 }
 
-fn round_trip() -> Benchmark {
-    Benchmark::new(
-        "tcp-rtt",
-        "octets there and back on one TCP connection between two processes, user to user; of each round the p50",
-        "us",
-        round_trip_cases,
-    )
-    .why(include_str!("../why/tcp-rtt.md"))
-}
-
 /// Time that a round of round trips measures.
 const TRIP_TIME: Duration = Duration::from_millis(30);
 const SIZES: [usize; 2] = [1, 1400];
@@ -129,7 +101,7 @@ const TALKERS: [System; 5] = [
     VETH,
 ];
 
-fn round_trip_cases() -> Vec<Case> {
+pub(crate) fn round_trip_cases() -> Vec<Case> {
     let testbed = Testbed::default();
     let mut list = Vec::new();
     for octets in SIZES {
@@ -162,23 +134,12 @@ fn trip_goals(case: Case, mode: Mode, system: System) -> Case {
     }
 }
 
-fn connect() -> Benchmark {
-    Benchmark::new(
-        "tcp-connect",
-        "TCP connections one after the other between two processes: opened, one octet there and back, closed by the client",
-        "connections/s",
-        connect_cases,
-    )
-    .why(include_str!("../why/tcp-connect.md"))
-    .higher_is_better()
-}
-
 /// Time that a round of connections measures.
 const CONNECT_TIME: Duration = Duration::from_millis(80);
 
 const CALLERS: [System; 4] = [System::XkTcp(Wire::Shm), System::XkTcp(Wire::Xdp), LOOPBACK, VETH];
 
-fn connect_cases() -> Vec<Case> {
+pub(crate) fn connect_cases() -> Vec<Case> {
     let testbed = Testbed::default();
     let mut list = Vec::new();
     for mode in MODES {
@@ -226,23 +187,11 @@ fn connections(
     })
 }
 
-fn lossy() -> Benchmark {
-    Benchmark::new(
-        "tcp-lossy",
-        "TCP over a wire that loses 1 % of the frames in each direction and delays them, 20 ms there and back: goodput of one of 16 \
-         connections at once; in real time between two processes through a graph with `fault`, and simulated, a seed a round",
-        "Mb/s",
-        lossy_cases,
-    )
-    .higher_is_better()
-    .why(include_str!("../why/tcp-lossy.md"))
-}
-
 /// Time that a round over the wire with faults measures.
 const LOSSY_TIME: Duration = Duration::from_millis(800);
 const LOSSY_ROW: &str = "1 % lost, 20 ms";
 
-fn lossy_cases() -> Vec<Case> {
+pub(crate) fn lossy_cases() -> Vec<Case> {
     let testbed = Testbed::default();
     let linux = System::LinuxTcpFaulty(Path::Lossy);
     let mut list = Vec::new();
@@ -273,22 +222,10 @@ fn lossy_cases() -> Vec<Case> {
     list.into_iter().map(compared).collect()
 }
 
-fn long_fat() -> Benchmark {
-    Benchmark::new(
-        "long-fat",
-        "TCP over a way of 100 Mbit/s and 200 ms there and back, with a queue of one window more, bare and at a loss of 1 % each \
-         way: goodput of all connections, in real time between two processes through a graph with `fault`",
-        "Mb/s",
-        long_fat_cases,
-    )
-    .higher_is_better()
-    .why(include_str!("../why/long-fat.md"))
-}
-
 /// Time that a round measures; a fifth of that goes by before, in which windows open.
 const LONG_FAT_TIME: Duration = Duration::from_secs(7);
 
-fn long_fat_cases() -> Vec<Case> {
+pub(crate) fn long_fat_cases() -> Vec<Case> {
     let mut list = Vec::new();
     for (row, path) in [
         ("no loss, one connection", Path::LongFat),

@@ -2,20 +2,8 @@
 
 use super::linux::sockets::Sockets;
 use super::quoted::{LINUX, SUN_OS, X_KERNEL, quoted};
-use crate::benchmark::{Benchmark, Plot};
 use crate::case::{Case, Sample, Shared, Trouble};
 use crate::many_sessions::{Choice, ManySessions};
-
-pub(super) fn benchmark() -> Benchmark {
-    Benchmark::new(
-        "papers/xkernel-figure-6",
-        "UDP there and back against the number of open ports, one in use; xk and Linux within one machine (Hutchinson and \
-         Peterson 1991, figure 6; its figures from table III and the text on it)",
-        "us",
-        cases,
-    )
-    .plot(Plot::Lines { x: "open ports" })
-}
 
 /// Ports open besides the one in use, and that one.
 const PORTS: [usize; 8] = [1, 10, 20, 40, 60, 80, 100, 1000];
@@ -24,7 +12,7 @@ const TRIPS: f64 = 20_000.0;
 const SOCKET_TRIPS: f64 = 1000.0;
 const NS_PER_US: f64 = 1000.0;
 
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut list = Vec::new();
     for ports in PORTS {
         let row = format!("{ports} ports");

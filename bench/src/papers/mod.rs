@@ -7,7 +7,7 @@
 //! column, not speeds across.
 
 pub(crate) mod demultiplexing;
-mod figure_6;
+pub(crate) mod figure_6;
 mod increments;
 pub(crate) mod indexed;
 pub(crate) mod linux;
@@ -15,37 +15,16 @@ pub(crate) mod mechanisms;
 pub(crate) mod member;
 pub(crate) mod organisation;
 mod quoted;
-mod rpc;
+pub(crate) mod rpc;
 mod segments;
 mod stamp_unsafe;
-mod subsystems;
-mod table_1;
+pub(crate) mod subsystems;
+pub(crate) mod table_1;
 pub(crate) mod table_2;
-mod tables_3_to_5;
+pub(crate) mod tables_3_to_5;
 mod times;
-mod udp_server;
-mod user_level;
-
-use crate::benchmark::Benchmark;
-
-/// All of them, in the paper's order.
-pub(crate) fn benchmarks() -> Vec<Benchmark> {
-    let mut list = vec![
-        table_1::benchmark(),
-        table_2::benchmark(),
-        tables_3_to_5::table_3(),
-        tables_3_to_5::table_4(),
-        tables_3_to_5::table_5(),
-        rpc::table_6(),
-        tables_3_to_5::figure_5(),
-        figure_6::benchmark(),
-    ];
-    list.extend(rpc::benchmarks());
-    list.extend(udp_server::benchmarks());
-    list.extend(user_level::benchmarks());
-    list.extend(subsystems::benchmarks());
-    list
-}
+pub(crate) mod udp_server;
+pub(crate) mod user_level;
 
 #[cfg(test)]
 mod tests {

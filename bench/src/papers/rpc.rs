@@ -8,7 +8,6 @@
 
 use super::increments::IN_PROCESS;
 use super::quoted::{X_KERNEL, quoted, quoted_record};
-use crate::benchmark::Benchmark;
 use crate::case::{Better, Case, Goal, Shared};
 use crate::net::endpoint::{System, Wire};
 use crate::net::rows::trips;
@@ -62,11 +61,6 @@ const REMOVED: [(Stack, f64); 3] =
     [(Stack::MonolithicVip, 1.79), (Stack::LayeredVip, 1.93), (Stack::LayeredVipSize, 1.78)];
 const TABLE_6: [Line; 2] =
     [("Sprite RPC", X_KERNEL, [2.19, 858.0, 1.20]), ("Sprite RPC", SPRITE, [2.60, 700.0, 1.20])];
-
-/// All of them, in the papers' order.
-pub(super) fn benchmarks() -> Vec<Benchmark> {
-    vec![table_1(), table_2(), table_3(), removing_layers()]
-}
 
 fn row(stack: &str, what: &str) -> String {
     format!("{stack}, {what}")
@@ -178,142 +172,107 @@ fn ratios(
     systems().into_iter().chain([X_KERNEL]).filter_map(one).collect()
 }
 
-fn table_1() -> Benchmark {
-    Benchmark::new(
-        "papers/rpc-table-1",
-        "monolithic Sprite RPC by what delivers its messages, spinning, of each round the p50 (Hutchinson, Peterson, Abbott and \
-         O'Malley 1989, table I)",
-        "us",
-        || {
-            let mut list = measured(&MONOLITHIC, &SIZES);
-            list.extend(quoted_latencies(&TABLE_1));
-            list
-        },
-    )
-    .derived(|records| {
-        let mut list = rates(records, &MONOLITHIC.map(Stack::name));
-        list.extend(quoted_records("papers/rpc-table-1", &TABLE_1));
-        let [eth, ip, vip] = MONOLITHIC.map(Stack::name);
-        let goal = Some(Goal::AtMost(1.034));
-        list.extend(ratios(records, LATENCY, [vip, eth], goal));
-        list.extend(ratios(records, LATENCY, [ip, eth], None));
-        list
-    })
+pub(crate) fn table_1() -> Vec<Case> {
+    let mut list = measured(&MONOLITHIC, &SIZES);
+    list.extend(quoted_latencies(&TABLE_1));
+    list
+}
+
+pub(crate) fn table_1_derived(records: &[Record]) -> Vec<Record> {
+    let mut list = rates(records, &MONOLITHIC.map(Stack::name));
+    list.extend(quoted_records("papers/rpc-table-1", &TABLE_1));
+    let [eth, ip, vip] = MONOLITHIC.map(Stack::name);
+    let goal = Some(Goal::AtMost(1.034));
+    list.extend(ratios(records, LATENCY, [vip, eth], goal));
+    list.extend(ratios(records, LATENCY, [ip, eth], None));
+    list
 }
 
 const MONOLITHIC: [Stack; 3] = [Stack::MonolithicEth, Stack::MonolithicIp, Stack::MonolithicVip];
 
-fn table_2() -> Benchmark {
-    Benchmark::new(
-        "papers/rpc-table-2",
-        "monolithic against layered RPC, spinning, of each round the p50 (Hutchinson, Peterson, Abbott and O'Malley 1989, table II)",
-        "us",
-        || {
-            let mut list = measured(&BOTH, &SIZES);
-            list.extend(quoted_latencies(&TABLE_2));
-            list
-        },
-    )
-    .derived(|records| {
-        let mut list = rates(records, &BOTH.map(Stack::name));
-        list.extend(quoted_records("papers/rpc-table-2", &TABLE_2));
-        let [monolithic, layered] = BOTH.map(Stack::name);
-        let goal = Some(Goal::AtMost(1.078));
-        list.extend(ratios(records, LATENCY, [layered, monolithic], goal));
-        let rates = list.clone();
-        let goal = Some(Goal::AtLeast(0.97));
-        list.extend(ratios(&rates, THROUGHPUT, [layered, monolithic], goal));
-        list
-    })
+pub(crate) fn table_2() -> Vec<Case> {
+    let mut list = measured(&BOTH, &SIZES);
+    list.extend(quoted_latencies(&TABLE_2));
+    list
+}
+
+pub(crate) fn table_2_derived(records: &[Record]) -> Vec<Record> {
+    let mut list = rates(records, &BOTH.map(Stack::name));
+    list.extend(quoted_records("papers/rpc-table-2", &TABLE_2));
+    let [monolithic, layered] = BOTH.map(Stack::name);
+    let goal = Some(Goal::AtMost(1.078));
+    list.extend(ratios(records, LATENCY, [layered, monolithic], goal));
+    let rates = list.clone();
+    let goal = Some(Goal::AtLeast(0.97));
+    list.extend(ratios(&rates, THROUGHPUT, [layered, monolithic], goal));
+    list
 }
 
 const BOTH: [Stack; 2] = [Stack::MonolithicVip, Stack::LayeredVip];
 
-fn table_3() -> Benchmark {
-    Benchmark::new(
-        "papers/rpc-table-3",
-        "what the layers of RPC add, spinning, of each round the p50; VIP and FRAGMENT carry an empty message there and back \
-         (Hutchinson, Peterson, Abbott and O'Malley 1989, table III)",
-        "us",
-        || {
-            let mut list = measured(&TABLE_3.map(|(stack, _)| stack), &[(LATENCY, 0)]);
-            list.extend(TABLE_3.map(quoted_latency));
-            list
-        },
-    )
-    .derived(|records| {
-        let mut list = Vec::new();
-        let steps = ["FRAGMENT adds", "CHANNEL adds", "SELECT adds"];
-        for (at, step) in steps.into_iter().enumerate() {
-            for system in systems().into_iter().chain([X_KERNEL]) {
-                let of = |at: usize| Record::find(records, &row(TABLE_3[at].0.name(), LATENCY), system);
-                if let (Some(lower), Some(upper)) = (of(at), of(at + 1)) {
-                    let name = (step.to_owned(), "us");
-                    list.push(upper.with(lower, name, |a, b| a - b));
-                }
-            }
-        }
-        list
-    })
+pub(crate) fn table_3() -> Vec<Case> {
+    let mut list = measured(&TABLE_3.map(|(stack, _)| stack), &[(LATENCY, 0)]);
+    list.extend(TABLE_3.map(quoted_latency));
+    list
 }
 
-fn removing_layers() -> Benchmark {
-    Benchmark::new(
-        "papers/rpc-removing-layers",
-        "FRAGMENT left out for what is small, spinning, of each round the p50 (Hutchinson, Peterson, Abbott and O'Malley 1989, \
-         section 4.3)",
-        "us",
-        || {
-            let mut list = measured(&REMOVED.map(|(stack, _)| stack), &SIZES);
-            // Those of table I beside them, so that one run has all that compare.
-            let others = [Stack::MonolithicEth, Stack::MonolithicIp];
-            list.extend(measured(&others, &[(LATENCY, 0)]));
-            list.extend(REMOVED.map(quoted_latency));
-            list.extend(quoted_latencies(&TABLE_1[1..3]));
-            list
-        },
-    )
-    .derived(|records| {
-        let stacks = REMOVED.map(|(stack, _)| stack.name());
-        let mut list = rates(records, &stacks);
-        let [monolithic, layered, removed] = stacks;
-        let goal = Some(Goal::AtMost(1.0));
-        list.extend(ratios(records, LATENCY, [removed, monolithic], goal));
-        list.extend(ratios(records, LATENCY, [removed, layered], None));
-        let [eth, ip, _] = MONOLITHIC.map(Stack::name);
-        for pair in [[layered, monolithic], [monolithic, eth], [ip, eth]] {
-            list.extend(ratios(records, LATENCY, pair, None));
+pub(crate) fn table_3_derived(records: &[Record]) -> Vec<Record> {
+    let mut list = Vec::new();
+    let steps = ["FRAGMENT adds", "CHANNEL adds", "SELECT adds"];
+    for (at, step) in steps.into_iter().enumerate() {
+        for system in systems().into_iter().chain([X_KERNEL]) {
+            let of = |at: usize| Record::find(records, &row(TABLE_3[at].0.name(), LATENCY), system);
+            if let (Some(lower), Some(upper)) = (of(at), of(at + 1)) {
+                let name = (step.to_owned(), "us");
+                list.push(upper.with(lower, name, |a, b| a - b));
+            }
         }
-        list
-    })
+    }
+    list
 }
 
-/// The first paper's table VI: Sprite RPC in the x-kernel beside Sprite's own.
-pub(super) fn table_6() -> Benchmark {
-    Benchmark::new(
-        "papers/xkernel-table-6",
-        "Sprite RPC, spinning, of each round the p50: latency, 16 KiB calls, and what each further KiB costs (Hutchinson and \
-         Peterson 1991, table VI)",
-        "us",
-        || {
-            let testbed = Testbed::default();
-            let mut list = Vec::new();
-            for (what, octets) in SIZES {
-                for wire in WIRES {
-                    let system = System::Rpc(Stack::MonolithicVip, wire);
-                    let row = row(SPRITE_RPC, what);
-                    list.push(trips(&testbed, row, system, octets, Mode::Spinning, TIME));
-                }
-            }
-            list.extend(quoted_latencies(&TABLE_6));
-            list
-        },
-    )
-    .derived(|records| {
-        let mut list = rates(records, &[SPRITE_RPC]);
-        list.extend(quoted_records("papers/xkernel-table-6", &TABLE_6));
-        list
-    })
+pub(crate) fn removal() -> Vec<Case> {
+    let mut list = measured(&REMOVED.map(|(stack, _)| stack), &SIZES);
+    // Those of table I beside them, so that one run has all that compare.
+    let others = [Stack::MonolithicEth, Stack::MonolithicIp];
+    list.extend(measured(&others, &[(LATENCY, 0)]));
+    list.extend(REMOVED.map(quoted_latency));
+    list.extend(quoted_latencies(&TABLE_1[1..3]));
+    list
+}
+
+pub(crate) fn removal_derived(records: &[Record]) -> Vec<Record> {
+    let stacks = REMOVED.map(|(stack, _)| stack.name());
+    let mut list = rates(records, &stacks);
+    let [monolithic, layered, removed] = stacks;
+    let goal = Some(Goal::AtMost(1.0));
+    list.extend(ratios(records, LATENCY, [removed, monolithic], goal));
+    list.extend(ratios(records, LATENCY, [removed, layered], None));
+    let [eth, ip, _] = MONOLITHIC.map(Stack::name);
+    for pair in [[layered, monolithic], [monolithic, eth], [ip, eth]] {
+        list.extend(ratios(records, LATENCY, pair, None));
+    }
+    list
+}
+
+pub(crate) fn table_6() -> Vec<Case> {
+    let testbed = Testbed::default();
+    let mut list = Vec::new();
+    for (what, octets) in SIZES {
+        for wire in WIRES {
+            let system = System::Rpc(Stack::MonolithicVip, wire);
+            let row = row(SPRITE_RPC, what);
+            list.push(trips(&testbed, row, system, octets, Mode::Spinning, TIME));
+        }
+    }
+    list.extend(quoted_latencies(&TABLE_6));
+    list
+}
+
+pub(crate) fn table_6_derived(records: &[Record]) -> Vec<Record> {
+    let mut list = rates(records, &[SPRITE_RPC]);
+    list.extend(quoted_records("papers/xkernel-table-6", &TABLE_6));
+    list
 }
 
 const SPRITE_RPC: &str = "Sprite RPC";

@@ -2,7 +2,6 @@
 
 use super::linux;
 use super::quoted::{LINUX, X_KERNEL, quoted};
-use crate::benchmark::Benchmark;
 use crate::case::{Case, Trouble};
 use crate::domain::operations::crossing;
 use crate::micro::shepherd;
@@ -20,15 +19,6 @@ use std::time::Instant;
 use xk_core::numbers::Number;
 use xk_core::{Kernel, Participants, ProtocolRef, Upper};
 
-pub(super) fn benchmark() -> Benchmark {
-    Benchmark::new(
-        "papers/xkernel-table-1",
-        "what the parts cost (Hutchinson and Peterson 1991, table I); docs/papers.md says what corresponds to what",
-        "ns",
-        cases,
-    )
-}
-
 /// The paper tells microseconds.
 const NS_PER_US: f64 = 1000.0;
 /// Switches of a round, there and back.
@@ -45,7 +35,7 @@ const CALL: &str = "(read 1 octet)";
 const CUT: &str = "xk, two domains on one thread";
 const PROCESSES: &str = "xk, two domains in two processes";
 
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut list = Vec::new();
     for (row, figure) in [
         (SWITCH, 38.0),

@@ -6,7 +6,6 @@
 //! it was inlined into. So the shares sum to the whole.
 
 use super::quoted::{X_KERNEL, quoted};
-use crate::benchmark::Benchmark;
 use crate::case::{Case, Shared, Trouble};
 use crate::child;
 use crate::folder;
@@ -18,15 +17,6 @@ use std::path::Path;
 use std::rc::Rc;
 use xk_core::shepherd::{Flow, Limits, Shepherds};
 use xk_run::switch::CoroutineSwitch;
-
-pub(super) fn benchmark() -> Benchmark {
-    Benchmark::new(
-        "papers/xkernel-table-2",
-        "share of each component in a UDP round trip of one octet, by instructions (Hutchinson and Peterson 1991, table II)",
-        "%",
-        cases,
-    )
-}
 
 /// The components, with the paper's percentages where it has them.
 const COMPONENTS: [(&str, Option<f64>); 12] = [
@@ -109,7 +99,7 @@ const TRIPS: f64 = 2000.0;
 /// cut down, and its answer up.
 const USERS: [(&str, &str); 2] = [("xk", ""), ("xk, user in a domain of its own", " 1 cut")];
 
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let shares = USERS.map(|_| Shared::default());
     let mut list = Vec::new();
     for (at, (component, paper)) in COMPONENTS.iter().enumerate() {

@@ -4,7 +4,6 @@
 
 use super::increments::{IN_PROCESS, Top};
 use super::quoted::{SUN_OS, X_KERNEL, quoted, quoted_record};
-use crate::benchmark::{Benchmark, Plot};
 use crate::case::{Better, Case};
 use crate::net::endpoint::{System, Task, Wire};
 use crate::net::rows::{answered, trips};
@@ -36,15 +35,6 @@ const STACKS: [(&str, [f64; 2], System, System); 4] = [
     (TCP, [3.30, 6.10], System::XkTcp(Wire::Packet), System::LinuxTcpVeth),
 ];
 
-pub(super) fn table_3() -> Benchmark {
-    Benchmark::new(
-        "papers/xkernel-table-3",
-        "1 octet there and back by stack, user to user, of each round the p50 (Hutchinson and Peterson 1991, table III)",
-        "us",
-        cases_3,
-    )
-}
-
 /// Calls of an octet by Sun RPC, ours and the library's.
 fn calls(testbed: &Testbed, programs: &Programs, row: String, mode: Mode) -> [Case; 2] {
     let ours = trips(testbed, row.clone(), SUN, 1, mode, TIME);
@@ -54,7 +44,7 @@ fn calls(testbed: &Testbed, programs: &Programs, row: String, mode: Mode) -> [Ca
     [ours.beside(LIBRARY.name()), theirs.of(LIBRARY.name())]
 }
 
-fn cases_3() -> Vec<Case> {
+pub(crate) fn cases_3() -> Vec<Case> {
     let (testbed, programs) = (Testbed::default(), Programs::default());
     let mut list = Vec::new();
     for mode in MODES {
@@ -76,21 +66,10 @@ fn cases_3() -> Vec<Case> {
     list
 }
 
-pub(super) fn table_4() -> Benchmark {
-    Benchmark::new(
-        "papers/xkernel-table-4",
-        "what each protocol adds to a round trip of 1 octet: differences of stacks, in one process, then on a veth pair, \
-         spinning, p50 (Hutchinson and Peterson 1991, table IV)",
-        "us",
-        cases_4,
-    )
-    .derived(derived_4)
-}
-
 /// The bottom: xk's packet wire with a user that makes frames, and the packet socket alone.
 const WIRE: &str = "wire";
 
-fn cases_4() -> Vec<Case> {
+pub(crate) fn cases_4() -> Vec<Case> {
     let testbed = Testbed::default();
     let mode = Mode::Spinning;
     let mut list: Vec<Case> = IN_PROCESS_STACKS.map(|(row, top)| top.case(row)).into();
@@ -137,7 +116,7 @@ const INTERFACE: (&str, Papers) = ("interface adds", Some([610.0, 1900.0]));
 
 /// The differences: of each component those in one process first, since on a veth pair it is less
 /// than what two rounds there differ by.
-fn derived_4(records: &[Record]) -> Vec<Record> {
+pub(crate) fn derived_4(records: &[Record]) -> Vec<Record> {
     let on_veth = on_veth_4(records);
     let papers = |row, figures: Papers| {
         let systems = [X_KERNEL, SUN_OS].into_iter().zip(figures.into_iter().flatten());
@@ -182,24 +161,13 @@ fn on_veth_4(records: &[Record]) -> Vec<Record> {
     steps.into_iter().filter_map(step).collect()
 }
 
-pub(super) fn table_5() -> Benchmark {
-    Benchmark::new(
-        "papers/xkernel-table-5",
-        "throughput, user to user, spinning: UDP with 16 KiB there and one octet back, TCP with writes of a kilobyte \
-         (Hutchinson and Peterson 1991, table V)",
-        "kilobytes/s",
-        cases_5,
-    )
-    .higher_is_better()
-}
-
 /// Octets of a message, and what the paper calls a kilobyte.
 const MESSAGE_OCTETS: usize = 16 * 1024;
 const KILOBYTE: f64 = 1024.0;
 /// Frames for fragments of a kilobyte: that, and the header of IP.
 const MTU_OF_KILOBYTE: u16 = 1044;
 
-fn cases_5() -> Vec<Case> {
+pub(crate) fn cases_5() -> Vec<Case> {
     let mut list = Vec::new();
     let kilobyte = Testbed::with_mtu(MTU_OF_KILOBYTE);
     let (ours, theirs) = (System::Xk(Wire::Packet), System::LinuxVeth);
@@ -244,22 +212,11 @@ fn streams_5() -> Vec<Case> {
     list
 }
 
-pub(super) fn figure_5() -> Benchmark {
-    Benchmark::new(
-        "papers/xkernel-figure-5",
-        "UDP there and back by size, user to user, spinning, of each round the p50 (Hutchinson and Peterson 1991, figure 5: \
-         the x-kernel's line from table III and the text)",
-        "us",
-        cases_f5,
-    )
-    .plot(Plot::Lines { x: "octets" })
-}
-
 /// The paper's sizes, in octets.
 const SIZES: [usize; 15] =
     [1, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000, 1100, 1200, 1300, 1400];
 
-fn cases_f5() -> Vec<Case> {
+pub(crate) fn cases_f5() -> Vec<Case> {
     let testbed = Testbed::default();
     let (ours, theirs) = (System::Xk(Wire::Packet), System::LinuxVeth);
     let mut list = Vec::new();

@@ -12,7 +12,6 @@
 
 use super::organisation::{self, Peer};
 use super::quoted::{LINUX, quoted};
-use crate::benchmark::Benchmark;
 use crate::case::Case;
 use crate::net::endpoint::System;
 use crate::net::rows::mean_trips;
@@ -102,43 +101,21 @@ const STEPS: &[Step] = &[
 const LOCKS: (u32, f64) = (50, 12.0);
 const LOCKS_ROW: &str = "50 locks";
 
-/// The three tables, and the steps between their rows.
-pub(super) fn benchmarks() -> Vec<Benchmark> {
-    vec![
-        Benchmark::new(
-            "papers/udp-server-table-1",
-            "UDP there and back, 1 octet: in the kernel and in a server (Maeda and Bershad 1992, table 1)",
-            "us",
-            || cases(TABLE_1),
-        )
-        .derived(bests),
-        Benchmark::new(
-            "papers/udp-server-table-2",
-            "what takes frames from the server to the device (Maeda and Bershad 1992, table 2)",
-            "us",
-            || cases(TABLE_2),
-        )
-        .derived(bests),
-        Benchmark::new(
-            "papers/udp-server-table-3",
-            "a server that is made for it (Maeda and Bershad 1992, table 3)",
-            "us",
-            || cases(TABLE_3),
-        )
-        .derived(bests),
-        Benchmark::new(
-            "papers/udp-server-breakdown",
-            "what each part adds to a round trip: differences of organisations (Maeda and Bershad 1992, section 2)",
-            "us",
-            breakdown,
-        )
-        .derived(steps),
-    ]
+pub(crate) fn table_1() -> Vec<Case> {
+    cases(TABLE_1)
+}
+
+pub(crate) fn table_2() -> Vec<Case> {
+    cases(TABLE_2)
+}
+
+pub(crate) fn table_3() -> Vec<Case> {
+    cases(TABLE_3)
 }
 
 /// Every organisation of the steps once, and the locks that the paper's old server takes: ours has
 /// one thread and takes none.
-fn breakdown() -> Vec<Case> {
+pub(crate) fn breakdown() -> Vec<Case> {
     let ends = STEPS.iter().flat_map(|(.., with, without)| [with, without]);
     let mut rows: Vec<Row> = Vec::new();
     for end in ends {
@@ -166,7 +143,7 @@ fn locked_us(locks: u32) -> f64 {
 }
 
 /// The differences of the organisations' best placements.
-fn steps(records: &[Record]) -> Vec<Record> {
+pub(crate) fn steps(records: &[Record]) -> Vec<Record> {
     let of = |end: Organisation| best(records, end.name(), "xk").map(|(best, _)| best);
     let step = |(row, _, with, without): &Step| {
         let (with, without) = (of(*with)?, of(*without)?);
@@ -186,7 +163,7 @@ fn best<'a>(records: &'a [Record], row: &str, system: &str) -> Option<(&'a Recor
 }
 
 /// Picks the best placement of each row and system, with its name: the row to quote.
-fn bests(records: &[Record]) -> Vec<Record> {
+pub(crate) fn bests(records: &[Record]) -> Vec<Record> {
     let mut list: Vec<Record> = Vec::new();
     for record in records {
         let row = PLACEMENTS

@@ -14,7 +14,6 @@ use super::indexed::{self, ENDS, Ends, Work};
 use super::mechanisms::throughput;
 use super::organisation::{Peer, graph_for, linux_connects, measure, measure_all};
 use super::quoted::{LINUX, quoted};
-use crate::benchmark::Benchmark;
 use crate::case::{Case, Goal};
 use crate::child;
 use crate::net::endpoint::System;
@@ -98,45 +97,6 @@ const STREAM_OCTETS: f64 = 16_000_000.0;
 const TRIPS: f64 = 1000.0;
 const CONNECTIONS: f64 = 200.0;
 
-/// The tables.
-pub(super) fn benchmarks() -> Vec<Benchmark> {
-    vec![
-        Benchmark::new(
-            "papers/user-level-table-1",
-            "frames of 1514 octets to a device, of no protocol (Thekkath and others 1993, table 1)",
-            "Mb/s",
-            table_1,
-        )
-        .derived(share)
-        .higher_is_better(),
-        Benchmark::new(
-            "papers/user-level-table-2",
-            "TCP throughput by octets of a write (Thekkath and others 1993, table 2)",
-            "Mb/s",
-            table_2,
-        )
-        .higher_is_better(),
-        Benchmark::new(
-            "papers/user-level-table-3",
-            "octets there and back on a TCP connection (Thekkath and others 1993, table 3)",
-            "us",
-            table_3,
-        ),
-        Benchmark::new(
-            "papers/user-level-table-4",
-            "until a TCP connection is there (Thekkath and others 1993, table 4)",
-            "us",
-            table_4,
-        ),
-        Benchmark::new(
-            "papers/user-level-table-5",
-            "which channel a frame is for, of so many, in turn (Thekkath and others 1993, table 5)",
-            "ns",
-            table_5,
-        ),
-    ]
-}
-
 fn papers(row: &str, figures: [f64; 3], factor: f64) -> impl Iterator<Item = Case> {
     let quote = |(system, figure): (&'static str, f64)| quoted(row, system, figure * factor);
     PAPER.into_iter().zip(figures).map(quote).collect::<Vec<_>>().into_iter()
@@ -184,7 +144,7 @@ fn over_an1(
 }
 
 /// Rates of a device to a program that owns it, and through the module; xk at one end alone.
-fn table_1() -> Vec<Case> {
+pub(crate) fn table_1() -> Vec<Case> {
     let [.., papers] = PAPER;
     let mut list = vec![quoted(SHARE, papers, MECHANISMS_SHARE)];
     for ((row, figure), by_module) in MECHANISMS.into_iter().zip([false, true]) {
@@ -196,7 +156,7 @@ fn table_1() -> Vec<Case> {
     list
 }
 
-fn share(records: &[Record]) -> Vec<Record> {
+pub(crate) fn share(records: &[Record]) -> Vec<Record> {
     let of = |row| Record::find(records, row, "xk");
     let [alone, by_module] = MECHANISMS.map(|(row, _)| of(row));
     let share = alone.zip(by_module).map(|(alone, by_module)| {
@@ -208,7 +168,7 @@ fn share(records: &[Record]) -> Vec<Record> {
     share.into_iter().collect()
 }
 
-fn table_2() -> Vec<Case> {
+pub(crate) fn table_2() -> Vec<Case> {
     let testbed = Testbed::default();
     let mut list = Vec::new();
     for (octets, figures) in THROUGHPUT {
@@ -225,7 +185,7 @@ fn table_2() -> Vec<Case> {
     list
 }
 
-fn table_3() -> Vec<Case> {
+pub(crate) fn table_3() -> Vec<Case> {
     let testbed = Testbed::default();
     let mut list = Vec::new();
     for (octets, figures) in LATENCY {
@@ -251,7 +211,7 @@ fn table_3() -> Vec<Case> {
     list
 }
 
-fn table_4() -> Vec<Case> {
+pub(crate) fn table_4() -> Vec<Case> {
     let row = "connection set-up";
     let mut list: Vec<Case> = papers(row, SET_UP, US_PER_MS).collect();
     let [(in_process, one), .., (library, parts)] = ORGANISATIONS;
@@ -278,7 +238,7 @@ fn table_4() -> Vec<Case> {
 }
 
 /// Each way to find a channel is a system of its own.
-fn table_5() -> Vec<Case> {
+pub(crate) fn table_5() -> Vec<Case> {
     let mut list = Vec::new();
     for (system, us) in DEMULTIPLEXING {
         list.push(quoted("a packet", system, us * NS_PER_US));

@@ -3,26 +3,14 @@
 
 use super::pair::pair;
 use super::stacks::Stack;
-use crate::benchmark::Benchmark;
 use crate::case::{Case, Goal};
 use crate::record::Record;
-
-pub(super) fn benchmark() -> Benchmark {
-    Benchmark::new(
-        "rpc-inprocess",
-        "an empty call and its empty reply between two kernels of one thread, by configuration; VIP and FRAGMENT carry a message \
-         there and back",
-        "ns",
-        cases,
-    )
-    .derived(derived)
-}
 
 const OPERATIONS: u64 = 20_000;
 /// Largest cost of a trivial layer, there and back, in ns.
 const TRIVIAL_NS: f64 = 20.0;
 
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let case = |stack: Stack| {
         Case::new(stack.name(), OPERATIONS, move || {
             let pair = pair(stack, 0);
@@ -44,7 +32,7 @@ const LAYERS: [(&str, Stack, Stack, Option<f64>); 7] = [
     ("three layers add", Stack::LayeredVip, Stack::MonolithicVip, None),
 ];
 
-fn derived(records: &[Record]) -> Vec<Record> {
+pub(crate) fn derived(records: &[Record]) -> Vec<Record> {
     let find = |stack: Stack| {
         let mut found = records.iter().filter(|r| r.row == stack.name());
         found.find(|r| r.is_measured())

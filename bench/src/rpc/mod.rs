@@ -2,11 +2,10 @@
 //! `rpc-null` with no arguments, `rpc-16k` with sixteen kilobytes of them.
 
 pub(crate) mod foreign;
-mod layers;
+pub(crate) mod layers;
 pub(crate) mod pair;
 pub(crate) mod stacks;
 
-use crate::benchmark::Benchmark;
 use crate::case::{Case, Goal};
 use crate::net::endpoint::{System, Wire};
 use crate::net::rows::trips;
@@ -14,11 +13,6 @@ use crate::net::testbed::{Mode, Testbed};
 use foreign::{Foreign, Programs};
 use stacks::Stack;
 use std::time::Duration;
-
-/// The benchmarks of calls.
-pub(crate) fn benchmarks() -> Vec<Benchmark> {
-    vec![null(), large(), layers::benchmark()]
-}
 
 /// Time that a round measures.
 const TIME: Duration = Duration::from_millis(80);
@@ -51,20 +45,11 @@ const LARGE_OURS: [Ours; 5] = [
     ("xk packet, SELECT-CHANNEL-VIPsize", Stack::LayeredVipSize, Wire::Packet),
 ];
 
-fn null() -> Benchmark {
-    Benchmark::new(
-        "rpc-null",
-        "a call of nothing that answers nothing, between two processes, user to user; of each round the p50. xk on its wires, the others over the loopback device",
-        "us",
-        null_cases,
-    )
-}
-
 /// The row in which ours spin and the others sleep on one core, where they are fastest but for
 /// spinning.
 const SPINNING_AGAINST_SLEEPING: &str = "spinning, others one core";
 
-fn null_cases() -> Vec<Case> {
+pub(crate) fn null_cases() -> Vec<Case> {
     let found = Found::default();
     let mut list = Vec::new();
     for mode in MODES {
@@ -109,17 +94,7 @@ fn beside_all(case: Case, times: Option<f64>) -> Case {
     })
 }
 
-fn large() -> Benchmark {
-    Benchmark::new(
-        "rpc-16k",
-        "calls with 16 KiB of arguments that answer nothing, one after the other, between two processes; from each round's p50. xk on          its wires, the others over the loopback device",
-        "MiB/s",
-        large_cases,
-    )
-    .higher_is_better()
-}
-
-fn large_cases() -> Vec<Case> {
+pub(crate) fn large_cases() -> Vec<Case> {
     let found = Found::default();
     let mut list = Vec::new();
     for mode in MODES {

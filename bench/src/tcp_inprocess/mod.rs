@@ -10,7 +10,6 @@ mod foreign;
 mod ours;
 mod smoltcp_peer;
 
-use crate::benchmark::Benchmark;
 use crate::case::{Better, Case, Goal};
 use crate::record::{Ratio, Record};
 use connects::trips;
@@ -23,18 +22,7 @@ const CONNECTIONS: u64 = 10_000;
 const TRIP: &str = "one octet there and back";
 const TRIPS: u64 = 50_000;
 
-pub(crate) fn benchmark() -> Benchmark {
-    Benchmark::new(
-        "tcp-inprocess",
-        "a TCP stream over IP/ETH in one process, MTU 1500, checksums on, an acknowledgement at least every second segment",
-        "ns",
-        cases,
-    )
-    .derived(derived)
-    .why(include_str!("../why/tcp-inprocess.md"))
-}
-
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     vec![
         Case::new(ROW, OPERATIONS, || ours::Pair::new().stream())
             .beside("smoltcp")
@@ -50,7 +38,7 @@ fn cases() -> Vec<Case> {
 }
 
 /// Gb/s, which the goal speaks of.
-fn derived(records: &[Record]) -> Vec<Record> {
+pub(crate) fn derived(records: &[Record]) -> Vec<Record> {
     let gbits = |ns: f64| SEGMENT as f64 * 8.0 / ns;
     let rate = |record: &Record| Record {
         row: "stream".into(),

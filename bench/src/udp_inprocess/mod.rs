@@ -8,24 +8,13 @@
 mod ours;
 mod smoltcp_peer;
 
-use crate::benchmark::Benchmark;
 use crate::case::{Case, Goal};
 
 pub(crate) use ours::Pair;
 
-pub(crate) fn benchmark() -> Benchmark {
-    Benchmark::new(
-        "udp-inprocess",
-        "UDP/IP/ETH send + receive in one process, checksums on",
-        "ns",
-        cases,
-    )
-    .why(include_str!("../why/udp-inprocess.md"))
-}
-
 const OPERATIONS: u64 = 60_000;
 
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let both = |(row, octets, batch, goal): (&'static str, usize, u64, Option<Goal>)| {
         let ours = Case::new(row, OPERATIONS, move || Pair::new(1).exchange(octets, batch));
         let theirs = Case::new(row, OPERATIONS, move || smoltcp_peer::exchange(octets, batch));

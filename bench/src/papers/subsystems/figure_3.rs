@@ -5,7 +5,6 @@ use super::configuration::SPARC;
 use super::configuration::Subsystem::{self, Bsd, Streams, Xk};
 use super::ends::Rig;
 use super::ends::desk::{Above, Between, DATAGRAM, Form, REQUEST};
-use crate::benchmark::Benchmark;
 use crate::case::{Case, Goal, Shared};
 use crate::papers::quoted::quoted;
 use crate::record::Record;
@@ -65,18 +64,6 @@ const TLI_SHARE: &str = "TLI, of TLI and DDP together";
 const SOCKETS_BY_DDP: &str = "sockets and DDP / DDP, both ways";
 const TLI_BY_DDP: &str = "TLI and DDP / DDP, both ways";
 
-pub(super) fn benchmark() -> Benchmark {
-    Benchmark::new(
-        "papers/subsystems-figure-3",
-        "a protocol's own time, send and receive, in each subsystem: DDP with 30 octets, ATP with a request of 45 and a \
-         response of 578, sockets and TLI with 30 (Krupczak, Ammar and Calvert 1995, figure 3; its proportions from the text)",
-        "ns",
-        cases,
-    )
-    .derived(derived)
-    .why(include_str!("../../why/subsystems-figure-3.md"))
-}
-
 /// A case of these ends: sends, brings, or does both, one after the other.
 fn case(
     rig: &Shared<Rig>,
@@ -102,7 +89,7 @@ fn case(
     case.watched(watched)
 }
 
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut list = Vec::new();
     for Rows { above, between, rows } in &PROTOCOLS {
         let rigs = SYSTEMS.map(|_| Shared::default());
@@ -131,7 +118,7 @@ fn cases() -> Vec<Case> {
     list
 }
 
-fn derived(records: &[Record]) -> Vec<Record> {
+pub(crate) fn derived(records: &[Record]) -> Vec<Record> {
     let of = |row, system| Record::find(records, row, system);
     let mut list = Vec::new();
     if let (Some(sockets), Some(ddp)) = (of(SOCKETS, BSD), of(DDP, BSD)) {

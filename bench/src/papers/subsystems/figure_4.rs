@@ -1,7 +1,6 @@
 //! Figure 4: a buffer is allocated and freed, in each subsystem's own way.
 
 use super::configuration::SPARC;
-use crate::benchmark::Benchmark;
 use crate::case::Case;
 use crate::papers::quoted::quoted;
 use crate::record::Record;
@@ -20,25 +19,16 @@ const BUFFERS_MAX: u32 = 1024;
 const BSD: &str = "xk, BSD";
 const STREAMS: &str = "xk, STREAMS";
 
-pub(super) fn benchmark() -> Benchmark {
-    Benchmark::new(
-        "papers/subsystems-figure-4",
-        "allocate and free a buffer in each subsystem: an mbuf of 128 octets, a block of 64, a message of 64 (Krupczak, \
-         Ammar and Calvert 1996, figure 4; its proportion from the text)",
-        "ns",
-        cases,
-    )
-    .derived(|records| {
-        let of = |system| Record::find(records, ROW, system);
-        let ratio = |(row, system)| Some(of(STREAMS)?.with(of(system)?, (row, "times"), |a, b| a / b));
-        RATIOS.into_iter().filter_map(ratio).collect()
-    })
+pub(crate) fn derived(records: &[Record]) -> Vec<Record> {
+    let of = |system| Record::find(records, ROW, system);
+    let ratio = |(row, system)| Some(of(STREAMS)?.with(of(system)?, (row, "times"), |a, b| a / b));
+    RATIOS.into_iter().filter_map(ratio).collect()
 }
 
 /// Ratios of the cost of STREAMS' buffer to the others', each with the other system.
 const RATIOS: [(&str, &str); 2] = [("STREAMS / x-kernel", "xk"), ("STREAMS / BSD", BSD)];
 
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let message = Case::new(ROW, OPERATIONS, || {
         let pool = pool();
         move |operations| (0..operations).for_each(|_| drop(black_box(pool.alloc(0, OCTETS))))

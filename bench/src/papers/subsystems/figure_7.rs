@@ -2,7 +2,6 @@
 
 use super::configuration::{CONFIGURATIONS, Configuration};
 use super::pair::{PACKET, Pair};
-use crate::benchmark::{Benchmark, Plot};
 use crate::case::{Case, Goal, Shared};
 use crate::record::{Ratio, Record};
 
@@ -12,23 +11,11 @@ const OPERATIONS: u64 = 1000;
 /// Largest cost of a mixed graph, relative to the slower of those whose parts it has.
 const MIXED_MAX: f64 = 1.25;
 
-pub(super) fn benchmark() -> Benchmark {
-    Benchmark::new(
-        "papers/subsystems-figure-7",
-        "an ATP transaction by octets of its reply, ATP and DDP each in one of three subsystems, two hosts in one process \
-         (Krupczak, Ammar and Calvert 1996, figure 7)",
-        "ns",
-        cases,
-    )
-    .derived(derived)
-    .plot(Plot::Lines { x: "octets of a reply" })
-}
-
 fn row(packets: u8) -> String {
     format!("{} octets", usize::from(packets) * PACKET)
 }
 
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let pairs = CONFIGURATIONS.map(|of| (of, Shared::<Pair>::default()));
     let mut list = Vec::new();
     for packets in 1..=PACKETS_MAX {
@@ -53,7 +40,7 @@ fn cases() -> Vec<Case> {
 }
 
 /// Ratios of each mixed graph to the slower of its parents.
-fn derived(records: &[Record]) -> Vec<Record> {
+pub(crate) fn derived(records: &[Record]) -> Vec<Record> {
     let mut list = Vec::new();
     for packets in 1..=PACKETS_MAX {
         let row = row(packets);

@@ -4,7 +4,6 @@ use super::configuration::SPARC;
 use super::configuration::Subsystem::{self, Bsd, Streams, Xk};
 use super::ends::Rig;
 use super::ends::desk::{Above, Bare, Between, Form};
-use crate::benchmark::{Benchmark, Plot};
 use crate::case::{Case, Goal, Shared};
 use crate::papers::quoted::quoted;
 use crate::record::Record;
@@ -78,19 +77,6 @@ const CROSSINGS: [Crossing; 12] = [
     lent(STREAMS_ON_BSD, Way::Up, "xk, streams-on-bsd up"),
 ];
 
-pub(super) fn benchmark() -> Benchmark {
-    Benchmark::new(
-        "papers/subsystems-figure-8",
-        "a message through an adapter, by its octets: lent, or copied where that must be, the bare copy beside it (Krupczak, \
-         Ammar and Calvert 1995, figure 8; its times from the text)",
-        "ns",
-        cases,
-    )
-    .derived(derived)
-    .why(include_str!("../../why/subsystems-figure-8.md"))
-    .plot(Plot::Lines { x: "octets of a message" })
-}
-
 fn row(octets: usize) -> String {
     format!("{octets} octets")
 }
@@ -107,7 +93,7 @@ impl Crossing {
     }
 }
 
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let adapters =
         [XK_ON_BSD, BSD_ON_XK, XK_ON_STREAMS, STREAMS_ON_XK, BSD_ON_STREAMS, STREAMS_ON_BSD];
     let rigs = adapters.map(|(name, ..)| (name, Shared::default()));
@@ -137,7 +123,7 @@ fn cases() -> Vec<Case> {
 }
 
 /// Ratio of the time that a copy adds to the crossing of a lent message, to the bare copy.
-fn derived(records: &[Record]) -> Vec<Record> {
+pub(crate) fn derived(records: &[Record]) -> Vec<Record> {
     let mut list = Vec::new();
     for octets in OCTETS {
         let row = row(octets);

@@ -3,21 +3,9 @@
 
 mod configuration;
 mod ends;
-mod figure_3;
-mod figure_4;
-mod figure_7;
-mod figure_8;
+pub(crate) mod figure_3;
+pub(crate) mod figure_4;
+pub(crate) mod figure_7;
+pub(crate) mod figure_8;
 mod pair;
-mod queues;
-
-use crate::benchmark::Benchmark;
-
-pub(super) fn benchmarks() -> Vec<Benchmark> {
-    vec![
-        figure_3::benchmark(),
-        figure_4::benchmark(),
-        figure_7::benchmark(),
-        figure_8::benchmark(),
-        queues::benchmark(),
-    ]
-}
+pub(crate) mod queues;

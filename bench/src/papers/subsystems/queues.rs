@@ -2,7 +2,6 @@
 //! message takes on its way down a stream to the driver, through put procedures alone, through a
 //! module that queues, and to a driver that is full and takes messages again later.
 
-use crate::benchmark::Benchmark;
 use crate::case::Case;
 use crate::record::Record;
 use crate::stack::kernel;
@@ -80,19 +79,14 @@ const ADDS: [(&str, &str, &str); 4] = [
     ("a full driver and its back-enabling add", WAYS[5].row, QUEUES),
 ];
 
-pub(super) fn benchmark() -> Benchmark {
-    Benchmark::new(
-        "papers/subsystems-queues",
-        "a message of 64 octets down a stream, from its head to its driver: by put procedures, by service procedures, and to a driver \
-         that is full (Krupczak, Ammar and Calvert 1996, section 6.2, which tells of it without figures)",
-        "ns",
-        || WAYS.map(case).into(),
-    )
-    .derived(|records| {
-        let of = |row| Record::find(records, row, SYSTEM);
-        let adds = |(row, whole, part)| Some(of(whole)?.beyond(row, &[of(part)?], 1.0));
-        ADDS.into_iter().filter_map(adds).collect()
-    })
+pub(crate) fn cases() -> Vec<Case> {
+    WAYS.map(case).into()
+}
+
+pub(crate) fn derived(records: &[Record]) -> Vec<Record> {
+    let of = |row| Record::find(records, row, SYSTEM);
+    let adds = |(row, whole, part)| Some(of(whole)?.beyond(row, &[of(part)?], 1.0));
+    ADDS.into_iter().filter_map(adds).collect()
 }
 
 fn case(way: Way) -> Case {
