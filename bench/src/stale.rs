@@ -1,6 +1,6 @@
 //! Finds tables of the page that are older than the code they measure.
 //!
-//! Each table of the page names the commit that it was measured at; [`SOURCES`] names the folders
+//! Each table of the page names the commit that it was measured at; `sources.txt` names the folders
 //! and files that it measures. A table is old if a commit since has changed one of them.
 
 use crate::origin::CHANGED;
@@ -11,82 +11,22 @@ use std::process::{Command, Stdio};
 /// Marks the commit below the head of a table, and the commit of the whole page.
 pub(crate) const MEASURED_AT: &str = "Measured at commit ";
 const OF_PAGE: &str = ", commit ";
-const EXECUTOR: &[&str] = &["core", "run"];
-const UDP: &[&str] = &["kit", "protocols/eth", "protocols/arp", "protocols/ip", "protocols/udp"];
-const TCP: &[&str] = &["protocols/tcp"];
-const WIRES: &[&str] = &["wires", "domains/src/ring", "bench/src/net"];
-const CUTS: &[&str] = &["domains", "compose", "graphs"];
-const CALLS: &[&str] = &["protocols", "bench/src/rpc"];
-const FRAMEWORKS: &[&str] =
-    &["subsystems", "protocols/appletalk", "protocols/ddp", "protocols/atp", "kit"];
 
-/// Groups of sources.
-type Groups = &'static [&'static [&'static str]];
-
-/// Sources of the benchmarks whose names begin so; of several, the first.
-const SOURCES: &[(&str, Groups)] = &[
-    ("layer", &[&["core", "bench/src/micro/layer.rs"]]),
-    ("message", &[&["core", "bench/src/micro/message.rs"]]),
-    ("map", &[&["core", "bench/src/micro/map.rs"]]),
-    ("template", &[&["core", "kit", "bench/src/micro/template.rs"]]),
-    ("event", &[&["core", "bench/src/micro/event.rs"]]),
-    ("shepherd", &[EXECUTOR, &["bench/src/micro/shepherd.rs"]]),
-    ("udp-inprocess", &[EXECUTOR, UDP, &["bench/src/udp_inprocess"]]),
-    ("tcp-inprocess", &[EXECUTOR, UDP, TCP, &["bench/src/tcp_inprocess"]]),
-    ("demux", &[EXECUTOR, UDP, &["bench/src/demux.rs", "bench/src/many_sessions.rs"]]),
-    ("sim", &[EXECUTOR, UDP, &["compose", "wires/sim", "bench/src/sim.rs"]]),
-    ("world", &[EXECUTOR, UDP, TCP, &["compose", "wires/sim", "sockets", "bench/src/world.rs"]]),
-    (
-        "sweep",
-        &[EXECUTOR, UDP, &["compose", "wires/sim", "apps/cli/src/sweep", "bench/src/sweep.rs"]],
-    ),
-    ("footprint", &[&["core", "kit", "run", "protocols", "wires", "domains", "compose", "apps"]]),
-    ("tcp-idle", &[EXECUTOR, UDP, TCP, &["bench/src/tcp_idle.rs"]]),
-    ("domain", &[EXECUTOR, CUTS, &["kit", "bench/src/domain"]]),
-    ("udp-", &[EXECUTOR, UDP, WIRES]),
-    ("frames", &[EXECUTOR, WIRES]),
-    ("long-fat", &[EXECUTOR, UDP, TCP, WIRES, &["filters/fault", "bench/src/net"]]),
-    ("tcp-", &[EXECUTOR, UDP, TCP, WIRES, &["filters/fault"]]),
-    ("rpc-", &[EXECUTOR, UDP, WIRES, CALLS]),
-    ("papers/xkernel-", &[EXECUTOR, UDP, TCP, WIRES, CALLS, CUTS, &["bench/src/papers"]]),
-    ("papers/rpc-", &[EXECUTOR, UDP, WIRES, CALLS, &["bench/src/papers/rpc.rs"]]),
-    (
-        "papers/udp-server-",
-        &[
-            EXECUTOR,
-            UDP,
-            CUTS,
-            &["wires", "tools/echo", "tools/probe"],
-            &["bench/src/papers/udp_server.rs", "bench/src/papers/organisation.rs"],
-        ],
-    ),
-    (
-        "papers/user-level-",
-        &[
-            EXECUTOR,
-            UDP,
-            TCP,
-            CUTS,
-            &[
-                "wires",
-                "tools/echo",
-                "tools/discard",
-                "sockets/net",
-                "bench/src/papers/user_level.rs",
-            ],
-            &["bench/src/papers/organisation.rs", "bench/src/papers/member.rs"],
-            &["bench/src/papers/indexed.rs"],
-            &["bench/src/papers/mechanisms.rs", "bench/src/papers/demultiplexing.rs"],
-            &["protocols/reqrep", "protocols/sunselect", "protocols/sunprog", "tools/procedures"],
-        ],
-    ),
-    ("papers/subsystems-", &[EXECUTOR, FRAMEWORKS, &["bench/src/papers/subsystems"]]),
-];
+/// Groups of sources, then the sources of benchmarks by the beginnings of their names, of which the
+/// first counts.
+const SOURCES: &str = include_str!("sources.txt");
 
 /// Sources of a benchmark: paths in the repository.
-fn sources(name: &str) -> impl Iterator<Item = &'static str> {
-    let found = SOURCES.iter().find(|(prefix, _)| name.starts_with(prefix));
-    found.into_iter().flat_map(|(_, groups)| groups.iter().copied().flatten().copied())
+fn sources(name: &str) -> Vec<&'static str> {
+    let behind = |is: &dyn Fn(&str) -> bool| {
+        let mut lines = SOURCES.lines().filter_map(|line| line.split_once(' '));
+        lines.find(|(first, _)| is(first)).map_or(Vec::new(), |(_, all)| all.split(' ').collect())
+    };
+    let expanded = |word: &'static str| match word.starts_with('@') {
+        true => behind(&|group| group == word),
+        false => vec![word],
+    };
+    behind(&|prefix| name.starts_with(prefix)).into_iter().flat_map(expanded).collect()
 }
 
 /// A table of the page.
@@ -140,7 +80,7 @@ fn why_old(folder: &Path, name: &str, commit: &str) -> Option<String> {
         return Some(format!("of {hash}{CHANGED} that no commit has"));
     }
     let mut arguments = vec!["log", "--format=%h %s", "HEAD", "--not", hash, "--"];
-    arguments.extend(sources(name).map(|path| -> &str { path }));
+    arguments.extend(sources(name));
     arguments.push(":(exclude,glob)**/tests/**");
     let Some(since) = git(folder, &arguments) else {
         return Some(format!("of {hash}, which this repository does not have"));
@@ -188,8 +128,8 @@ mod tests {
     fn each_benchmark_measures_something_that_is_there() {
         let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         for benchmark in crate::list::benchmarks() {
-            let mut all = sources(benchmark.name).peekable();
-            assert!(all.peek().is_some(), "{}", benchmark.name);
+            let all = sources(benchmark.name);
+            assert!(!all.is_empty(), "{}", benchmark.name);
             for path in all {
                 assert!(top.join(path).exists(), "{}: {path}", benchmark.name);
             }
