@@ -51,6 +51,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_netio::node::ENTRY,
     &xk_noise::ENTRY,
     &xk_null::ENTRY,
+    &xk_order::ENTRY,
     &xk_packet::ENTRY,
     &xk_pcap::ENTRY,
     &xk_portmap::ENTRY,

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use xk_core::message::{ATTRIBUTE_OCTETS, Attribute, Crossing};
 use xk_core::participant::Label;
-use xk_core::{HostAddr, fields, question};
+use xk_core::{HostAddr, Kernel, Part, Participant, Participants, SessionRef, fields, question};
 
 /// Label of the number of a process, which is a member of conversations.
 pub const PROCESS: Label = Label::new("process");
@@ -56,6 +56,39 @@ impl Attribute for Node {
             is_null: is_null != 0,
         }
     }
+}
+
+/// Class of a message that goes down, among messages that may be executed in either order: those of
+/// one class, from 1 on. A message without it has its place among all others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Commutes(pub u8);
+
+impl Attribute for Commutes {
+    const KEY: u32 = xk_core::name_key("commutes");
+    const CROSSES: Crossing = Crossing::DOWN;
+
+    fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
+        [self.0; ATTRIBUTE_OCTETS]
+    }
+
+    fn decode([class, ..]: [u8; ATTRIBUTE_OCTETS]) -> Self {
+        Self(class)
+    }
+}
+
+/// Returns the ends of a session's conversation, as `open_done` has them: this member, and then the
+/// others in the order of the list.
+#[must_use]
+pub fn ends(cx: &Kernel, session: &SessionRef) -> Participants {
+    let my = session.ask(cx, MyMember::default()).unwrap_or_default();
+    let end = |index| {
+        let member = session.ask(cx, MemberAt { index, ..MemberAt::default() }).unwrap_or_default();
+        let port = (member.port > 0).then(|| Part::port(member.port));
+        let below = core::iter::once(Part::Host(member.host)).chain(port);
+        let end = below.fold(Participant::new(), Participant::with);
+        end.with(Part::Number(PROCESS, member.process.into()))
+    };
+    Participants::among(end(my.index), (0..my.members).filter(|at| *at != my.index).map(end))
 }
 
 /// Asked of a session: this member's place in the conversation.
@@ -152,6 +185,22 @@ pub struct OrderOf {
 }
 question!(OrderOf { one, other, order }, "order-of", Ask);
 
+/// Asked of a session: the place of a message in the graph.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlaceOf {
+    /// The message.
+    pub id: NodeId,
+    /// Whether [`past`](Self::past) is asked for.
+    pub wants_past: bool,
+    /// Out: length of the longest path to it from a message without predecessors.
+    pub depth: u32,
+    /// Out: whether it was sent for its place alone ([`SendNull`]).
+    pub is_null: bool,
+    /// Out: for each member the number of its last message that is this one or precedes it.
+    pub past: Vec<u32>,
+}
+question!(PlaceOf { id, wants_past, depth, is_null, past }, "place-of", Ask);
+
 /// Asked of a session: the leaves of this member's view, which are the predecessors of the next
 /// message that it sends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -185,15 +234,22 @@ pub struct Context {
 }
 question!(Context { from, nodes }, "context", Ask);
 
-/// Told to a session: send a message without octets, which answers those before it.
+/// Asked of a session: send a message without octets, which answers those before it. It does not
+/// wait: without room for one more message nothing is sent, and nothing answered.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SendNull;
-question!(SendNull {}, "send-null", Tell);
+question!(SendNull {}, "send-null", Ask);
 
 /// Told to a session: pass up messages without octets, too ([`Node::is_null`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TakeNulls;
 question!(TakeNulls {}, "take-nulls", Tell);
+
+/// Told to a session of a layer that orders messages: pass up this member's own messages as well,
+/// in their places.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TakeOwn;
+question!(TakeOwn {}, "take-own", Tell);
 
 /// Asked of a session: count a member no longer, since it has failed; its further messages are
 /// refused.

@@ -387,13 +387,12 @@ pub trait Layer<const N: usize, W: Ways = One>: Sized + 'static {
     /// # Errors
     /// Why nothing is taken through it.
     fn open_done(
-        &self,
-        cx: &Kernel,
-        lower: &SessionRef,
+        all: &Layered<Self, N, W>,
+        at: Arrival<'_>,
         ends: Participants,
     ) -> Result<(), &'static Reason> {
-        let _ = ends;
-        W::admits(cx, lower)
+        let _ = (all, ends);
+        W::admits(at.cx, at.lower)
     }
 
     /// Takes a message of no session, its header still in front.
@@ -956,11 +955,11 @@ impl<L: Layer<N, W>, const N: usize, W: Ways> Protocol for Layered<L, N, W> {
     fn open_done(
         &self,
         cx: &Kernel,
-        _: &ProtocolRef,
+        this: &ProtocolRef,
         lower: &SessionRef,
         ends: Participants,
     ) -> Result<(), &'static Reason> {
-        self.layer.open_done(cx, lower, ends)
+        L::open_done(self, Arrival { cx, this, lower }, ends)
     }
 
     #[inline]

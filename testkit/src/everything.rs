@@ -26,6 +26,7 @@ pub const LAYERS: &str = r#"
     "null" ip
     fanout ip joins=#true
     psync ip { number "ip"=202; }
+    order psync
     vipaddr vipadv ip
     fragment vipaddr
     vipsize vipaddr fragment
@@ -52,6 +53,7 @@ pub const SERVERS: &str = r#"
     echo rdgram name=rdgram-echo
     echo fanout name=fanout-echo
     echo psync name=psync-echo
+    echo order name=order-echo local=process8
     procedures forward name=forward-procedures
     procedures mrpc name=mrpc-procedures
 "#;
@@ -108,6 +110,7 @@ const ASKERS: &[(&str, &str, &str)] = &[
     ("probe rdgram", "reliable", ""),
     ("probe fanout", "rooms", ""),
     ("probe psync", "members", "process7@"),
+    ("probe order", "ordered", "process8@"),
     ("caller portmap", "calls", "procedure1@version1@program536870913@port2049@"),
     ("caller stream-sunprog", "records", "procedure1@version1@program536870914@port2050@"),
     ("caller deadline", "selects", "procedure1@"),

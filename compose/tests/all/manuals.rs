@@ -244,6 +244,9 @@ fn the_page_of_the_language_says_who_lacks_and_who_needs_a_guarantee() {
         ("names", Guarantees::NAMES),
         ("credentials", Guarantees::CREDENTIALS),
         ("transactions", Guarantees::TRANSACTIONS),
+        ("partial order", Guarantees::PARTIAL),
+        ("total order", Guarantees::TOTAL),
+        ("to many", Guarantees::MANY),
         ("instant", Guarantees::INSTANT),
     ] {
         let lacks = kinds(|entry| {

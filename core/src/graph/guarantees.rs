@@ -27,10 +27,13 @@ const LACKS: &[(Guarantees, &str)] = &[
     (Guarantees::CREDENTIALS, "no credentials go with a call on it"),
     (Guarantees::HOSTS, "it does not say from which host a message comes"),
     (Guarantees::TRANSACTIONS, "it has no transactions: nothing goes beside a call on it"),
+    (Guarantees::PARTIAL, "it has no context graph: messages may overtake their causes on it"),
+    (Guarantees::TOTAL, "members may hear concurrent messages in different orders on it"),
+    (Guarantees::MANY, "a session of it leads to one peer"),
 ];
 
 /// Number of guarantees.
-const ONES: u32 = 17;
+const ONES: u32 = 20;
 
 impl Guarantees {
     /// No guarantee.
@@ -72,11 +75,23 @@ impl Guarantees {
     pub const HOSTS: Self = Self(1 << 15);
     /// Options go beside a call and its reply, as those of ATP's transactions do.
     pub const TRANSACTIONS: Self = Self(1 << 16);
+    /// A message comes after all that its sender had when it sent, and bears its place in that
+    /// order (`node`).
+    pub const PARTIAL: Self = Self(1 << 17);
+    /// All members of a conversation hear the same messages in the same order.
+    pub const TOTAL: Self = Self(1 << 18);
+    /// A message reaches every peer of its session.
+    pub const MANY: Self = Self(1 << 19);
     /// All of them.
     pub const ALL: Self = Self((1 << ONES) - 1);
     /// Guarantees of the layer right below only: a layer above does not keep them.
-    const OWN: Self =
-        Self::RESOLVER.and(Self::NAMES).and(Self::CREDENTIALS).and(Self::TRANSACTIONS);
+    const OWN: Self = Self::RESOLVER
+        .and(Self::NAMES)
+        .and(Self::CREDENTIALS)
+        .and(Self::TRANSACTIONS)
+        .and(Self::PARTIAL)
+        .and(Self::TOTAL)
+        .and(Self::MANY);
 
     /// These and those.
     #[must_use]

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::Kernel;
-use xk_core::object::{CallCause, CallError, SessionId};
+use xk_core::object::{CallCause, CallError, PushError, SessionId};
 use xk_core::shepherd::{Semaphore, WaitError};
 
 /// State of one call's wait.
@@ -141,4 +141,79 @@ fn new_waiter<T>() -> Rc<Waiter<T>> {
         granted: Cell::new(None),
         semaphore: Semaphore::new(0),
     })
+}
+
+/// Room for one more push.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// There is none.
+    None,
+    /// For the push that waits longest.
+    ForNext,
+    /// For any push, whichever others wait.
+    ForAny,
+}
+
+/// Pushes of a session that wait for room, first come, first served.
+#[derive(Default)]
+pub struct Pushes {
+    queue: WaitQueue<()>,
+    waiting: Cell<u32>,
+    /// One of them goes on, and has not yet: it is the only one, so that none loses its place.
+    goes_on: Cell<bool>,
+}
+
+impl Pushes {
+    /// Largest number of pushes that wait.
+    pub const WAITING_MAX: u32 = 64;
+
+    /// Waits until `room` says that there is some: for the deadline of `options`, if there are any.
+    ///
+    /// # Errors
+    /// That of `room`; [`PushError::QueueFull`] past the deadline, where no shepherd can wait, or
+    /// if too many wait; [`PushError::Closed`] after [`end`](Self::end).
+    pub fn wait(
+        &self,
+        cx: &Kernel,
+        session: SessionId,
+        options: Option<CallOptions>,
+        room: impl Fn() -> Result<Room, PushError>,
+    ) -> Result<(), PushError> {
+        let mut is_next = false;
+        loop {
+            match room()? {
+                Room::ForAny => return Ok(()),
+                Room::ForNext if is_next || self.queue.is_empty() => return Ok(()),
+                _ if self.waiting.get() >= Self::WAITING_MAX => return Err(PushError::QueueFull),
+                _ => {}
+            }
+            self.waiting.set(self.waiting.get() + 1);
+            let pass_on = |()| self.goes_on.set(self.queue.grant(cx, ()).is_none());
+            let waited = self.queue.wait(cx, session, options, pass_on);
+            self.waiting.set(self.waiting.get() - 1);
+            match waited {
+                Ok(()) => {
+                    self.goes_on.set(false);
+                    is_next = true;
+                }
+                Err(CallCause::TimedOut { .. } | CallCause::NoShepherds) => {
+                    return Err(PushError::QueueFull);
+                }
+                Err(cause) => return Err(cause.into()),
+            }
+        }
+    }
+
+    /// Lets the push go on that waits longest, if there is room.
+    pub fn go_on(&self, cx: &Kernel, room: Result<Room, PushError>) {
+        let has_room = matches!(room, Ok(Room::ForNext | Room::ForAny));
+        if has_room && !self.queue.is_empty() && !self.goes_on.get() {
+            self.goes_on.set(self.queue.grant(cx, ()).is_none());
+        }
+    }
+
+    /// Ends all waits: the session is closed.
+    pub fn end(&self, cx: &Kernel) {
+        let _ = self.queue.end(cx, CallCause::Closed, |_, _| true);
+    }
 }

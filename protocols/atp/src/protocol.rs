@@ -391,18 +391,17 @@ impl Layer<HEADER_OCTETS> for Atp {
     }
 
     fn open_done(
-        &self,
-        _: &Kernel,
-        lower: &SessionRef,
+        all: &All,
+        Arrival { lower, .. }: Arrival<'_>,
         mut ends: Participants,
     ) -> Result<(), &'static Reason> {
         let head = lower.head();
         if ends.len() > 1 {
-            head.set_peer(self.name(&ends, 0));
+            head.set_peer(all.layer.name(&ends, 0));
         }
         let any = Participant::of(Part::Any);
         let local = ends.local_mut().map_or(any, |local| local.clone());
-        let number = self.number_for(&local).ok_or(&NOT_A_SERVER)?;
+        let number = all.layer.number_for(&local).ok_or(&NOT_A_SERVER)?;
         head.set_tag(number + 1);
         Ok(())
     }

@@ -63,7 +63,7 @@ pub static ENTRY: Entry = Entry::layer("fanout", include_str!("lib.rs"), build)
     .summary("one conversation of several hosts: each message goes to all of them")
     .on(&[Realm::Async], &[Family::Host])
     .needs(Guarantees::SESSIONS)
-    .service(Service::adding(Guarantees::EXACT))
+    .service(Service::adding(Guarantees::EXACT.and(Guarantees::MANY)))
     .header_octets(wire::HEADER_OCTETS)
     // Experimental protocol number 2 (RFC 3692, section 2.1).
     .numbers(&[("ip", 254), ("fanout", 1)])

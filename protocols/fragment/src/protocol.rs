@@ -310,13 +310,8 @@ impl Layer<HEADER_OCTETS> for Fragment {
         alloc::format!("number {}, fragments of {} octets", own.key, own.state.fragment_octets)
     }
 
-    fn open_done(
-        &self,
-        cx: &Kernel,
-        lower: &SessionRef,
-        _: Participants,
-    ) -> Result<(), &'static Reason> {
-        is_for_one(cx, lower)
+    fn open_done(_: &Fragments, at: Arrival<'_>, _: Participants) -> Result<(), &'static Reason> {
+        is_for_one(at.cx, at.lower)
     }
 
     /// Only what is sent for the first time begins a conversation.

@@ -205,9 +205,8 @@ impl Layer<HEADER_LEN> for Icmp {
     }
 
     fn open_done(
-        &self,
-        cx: &Kernel,
-        lower: &SessionRef,
+        _: &Pings,
+        Arrival { cx, lower, .. }: Arrival<'_>,
         mut ends: Participants,
     ) -> Result<(), &'static Reason> {
         let local = ends.local_mut().ok().and_then(|p| p.pop_host().ok());

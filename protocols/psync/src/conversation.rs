@@ -13,14 +13,14 @@ use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use smallvec::SmallVec;
 use xk_core::kernel::Timer;
-use xk_core::object::{CallCause, PushError, Refused};
+use xk_core::object::{PushError, Refused};
 use xk_core::reason::Class;
 use xk_core::{Kernel, Message, Participant, Participants, Reason, SessionRef, Time, reason};
 use xk_kit::group::{Node, NodeId as Id};
 use xk_kit::layer::{Conversation, Many, NOT_A_MEMBER};
 use xk_kit::net::attribute::Peer;
 use xk_kit::rpc::call::CallOptions;
-use xk_kit::rpc::wait_queue::WaitQueue;
+use xk_kit::rpc::wait_queue::{Pushes, Room};
 
 /// Largest body of a message, in octets ("RPC in the x-Kernel", section 3.2).
 pub(crate) const BODY_OCTETS_MAX: usize = 16 << 10;
@@ -28,8 +28,6 @@ pub(crate) const BODY_OCTETS_MAX: usize = 16 << 10;
 const ENTRY_OCTETS: usize = Entry::OCTETS;
 /// Room in front of a packet for the headers of the layers below.
 pub(crate) const HEADROOM: usize = 128;
-/// Pushes that wait for the window at most.
-const PUSHES_MAX: u32 = 64;
 
 /// Time after which `OPEN` is sent again first, and at most; number of times that it is sent at
 /// this pace, and the time between two from then on.
@@ -70,8 +68,7 @@ pub(crate) type Own = Conversation<Psync, HEADER_OCTETS, Many>;
 pub struct Talk {
     pub(crate) inner: RefCell<Option<Inner>>,
     /// Pushes that wait for room in the window.
-    pushes: WaitQueue<()>,
-    waiting: Cell<u32>,
+    pushes: Pushes,
     timer: Cell<Option<(Time, Timer)>>,
 }
 
@@ -479,7 +476,13 @@ fn push_one(
         this.discard(cx, message, &reason::TOO_BIG);
         return Err(PushError::TooBig);
     }
-    if let Err(error) = wait_for_room(own, cx, this, &mut message) {
+    // One without octets goes at once, where there was room when it was asked for.
+    let options = CallOptions::take(&mut message);
+    let waited = match is_null {
+        true => Ok(()),
+        false => own.state.pushes.wait(cx, this.id(), options, || window_of(own)),
+    };
+    if let Err(error) = waited {
         let full = matches!(error, PushError::QueueFull);
         this.discard(cx, message, if full { &reason::QUEUE_FULL } else { &reason::CLOSED });
         return Err(error);
@@ -526,46 +529,18 @@ pub(crate) fn room_of(own: &Own) -> usize {
     own.octets_max.saturating_sub(front).min(BODY_OCTETS_MAX)
 }
 
-/// Waits, behind those that wait already, until the window has room.
-fn wait_for_room(
-    own: &Own,
-    cx: &Kernel,
-    this: &SessionRef,
-    message: &mut Message,
-) -> Result<(), PushError> {
-    let options = CallOptions::take(message);
-    let talk = &own.state;
-    let mut is_first = false;
-    loop {
-        let has_room = with(own, |inner| inner.graph.has_room());
-        match has_room {
-            None => return Err(PushError::Closed),
-            Some(true) if is_first || talk.pushes.is_empty() => return Ok(()),
-            Some(_) if talk.waiting.get() >= PUSHES_MAX => return Err(PushError::QueueFull),
-            Some(_) => {}
-        }
-        talk.waiting.set(talk.waiting.get() + 1);
-        let pass_on = |()| {
-            let _ = talk.pushes.grant(cx, ());
-        };
-        let waited = talk.pushes.wait(cx, this.id(), options, pass_on);
-        talk.waiting.set(talk.waiting.get() - 1);
-        match waited {
-            Ok(()) => is_first = true,
-            Err(CallCause::TimedOut { .. } | CallCause::NoShepherds) => {
-                return Err(PushError::QueueFull);
-            }
-            Err(cause) => return Err(cause.into()),
-        }
+/// Room that the window has for a push.
+fn window_of(own: &Own) -> Result<Room, PushError> {
+    match with(own, |inner| inner.graph.has_room()) {
+        None => Err(PushError::Closed),
+        Some(true) => Ok(Room::ForNext),
+        Some(false) => Ok(Room::None),
     }
 }
 
 /// Lets the pushes go on that the window has room for.
 pub(crate) fn let_pushes_go_on(own: &Own, cx: &Kernel) {
-    let has_room = with(own, |inner| inner.graph.has_room());
-    if has_room == Some(true) && !own.state.pushes.is_empty() {
-        let _ = own.state.pushes.grant(cx, ());
-    }
+    own.state.pushes.go_on(cx, window_of(own));
 }
 
 /// Takes a packet, its header off.
@@ -860,7 +835,7 @@ impl Inner {
 
 /// Ends a conversation: pushes that wait fail.
 pub(crate) fn end(own: &Own, cx: &Kernel) {
-    let _ = own.state.pushes.end(cx, CallCause::Closed, |_, _| true);
+    own.state.pushes.end(cx);
     let timer = own.state.timer.take();
     let _ = cx.cancel(timer.map(|(_, timer)| timer));
     drop(own.state.inner.take());

@@ -209,6 +209,12 @@ impl<B> Graph<B> {
         self.slot(id).filter(|_| self.has(id)).map(|slot| slot.depth)
     }
 
+    /// Whether a message in the graph was sent for its place alone.
+    #[must_use]
+    pub fn is_null(&self, id: Id) -> bool {
+        self.slot(id).is_some_and(|slot| slot.is_null)
+    }
+
     /// Returns the body of a message that another member may lack, and whether it is a null.
     #[must_use]
     pub fn body(&self, id: Id) -> Option<(&B, bool)> {
@@ -425,7 +431,7 @@ impl<B> Graph<B> {
     pub fn begin(&mut self, takes_nulls: bool) -> Option<Begun> {
         let mut at = 0;
         while let Some(id) = self.ready.get(at).copied() {
-            let is_null = self.slot(id).is_some_and(|slot| slot.is_null);
+            let is_null = self.is_null(id);
             let is_silent = is_null && !takes_nulls;
             let may_run = is_silent || self.running < self.upcalls;
             if !may_run || !self.may_begin(id) {
@@ -454,7 +460,7 @@ impl<B> Graph<B> {
     pub fn has_next(&self) -> bool {
         let can_run = self.running < self.upcalls;
         self.ready.iter().any(|id| {
-            let is_null = self.slot(*id).is_some_and(|slot| slot.is_null);
+            let is_null = self.is_null(*id);
             (can_run || is_null) && self.may_begin(*id)
         })
     }

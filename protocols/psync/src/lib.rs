@@ -92,7 +92,8 @@ pub static ENTRY: Entry = Entry::layer("psync", include_str!("lib.rs"), build)
     .on(&[Realm::Async], &[Family::Host, Family::Port])
     .needs(Guarantees::SESSIONS.and(Guarantees::HOSTS).and(Guarantees::WHOLE))
     .service(Service::changing(
-        Guarantees::EXACT.and(Guarantees::RELIABLE).and(Guarantees::ORDER),
+        Guarantees::EXACT.and(Guarantees::RELIABLE).and(Guarantees::ORDER)
+            .and(Guarantees::PARTIAL).and(Guarantees::MANY),
         Guarantees::PROMPT.and(Guarantees::INSTANT)))
     .header_octets(wire::HEADER_OCTETS)
     // Experimental protocol number 1 (RFC 3692, section 2.1).
@@ -105,6 +106,7 @@ pub static ENTRY: Entry = Entry::layer("psync", include_str!("lib.rs"), build)
         question("member-state", "of a session: what is known of a member"),
         question("is-stable", "of a session: whether all members have followed a message"),
         question("order-of", "of a session: the order of two messages"),
+        question("place-of", "of a session: depth and past of a message"),
         question("leaves", "of a session: the predecessors of the next message"),
         question("outstanding", "of a session: what is not through yet"),
         question("context", "of a session: nodes of the graph that are kept"),

@@ -18,7 +18,7 @@ use xk_kit::Turns;
 use xk_kit::control::{MaxPacket, MyHost, MyPort, OptPacket, PeerHost, PeerPort};
 use xk_kit::group::{
     Context, IsStable, Leaves, MaskOut, MemberAt, MemberState, MyMember, NodeId, OrderOf,
-    Outstanding, PROCESS, SendNull, TakeNulls,
+    Outstanding, PROCESS, PlaceOf, SendNull, TakeNulls,
 };
 use xk_kit::layer::{Arrival, Layer, Layered, Many, Receiver, Unsent, Ways};
 use xk_kit::net::attribute::Peer;
@@ -328,6 +328,10 @@ impl Layer<HEADER_OCTETS, Many> for Psync {
 
     fn session_control(own: &Own, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         if ask.get::<SendNull>().is_some() {
+            if with(own, |inner| inner.graph.has_room()) != Some(true) {
+                // An upcall that waited here for room would keep others from making any.
+                return Answer::Unknown;
+            }
             let Ok(message) = cx.pool().empty(conversation::HEADROOM) else {
                 return Answer::Unknown;
             };
@@ -426,6 +430,14 @@ impl Inner {
             question.members = graph.followers(question.id);
         } else if let Some(question) = ask.get::<OrderOf>() {
             question.order = graph.order(question.one, question.other);
+        } else if let Some(question) = ask.get::<PlaceOf>() {
+            let Some(depth) = graph.depth(question.id) else {
+                return Answer::Unknown;
+            };
+            (question.depth, question.is_null) = (depth, graph.is_null(question.id));
+            if question.wants_past {
+                question.past = graph.vector(question.id).unwrap_or(&[]).to_vec();
+            }
         } else if let Some(question) = ask.get::<Leaves>() {
             question.leaves = graph.leaves().to_vec();
         } else if let Some(question) = ask.get::<Outstanding>() {

@@ -12,7 +12,7 @@ use xk_core::shepherd::Semaphore;
 use xk_core::{Kernel, Part, Participant, Participants, ProtocolRef, SessionRef};
 use xk_kit::group::{
     Context, IsStable, Leaves, MaskOut, MemberAt, MemberState, MyMember, Node, NodeId, NodeOrder,
-    OrderOf, Outstanding, PROCESS, SendNull, TakeNulls,
+    OrderOf, Outstanding, PROCESS, PlaceOf, SendNull, TakeNulls,
 };
 use xk_psync::ENTRY;
 use xk_psync::wire::{Header, kind};
@@ -377,6 +377,27 @@ fn nulls_are_heard_by_those_that_take_them() {
     assert_eq!((heard, net.texts(0)), (vec![false, true], Vec::<String>::new()));
     let first = NodeId { sender: 0, seq: 1 };
     assert_eq!(net.ask(0, IsStable { id: first, ..IsStable::default() }).members, 0b101);
+}
+
+/// An upcall that sends a null must not wait for room that other upcalls would make.
+#[test]
+fn a_null_does_not_wait_for_the_window() {
+    let net = Net::new(2, &[("window", 2)]);
+    (0..2).for_each(|_| net.push(0, "x").unwrap());
+    assert!(net.sessions[0].ask(&net.members[0].cx, SendNull).is_none(), "no room");
+    net.calm();
+    net.ask(0, SendNull);
+    net.calm();
+    let place = |seq, wants_past| {
+        let id = NodeId { sender: 0, seq };
+        net.sessions[1].ask(&net.members[1].cx, PlaceOf { id, wants_past, ..PlaceOf::default() })
+    };
+    let null = place(3, true).unwrap();
+    assert_eq!((null.depth, null.is_null, null.past), (2, true, vec![3, 0]));
+    let second = place(2, false).unwrap();
+    assert_eq!((second.depth, second.is_null, second.past), (1, false, vec![]));
+    assert!(place(4, true).is_none());
+    assert_eq!(net.members[0].drops("queue full"), 0);
 }
 
 #[test]

@@ -306,9 +306,8 @@ impl Layer<HEADER_OCTETS> for ReqRep {
     }
 
     fn open_done(
-        &self,
-        cx: &Kernel,
-        lower: &SessionRef,
+        _: &All,
+        Arrival { cx, lower, .. }: Arrival<'_>,
         _: Participants,
     ) -> Result<(), &'static Reason> {
         match is_bare_stream(cx, lower) {

@@ -79,7 +79,7 @@ pub static ENTRY: graph::Entry = graph::Entry::layer("udp", include_str!("lib.rs
     .above(graph::Family::Port)
     .on(&[graph::Realm::Async, graph::Realm::Wire], &[graph::Family::Host, graph::Family::Link])
     .needs(graph::Guarantees::SESSIONS.and(graph::Guarantees::WHOLE).and(graph::Guarantees::REPLY))
-    .service(graph::Service::adding(graph::Guarantees::EXACT))
+    .service(graph::Service::adding(graph::Guarantees::EXACT.and(graph::Guarantees::MANY)))
     .header_octets(wire::HEADER_LEN)
     .numbers(&[("ip", wire::IP_PROTOCOL as u32)])
     .takes_peers()

@@ -17,6 +17,7 @@ mod secrets;
 mod strangers;
 mod strangers_apple;
 mod ten_thousand_calls;
+mod total_order;
 
 use xk_testkit::conformance::CountingAllocator;
 

@@ -81,6 +81,12 @@ const STACKS: &[Stack<'static>] = &[
         client: r#"probe psync to="process7@10.0.0.1" timeout="1s""#,
     },
     Stack {
+        name: "order",
+        layers: "psync ip; order psync",
+        server: "echo order local=process7",
+        client: r#"probe order to="process7@10.0.0.1" timeout="1s""#,
+    },
+    Stack {
         name: "fanout",
         layers: "fanout ip joins=#true",
         server: "echo fanout",

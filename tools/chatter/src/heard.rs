@@ -1,16 +1,36 @@
 //! Messages, and what was heard so far.
 //!
-//! A message is its sender and number, and the last number of each other sender that it had heard,
-//! each number of 32 bits in network order behind a count of 16 bits.
+//! A message is a count of 16 bits, the place of the last message that its sender had heard, of 32,
+//! a digest of all up to that, of 64, and then its sender and number, and the last number of each
+//! other sender that it had heard, each number of 32 bits in network order.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 /// Largest number of members that are counted.
 pub(crate) const MEMBERS_MAX: usize = 64;
 
-/// Numbers of the last message heard of each member.
+/// Octets in front of the numbers.
+const FRONT_OCTETS: usize = 2 + 4 + 8;
+
+/// Octets of a message that are looked at.
+pub(crate) const OCTETS_MAX: usize = FRONT_OCTETS + 8 * (1 + MEMBERS_MAX);
+
+/// Digests that are kept: those of the last messages.
+const DIGESTS_MAX: usize = 4096;
+
+/// Messages heard so far.
 #[derive(Default)]
-pub(crate) struct Heard(Vec<(u32, u32)>);
+pub(crate) struct Heard {
+    /// Number of the last message heard of each other member.
+    last: Vec<(u32, u32)>,
+    /// Number of the last message of its own that came up, where such come.
+    own: u32,
+    /// All messages that came up, and a digest of them, behind those of the last ones before.
+    place: u32,
+    digest: u64,
+    digests: VecDeque<u64>,
+}
 
 /// Verdict on a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,19 +39,34 @@ pub(crate) enum Verdict {
     /// Something that its sender had had, or the sender's message before, has not come.
     Early,
     Twice,
+    /// The sender had heard messages in another order.
+    OtherOrder,
     /// No message, or one of a member too many.
     Stranger,
 }
 
 impl Heard {
     pub(crate) fn members(&self) -> usize {
-        self.0.len()
+        self.last.len()
     }
 
-    /// The octets of a message that is sent now.
-    pub(crate) fn message(&self, name: u32, number: u32, size: usize) -> Vec<u8> {
-        let mut octets = (self.0.len() as u16).to_be_bytes().to_vec();
-        for (name, number) in [(name, number)].iter().chain(&self.0) {
+    /// Number of the last message of its own that came up.
+    pub(crate) fn own(&self) -> u32 {
+        self.own
+    }
+
+    pub(crate) fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// The octets of a message that is sent now; with the order of what was heard if all others
+    /// are to have that.
+    pub(crate) fn message(&self, name: u32, number: u32, size: usize, in_order: bool) -> Vec<u8> {
+        let (place, digest) = if in_order { (self.place, self.digest) } else { (0, 0) };
+        let mut octets = (self.last.len() as u16).to_be_bytes().to_vec();
+        octets.extend(place.to_be_bytes());
+        octets.extend(digest.to_be_bytes());
+        for (name, number) in [(name, number)].iter().chain(&self.last) {
             octets.extend(name.to_be_bytes());
             octets.extend(number.to_be_bytes());
         }
@@ -40,28 +75,53 @@ impl Heard {
     }
 
     fn last(&self, name: u32) -> u32 {
-        self.0.iter().find(|(other, _)| *other == name).map_or(0, |(_, number)| *number)
+        self.last.iter().find(|(other, _)| *other == name).map_or(0, |(_, number)| *number)
     }
 
-    /// Judges a message, and notes it; `me` has sent what it has sent.
-    pub(crate) fn judge(&mut self, octets: &[u8], me: u32) -> Verdict {
-        let Some(Said { name, number, before }) = parse(octets).filter(|said| said.name != me)
-        else {
+    /// The digest of all messages up to a place; `None` if they have not come, or long ago.
+    fn digest_at(&self, place: u32) -> Option<u64> {
+        match self.place.checked_sub(place)? as usize {
+            0 => Some(self.digest),
+            back => {
+                self.digests.len().checked_sub(back).and_then(|at| self.digests.get(at).copied())
+            }
+        }
+    }
+
+    /// Judges a message, and notes it; `me` has sent what it has sent, and hears it again
+    /// `in_order`.
+    pub(crate) fn judge(&mut self, octets: &[u8], me: u32, in_order: bool) -> Verdict {
+        let Some(said) = parse(octets).filter(|said| in_order || said.name != me) else {
             return Verdict::Stranger;
         };
-        let last = self.last(name);
+        let Said { name, number, .. } = said;
+        let last = if name == me { self.own } else { self.last(name) };
         if number <= last {
             return Verdict::Twice;
         }
         let has_come = |(other, number): &(u32, u32)| *other == me || *number <= self.last(*other);
-        let verdict = match number == last + 1 && before.iter().all(has_come) {
-            true => Verdict::InOrder,
+        let verdict = match number == last + 1 && said.before.iter().all(has_come) {
             false => Verdict::Early,
+            true if said.place > 0 && self.digest_at(said.place) != Some(said.digest) => {
+                Verdict::OtherOrder
+            }
+            true => Verdict::InOrder,
         };
-        match self.0.iter().position(|(other, _)| *other == name) {
-            Some(at) => self.0[at].1 = number,
-            None if self.0.len() < MEMBERS_MAX => self.0.push((name, number)),
+        match self.last.iter().position(|(other, _)| *other == name) {
+            _ if name == me => self.own = number,
+            Some(at) => self.last[at].1 = number,
+            None if self.last.len() < MEMBERS_MAX => self.last.push((name, number)),
             None => return Verdict::Stranger,
+        }
+        if self.digests.len() == DIGESTS_MAX {
+            self.digests.pop_front();
+        }
+        self.digests.push_back(self.digest);
+        self.place += 1;
+        // As FNV-1a does, by words.
+        for word in [name, number] {
+            self.digest =
+                (self.digest ^ u64::from(word)).wrapping_mul(0x100_0000_01b3).rotate_left(29);
         }
         verdict
     }
@@ -69,6 +129,9 @@ impl Heard {
 
 /// A message as it was sent.
 struct Said {
+    /// Messages that its sender had heard, and a digest of them; 0 if it does not say.
+    place: u32,
+    digest: u64,
     name: u32,
     number: u32,
     /// Numbers of the last message that its sender had heard of each other.
@@ -77,6 +140,9 @@ struct Said {
 
 fn parse(octets: &[u8]) -> Option<Said> {
     let (count, rest) = octets.split_first_chunk()?;
+    let (place, rest) = rest.split_first_chunk()?;
+    let (digest, rest) = rest.split_first_chunk()?;
+    let (place, digest) = (u32::from_be_bytes(*place), u64::from_be_bytes(*digest));
     let count = usize::from(u16::from_be_bytes(*count));
     let mut pairs = rest.chunks_exact(8).map(|pair| {
         let [a, b, c, d, e, f, g, h] = *pair.first_chunk().unwrap_or(&[0; 8]);
@@ -84,7 +150,7 @@ fn parse(octets: &[u8]) -> Option<Said> {
     });
     let (name, number) = pairs.next()?;
     let before: Vec<_> = pairs.take(count.min(MEMBERS_MAX)).collect();
-    (before.len() == count && number > 0).then_some(Said { name, number, before })
+    (before.len() == count && number > 0).then_some(Said { place, digest, name, number, before })
 }
 
 #[cfg(test)]
@@ -94,29 +160,56 @@ mod tests {
     #[test]
     fn a_message_comes_after_what_its_sender_had_heard() {
         let (mut alice, mut bob, mut carol) = <(Heard, Heard, Heard)>::default();
-        let first = alice.message(1, 1, 64);
-        assert_eq!((first.len(), bob.judge(&first, 2)), (64, Verdict::InOrder));
-        let reply = bob.message(2, 1, 0);
-        assert_eq!(reply.len(), 2 + 16);
-        assert_eq!(alice.judge(&reply, 1), Verdict::InOrder);
-        assert_eq!(carol.judge(&reply, 3), Verdict::Early, "without the first");
-        assert_eq!(carol.judge(&first, 3), Verdict::InOrder);
-        assert_eq!(carol.judge(&reply, 3), Verdict::Twice);
-        assert_eq!(carol.judge(&alice.message(1, 3, 0), 3), Verdict::Early, "number 2 is missing");
+        let first = alice.message(1, 1, 64, false);
+        assert_eq!((first.len(), bob.judge(&first, 2, false)), (64, Verdict::InOrder));
+        let reply = bob.message(2, 1, 0, false);
+        assert_eq!(reply.len(), FRONT_OCTETS + 16);
+        assert_eq!(alice.judge(&reply, 1, false), Verdict::InOrder);
+        assert_eq!(carol.judge(&reply, 3, false), Verdict::Early, "without the first");
+        assert_eq!(carol.judge(&first, 3, false), Verdict::InOrder);
+        assert_eq!(carol.judge(&reply, 3, false), Verdict::Twice);
+        let third = alice.message(1, 3, 0, false);
+        assert_eq!(carol.judge(&third, 3, false), Verdict::Early, "number 2 is missing");
         assert_eq!((alice.members(), carol.members()), (1, 2));
+    }
+
+    #[test]
+    fn all_hear_one_order() {
+        let all = [(1, 1), (2, 1), (1, 2), (3, 1)];
+        let hears = |heard: &mut Heard, me, (name, number)| {
+            heard.judge(&Heard::default().message(name, number, 0, true), me, true)
+        };
+        let mut members: Vec<(Heard, u32)> = (1..4).map(|me| (Heard::default(), me)).collect();
+        for (heard, me) in &mut members {
+            all.iter().for_each(|m| assert_eq!(hears(heard, *me, *m), Verdict::InOrder, "{m:?}"));
+        }
+        let [(alice, _), (bob, _), (carol, _)] = &mut members[..] else { panic!("three") };
+        assert_eq!((alice.own(), bob.own(), alice.digest()), (2, 1, bob.digest()));
+        let next = alice.message(1, 3, 0, true);
+        assert_eq!(bob.judge(&next, 2, true), Verdict::InOrder);
+        // Two that are concurrent, in either order.
+        assert_eq!(hears(bob, 2, (2, 2)), Verdict::InOrder);
+        let other = bob.message(2, 3, 0, true);
+        assert_eq!(hears(carol, 3, (2, 2)), Verdict::InOrder);
+        assert_eq!(carol.judge(&next, 3, true), Verdict::InOrder, "its sender had heard less");
+        assert_eq!(carol.judge(&other, 3, true), Verdict::OtherOrder);
+        assert_ne!(bob.digest(), carol.digest());
     }
 
     #[test]
     fn what_is_no_message_is_a_strangers() {
         let mut heard = Heard::default();
-        let message = Heard(alloc::vec![(5, 9)]).message(1, 1, 0);
+        let mut before = Heard::default();
+        before.last.push((5, 9));
+        let message = before.message(1, 1, 0, false);
         for end in 0..message.len() {
-            assert_eq!(heard.judge(&message[..end], 2), Verdict::Stranger, "cut at {end}");
+            assert_eq!(heard.judge(&message[..end], 2, false), Verdict::Stranger, "cut at {end}");
         }
-        assert_eq!(heard.judge(&message, 1), Verdict::Stranger, "its own");
+        assert_eq!(heard.judge(&message, 1, false), Verdict::Stranger, "its own");
+        let fresh = |name| Heard::default().message(name, 1, 0, false);
         for name in 10..10 + MEMBERS_MAX as u32 {
-            assert_eq!(heard.judge(&Heard::default().message(name, 1, 0), 2), Verdict::InOrder);
+            assert_eq!(heard.judge(&fresh(name), 2, false), Verdict::InOrder);
         }
-        assert_eq!(heard.judge(&Heard::default().message(9, 1, 0), 2), Verdict::Stranger);
+        assert_eq!(heard.judge(&fresh(9), 2, false), Verdict::Stranger);
     }
 }

@@ -1,6 +1,6 @@
 //! # Synopsis
 //! `chatter LOWER [to="..."]` — sends messages to a group, and checks that those it hears come
-//! after their causes.
+//! after their causes, and in one order where the layer below promises one.
 //!
 //! # Participants
 //! With `to` it opens the layer below with `local` and these peers. Without, it enables `local`,
@@ -13,12 +13,18 @@
 //! which something has not is `early`, one that has come before is `twice`. Octets that do not fit
 //! a message of `size` octets make it longer.
 //!
+//! Where the layer below passes up own messages in their places (`take-own`), as `order` does, each
+//! message also says how many its sender had heard, and a digest of them. A receiver must have
+//! heard the same messages in the same order; one that has heard another order counts `disorder`.
+//!
 //! The layer below is one whose sessions may have several peers, such as `psync`, or `fanout` and
 //! `udp`, which promise no order.
 //!
-//! It reports `sent`, `received`, `members` heard, `early`, `twice`, and `failed` pushes. It has
-//! finished when it has sent all and has received `count` messages of each peer, or has heard none
-//! for `timeout`. It has failed if a message was early, twice or missing by then.
+//! It reports `sent`, `received`, `members` heard, `early`, `twice`, and `failed` pushes, and on a
+//! layer that orders `disorder` and `order`, the digest of all that it heard. It has finished when
+//! it has sent all and has received `count` messages of each peer, and its own where they come up,
+//! or has heard none for `timeout`. It has failed if a message was early, twice, in another order
+//! or missing by then.
 //!
 //! A member is known by a random number of 32 bits. At most 64 are counted; messages of others are
 //! dropped as `stranger`.

@@ -1,6 +1,7 @@
 //! The protocol object: one session, one timer.
 
 use crate::heard::{Heard, Verdict};
+use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -15,7 +16,7 @@ use xk_core::{
 };
 use xk_kit::asks::{self, SHORTEST};
 use xk_kit::control::TryOpen;
-use xk_kit::group::MyMember;
+use xk_kit::group::{MyMember, TakeOwn};
 
 /// The message is none of a member, or of one too many.
 pub(crate) static STRANGER: Reason = Reason::new("stranger", Class::Bad);
@@ -59,6 +60,9 @@ pub struct Chatter {
     received: Cell<u64>,
     early: Cell<u64>,
     twice: Cell<u64>,
+    disorder: Cell<u64>,
+    /// All members hear all messages in the same order, their own as well.
+    in_order: Cell<bool>,
     failed: Cell<u64>,
     open_error: Cell<Option<OpenError>>,
     heard_at: Cell<Time>,
@@ -83,6 +87,8 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         received: Cell::new(0),
         early: Cell::new(0),
         twice: Cell::new(0),
+        disorder: Cell::new(0),
+        in_order: Cell::new(false),
         failed: Cell::new(0),
         open_error: Cell::new(None),
         heard_at: Cell::new(Time::ZERO),
@@ -123,7 +129,11 @@ impl Chatter {
             return;
         };
         let number = self.sent.get() + 1;
-        let octets = self.heard.borrow().message(self.name, number, self.settings.size);
+        if number == 1 {
+            self.in_order.set(session.ask(cx, TakeOwn).is_some());
+        }
+        let (size, in_order) = (self.settings.size, self.in_order.get());
+        let octets = self.heard.borrow().message(self.name, number, size, in_order);
         let message = asks::message(cx, octets.len(), |at| octets.get(at).copied().unwrap_or(0));
         let pushed = message.map(|message| session.push(cx, message));
         match pushed {
@@ -161,7 +171,8 @@ impl Chatter {
         ]
         .map(|(name, n): (&str, u64)| (name.into(), n.to_string()))
         .to_vec();
-        let has_all = self.received.get() >= self.expected(cx);
+        let own = if self.in_order.get() { self.settings.count } else { 0 };
+        let has_all = self.received.get() >= self.expected(cx) && self.heard.borrow().own() >= own;
         let has_sent = self.sent.get() >= self.settings.count;
         let is_quiet = cx.now().since(self.heard_at.get()) >= self.settings.timeout;
         let waits = self.session.borrow().is_none() && self.settings.to.is_empty();
@@ -170,6 +181,10 @@ impl Chatter {
         if let Some(error) = open_error {
             lines.push(("why".into(), error.to_string()));
         }
+        if self.in_order.get() {
+            lines.push(("disorder".into(), self.disorder.get().to_string()));
+            lines.push(("order".into(), format!("{:016x}", self.heard.borrow().digest())));
+        }
         report.lines = lines;
         // Whether it has finished is not asked again once it has.
         report.finished = open_error.is_some()
@@ -177,7 +192,7 @@ impl Chatter {
             || is_quiet && (waits || is_open);
         report.failed = open_error.is_some()
             || report.finished && !waits && !(has_sent && has_all)
-            || self.early.get() + self.twice.get() + self.failed.get() > 0;
+            || self.early.get() + self.twice.get() + self.disorder.get() + self.failed.get() > 0;
     }
 }
 
@@ -221,17 +236,20 @@ impl Protocol for Chatter {
         _: &SessionRef,
         message: Message,
     ) -> Result<(), Refused> {
-        let octets: Vec<u8> =
-            message.octets().take(2 + 8 * (1 + crate::heard::MEMBERS_MAX)).collect();
-        let verdict = self.heard.borrow_mut().judge(&octets, self.name);
+        let octets: Vec<u8> = message.octets().take(crate::heard::OCTETS_MAX).collect();
+        let own = self.heard.borrow().own();
+        let verdict = self.heard.borrow_mut().judge(&octets, self.name, self.in_order.get());
         match verdict {
             Verdict::Stranger => return Err(this.refuse(message, &STRANGER)),
             Verdict::Early => count(&self.early),
             Verdict::Twice => count(&self.twice),
+            Verdict::OtherOrder => count(&self.disorder),
             Verdict::InOrder => {}
         }
         self.heard_at.set(cx.now());
-        count(&self.received);
+        if own == self.heard.borrow().own() {
+            count(&self.received);
+        }
         Ok(())
     }
 

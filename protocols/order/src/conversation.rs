@@ -1,0 +1,427 @@
+//! A conversation of this member: what comes up waits for its place in the order, and is answered;
+//! what goes down is noted with the place that the layer below gave it.
+//!
+//! Nothing is borrowed while a message goes up or down.
+
+use crate::protocol::{Order, Settings};
+use crate::waves::{Arrived, Dropped, Waves};
+use crate::wire::{CLASSES, HEADER_OCTETS, Header, WAVES};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+use xk_core::kernel::Timer;
+use xk_core::object::{PushError, Refused};
+use xk_core::reason::Class;
+use xk_core::{Answer, Ask, Kernel, Message, Reason, SessionRef, Time, reason};
+use xk_kit::Turns;
+use xk_kit::group::{
+    Commutes, MaskOut, MyMember, Node, NodeId, NodeOrder, OrderOf, Outstanding, PlaceOf, SendNull,
+    TakeNulls, TakeOwn,
+};
+use xk_kit::layer::Conversation;
+use xk_kit::net::ports::less_header;
+use xk_kit::rpc::call::CallOptions;
+use xk_kit::rpc::wait_queue::{Pushes, Room};
+
+/// Time after which a null is tried again that found no room.
+const RETRY: Duration = Duration::from_millis(10);
+
+/// Time that a push in an upcall may wait for the layer below.
+const IN_UPCALL: Duration = Duration::from_secs(1);
+
+/// Others have been passed up that are behind the message.
+pub(crate) static LATE: Reason = Reason::new("after its wave", Class::Bad);
+/// More messages of one sender wait than it may have sent.
+pub(crate) static TOO_MANY: Reason = Reason::new("too many wait", Class::Bad);
+/// The sender orders messages in another way.
+pub(crate) static OTHER_ORDER: Reason = Reason::new("ordered otherwise", Class::Bad);
+
+/// The session object.
+pub(crate) type Own = Conversation<Order, 0>;
+
+/// State of a conversation.
+pub struct Talk {
+    /// Own messages are there without their octets, unless they go up.
+    waves: RefCell<Waves<Option<Message>>>,
+    pub(crate) me: u8,
+    incarnation: u16,
+    members: u32,
+    window: u32,
+    /// This member's way of ordering messages, as headers say it.
+    by: u8,
+    wants_past: bool,
+    takes_own: Cell<bool>,
+    pushes: Pushes,
+    /// The pushes that have gone on, one after the other.
+    turns: Turns<()>,
+    /// Number of those that are not noted yet, and class and octets of those that are below.
+    under_way: Cell<u32>,
+    unnoted: RefCell<VecDeque<(u8, Option<Message>)>>,
+    /// A null is below.
+    has_null: Cell<bool>,
+    /// Number of this member's last message that is noted, and the time of that.
+    noted: Cell<u32>,
+    noted_at: Cell<Option<Time>>,
+    timer: Cell<Option<Timer>>,
+    /// A timer brings a shepherd that passes messages up.
+    is_woken: Cell<bool>,
+    /// The shepherd that does, by its number.
+    up: Cell<Option<Option<u32>>>,
+    ups: Turns<()>,
+}
+
+impl Talk {
+    pub(crate) fn new(my: MyMember, settings: &Settings) -> Self {
+        let (members, window) = (u32::from(my.members).max(1), u32::from(my.window).max(1));
+        let wants_past = settings.safe || settings.classes > 0;
+        // What a sender may have sent, and what may besides wait for an upcall here.
+        let most = 2 * members * window;
+        let waves = Waves::new(members as usize, my.index.into(), most, wants_past);
+        Self {
+            waves: RefCell::new(waves),
+            me: my.index,
+            incarnation: my.incarnation,
+            members,
+            window,
+            by: if settings.classes > 0 { CLASSES } else { WAVES },
+            wants_past,
+            takes_own: Cell::default(),
+            pushes: Pushes::default(),
+            turns: Turns::default(),
+            under_way: Cell::default(),
+            unnoted: RefCell::default(),
+            has_null: Cell::default(),
+            noted: Cell::default(),
+            noted_at: Cell::default(),
+            timer: Cell::default(),
+            is_woken: Cell::default(),
+            up: Cell::default(),
+            ups: Turns::default(),
+        }
+    }
+
+    /// Numbers of messages that wait, and of this member's own.
+    pub(crate) fn waiting(&self) -> (u32, u32) {
+        let waves = self.waves.borrow();
+        (waves.waiting(), waves.waiting_of(self.me.into()) + self.under_way.get())
+    }
+
+    /// Whether the caller is in an upcall.
+    fn is_up(&self, cx: &Kernel) -> bool {
+        self.up.get() == Some(cx.shepherds().current())
+    }
+
+    /// Room for a push. One in an upcall, which no message can be passed up beside, has more.
+    fn room(&self, cx: &Kernel) -> Result<Room, PushError> {
+        let (_, mine) = self.waiting();
+        match self.is_up(cx) {
+            true if mine < self.members * self.window => Ok(Room::ForAny),
+            true => Err(PushError::QueueFull),
+            false if mine < self.window => Ok(Room::ForNext),
+            false => Ok(Room::None),
+        }
+    }
+
+    /// Lets the push go on that waits longest, if there is room.
+    fn let_push_go_on(&self, cx: &Kernel) {
+        if self.waiting().1 < self.window {
+            self.pushes.go_on(cx, Ok(Room::ForNext));
+        }
+    }
+}
+
+/// Sends a message of this member, once there is room for it.
+pub(crate) fn push(
+    own: &Own,
+    cx: &Kernel,
+    this: &SessionRef,
+    mut message: Message,
+) -> Result<(), PushError> {
+    let talk = &own.state;
+    if message.len() > own.octets_max {
+        this.discard(cx, message, &reason::TOO_BIG);
+        return Err(PushError::TooBig);
+    }
+    // The layer below waits no longer, either.
+    let options = message.attribute::<CallOptions>();
+    if options.is_none() && talk.is_up(cx) {
+        // Another member may wait in an upcall for this one's to end.
+        let options = CallOptions { deadline: cx.now().after(IN_UPCALL), tag: 0 };
+        let _ = message.set_attribute(options);
+    }
+    if let Err(error) = talk.pushes.wait(cx, this.id(), options, || talk.room(cx)) {
+        let full = matches!(error, PushError::QueueFull);
+        this.discard(cx, message, if full { &reason::QUEUE_FULL } else { &reason::CLOSED });
+        return Err(error);
+    }
+    talk.under_way.set(talk.under_way.get() + 1);
+    let pushed = push_one(own, cx, this, message);
+    if pushed.is_err() {
+        talk.under_way.set(talk.under_way.get().saturating_sub(1));
+    }
+    go_on(own, cx, this);
+    pushed
+}
+
+fn push_one(
+    own: &Own,
+    cx: &Kernel,
+    this: &SessionRef,
+    mut message: Message,
+) -> Result<(), PushError> {
+    let talk = &own.state;
+    let class = message.remove_attribute::<Commutes>().map_or(0, |commutes| commutes.0);
+    let class = if u32::from(class) > own.all.layer.settings.classes { 0 } else { class };
+    let mut body = talk.takes_own.get().then(|| message.try_clone()).transpose();
+    if let Ok(Some(body)) = &mut body {
+        body.clear_attributes();
+    }
+    let header = Header { by: talk.by, class }.emit();
+    let (Ok(body), Ok(())) = (body, message.push_array(&header)) else {
+        this.discard(cx, message, &reason::NO_BUFFERS);
+        return Err(PushError::NoBuffers);
+    };
+    let _turn = talk.turns.take(cx, ());
+    if this.head().is_closed() {
+        this.discard(cx, message, &reason::CLOSED);
+        return Err(PushError::Closed);
+    }
+    talk.unnoted.borrow_mut().push_back((class, body));
+    let pushed = own.lower().push(cx, message);
+    note(own, cx, this);
+    // One that has its place is sent, whatever the layer below says.
+    match pushed {
+        Err(error) if talk.unnoted.borrow_mut().pop_back().is_some() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Notes the places of this member's messages that are in the graph by now.
+fn note(own: &Own, cx: &Kernel, this: &SessionRef) {
+    let talk = &own.state;
+    while talk.has_null.get() || !talk.unnoted.borrow().is_empty() {
+        let id = NodeId { sender: talk.me, seq: talk.noted.get() + 1 };
+        let Some(place) = place_of(own, cx, id) else {
+            return;
+        };
+        if talk.noted.get() + 1 != id.seq {
+            // Another was quicker while the layer below was asked.
+            continue;
+        }
+        talk.noted.set(id.seq);
+        talk.noted_at.set(Some(cx.now()));
+        let sent = match place.is_null {
+            true => None,
+            false => talk.unnoted.borrow_mut().pop_front(),
+        };
+        if sent.is_some() {
+            talk.under_way.set(talk.under_way.get().saturating_sub(1));
+        }
+        let PlaceOf { depth, is_null, past, .. } = place;
+        let node = Node { id, incarnation: talk.incarnation, depth, is_null };
+        let (class, body) = sent.map_or((0, None), |(class, body)| (class, Some(body)));
+        arrive(own, cx, this, Arrived { node, class, past, body });
+    }
+}
+
+fn place_of(own: &Own, cx: &Kernel, id: NodeId) -> Option<PlaceOf> {
+    let wants_past = own.state.wants_past;
+    own.lower().ask(cx, PlaceOf { id, wants_past, ..PlaceOf::default() })
+}
+
+/// Gives a message its place.
+fn arrive(own: &Own, cx: &Kernel, this: &SessionRef, arrived: Arrived<Option<Message>>) {
+    let dropped = own.state.waves.borrow_mut().take(arrived);
+    for why in dropped {
+        let why = if why == Dropped::Late { &LATE } else { &TOO_MANY };
+        count(cx, this, why);
+    }
+}
+
+fn count(cx: &Kernel, this: &SessionRef, why: &'static Reason) {
+    if let Some(protocol) = this.protocol(cx) {
+        protocol.head().drops().count(why);
+    }
+}
+
+/// Takes a message of another member.
+pub(crate) fn take(
+    own: &Own,
+    cx: &Kernel,
+    this: &SessionRef,
+    mut message: Message,
+) -> Result<(), Refused> {
+    let talk = &own.state;
+    let node = message.attribute::<Node>().filter(|node| node.id.sender != talk.me);
+    let Some(node) = node else {
+        return Err(this.refuse(cx, message, &reason::MALFORMED));
+    };
+    let header = match node.is_null {
+        true => None,
+        false => message.pop_array::<HEADER_OCTETS>().map(Header::parse),
+    };
+    let most = own.all.layer.settings.classes;
+    let header = header.filter(|header| header.by == talk.by && u32::from(header.class) <= most);
+    if header.is_none() && !node.is_null {
+        count(cx, this, &OTHER_ORDER);
+    }
+    let past = match talk.wants_past {
+        true => place_of(own, cx, node.id).map_or(Vec::new(), |place| place.past),
+        false => Vec::new(),
+    };
+    let body = header.is_some().then_some(Some(message));
+    let class = header.map_or(0, |header| header.class);
+    // What this one follows comes first.
+    note(own, cx, this);
+    arrive(own, cx, this, Arrived { node, class, past, body });
+    answer(own, cx, this);
+    let most = talk.members * talk.window;
+    if talk.waiting().0 > most && talk.waves.borrow().ready() > most as usize {
+        // An upcall takes long: the members that send are not to go on, either.
+        deliver(own, cx, this);
+    } else {
+        wake(own, cx, this);
+    }
+    Ok(())
+}
+
+/// Sends a null if one is due, and it is time for it; else sets the timer to that.
+fn answer(own: &Own, cx: &Kernel, this: &SessionRef) {
+    let talk = &own.state;
+    // A push that is under way will be an answer.
+    let due = talk.waves.borrow().due().filter(|_| talk.under_way.get() == 0);
+    let Some(due) = due else {
+        return;
+    };
+    let gap = own.all.layer.settings.null_gap;
+    let waits = talk.noted_at.get().map_or(Duration::ZERO, |at| at.after(gap).since(cx.now()));
+    // The sender has this member's last message: it waits for the next.
+    let is_followed = || {
+        let one = NodeId { sender: talk.me, seq: talk.noted.get() };
+        let order = own.lower().ask(cx, OrderOf { one, other: due.to, order: NodeOrder::Unknown });
+        order.is_some_and(|asked| asked.order == NodeOrder::Before)
+    };
+    if waits > Duration::ZERO && 2 * due.unanswered < talk.window && !is_followed() {
+        wake_after(own, cx, this, waits);
+    } else if !send_null(own, cx, this) {
+        wake_after(own, cx, this, RETRY);
+    }
+}
+
+/// Sends a null; false if there is no room for it.
+fn send_null(own: &Own, cx: &Kernel, this: &SessionRef) -> bool {
+    let talk = &own.state;
+    if talk.has_null.replace(true) {
+        return true;
+    }
+    let is_sent = own.lower().ask(cx, SendNull).is_some();
+    note(own, cx, this);
+    talk.has_null.set(false);
+    is_sent
+}
+
+/// Has another shepherd pass up what has its place for good. This one may hold what the upcalls
+/// need, and that of the layer below carries what a push in an upcall waits for.
+fn wake(own: &Own, cx: &Kernel, this: &SessionRef) {
+    let talk = &own.state;
+    let is_needed = talk.up.get().is_none() && !talk.is_woken.get();
+    if is_needed && talk.waves.borrow().has_next() {
+        talk.is_woken.set(cx.schedule(this, Duration::ZERO, DELIVER).is_ok());
+    }
+}
+
+/// Passes up what has its place for good, one after the other, behind another shepherd that does.
+fn deliver(own: &Own, cx: &Kernel, this: &SessionRef) {
+    let talk = &own.state;
+    if talk.is_up(cx) {
+        return;
+    }
+    let _turn = talk.ups.take(cx, ());
+    if talk.up.get().is_some() {
+        // There is no waiting on this shepherd.
+        return;
+    }
+    talk.up.set(Some(cx.shepherds().current()));
+    while !this.head().is_closed() {
+        let next = talk.waves.borrow_mut().next();
+        let Some((node, body)) = next else {
+            break;
+        };
+        if let Some(mut message) = body {
+            match message.set_attribute(node) {
+                // A refusal ends here, as below: others have passed it up.
+                Ok(()) => drop(own.upper.demux(cx, this, message)),
+                Err(_) => count(cx, this, &reason::NO_BUFFERS),
+            }
+        }
+    }
+    talk.up.set(None);
+    talk.let_push_go_on(cx);
+}
+
+/// Does what the place of an own message, or the end of a member, permits.
+fn go_on(own: &Own, cx: &Kernel, this: &SessionRef) {
+    let talk = &own.state;
+    talk.let_push_go_on(cx);
+    answer(own, cx, this);
+    wake(own, cx, this);
+}
+
+/// Tokens of the timers: what may go up does, or a null may be due.
+const DELIVER: u64 = 0;
+const ANSWER: u64 = 1;
+
+fn wake_after(own: &Own, cx: &Kernel, this: &SessionRef, wait: Duration) {
+    let timer = own.state.timer.take();
+    let timer = timer.or_else(|| cx.schedule(this, wait, ANSWER).ok());
+    own.state.timer.set(timer);
+}
+
+/// A timer goes off.
+pub(crate) fn timeout(own: &Own, cx: &Kernel, this: &SessionRef, token: u64) {
+    let talk = &own.state;
+    if token == ANSWER {
+        talk.timer.set(None);
+        note(own, cx, this);
+        answer(own, cx, this);
+    } else {
+        talk.is_woken.set(false);
+    }
+    deliver(own, cx, this);
+}
+
+/// Answers what only this layer knows.
+pub(crate) fn control(own: &Own, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+    let talk = &own.state;
+    if ask.get::<TakeOwn>().is_some() {
+        talk.takes_own.set(true);
+        return Answer::Answered;
+    }
+    if ask.get::<SendNull>().is_some() {
+        let is_sent = talk.under_way.get() > 0 || send_null(own, cx, this);
+        go_on(own, cx, this);
+        return if is_sent { Answer::Answered } else { Answer::Unknown };
+    }
+    if ask.get::<TakeNulls>().is_some() {
+        // They have no place in the order.
+        return Answer::Unknown;
+    }
+    let answer = own.answer(cx, ask);
+    if answer.is_answered() {
+        less_header(ask, HEADER_OCTETS);
+        let _ = ask.answer::<Outstanding>(|q| q.ready += talk.waiting().0);
+        if let Some(MaskOut { index, .. }) = ask.get() {
+            talk.waves.borrow_mut().mask((*index).into());
+            go_on(own, cx, this);
+        }
+    }
+    answer
+}
+
+/// Ends a conversation: pushes that wait fail.
+pub(crate) fn end(own: &Own, cx: &Kernel) {
+    own.state.pushes.end(cx);
+    let _ = cx.cancel(own.state.timer.take());
+    own.state.waves.borrow_mut().clear();
+}

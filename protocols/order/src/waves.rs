@@ -1,0 +1,259 @@
+//! The one order of a conversation's messages, as one member finds it. It knows no kernel, no clock
+//! and no octets.
+//!
+//! Messages come in with their places in the context graph, and each after those that it follows.
+//! All of one depth are a *wave*: no two of them precede each other. A wave is complete once every
+//! member has sent a message at least as deep, since what a member sends later is deeper. So the
+//! order is that of depth, and of members within a wave, which all members find by themselves.
+//!
+//! With followers counted, a message must besides have been followed by every member. Then each
+//! message that has not come yet follows it, too. This permits *classes*: messages of one class may
+//! be executed in either order. A *barrier* is a message of class 0, or one of a class other than
+//! that of the last barrier in its past. Barriers have their order as above. All others lie in the
+//! run behind the last barrier in their past, in whichever order they come.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use xk_kit::group::{Node, NodeId};
+
+/// A message that this member has, or has sent.
+#[derive(Clone, Debug)]
+pub struct Arrived<B> {
+    /// The place in the context graph.
+    pub node: Node,
+    /// Class of messages that it commutes with; 0 for none.
+    pub class: u8,
+    /// For each member the number of its last message that is this one or precedes it; empty unless
+    /// followers are counted.
+    pub past: Vec<u32>,
+    /// The octets that are handed up; `None` if it was sent for its place alone.
+    pub body: Option<B>,
+}
+
+/// Reason for leaving a message out of the order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dropped {
+    /// Messages behind it in the order have been handed up: others counted its sender no longer.
+    Late,
+    /// As many of its sender's wait as may.
+    TooMany,
+}
+
+/// An answer that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// A message that waits for this member to send another.
+    pub to: NodeId,
+    /// Messages that came since this member sent its last.
+    pub unanswered: u32,
+}
+
+/// One member, as this one knows it.
+#[derive(Clone, Default)]
+struct Member {
+    /// Number of its last message.
+    seq: u32,
+    /// Depth of that and 1; 0 without any.
+    levels: u32,
+    /// Messages of this sender that wait.
+    waiting: u32,
+    is_masked: bool,
+}
+
+/// A barrier that waits, with the run behind it.
+struct Barrier<B> {
+    node: Node,
+    class: u8,
+    body: B,
+    /// Members that have sent a message which follows it, as bits; its sender counts.
+    followers: u64,
+    run: VecDeque<(Node, B)>,
+}
+
+/// The order. `B` is what is handed up.
+pub struct Waves<B> {
+    me: usize,
+    waiting_max: u32,
+    counts_followers: bool,
+    members: Vec<Member>,
+    /// By depth and sender.
+    barriers: BTreeMap<(u32, u8), Barrier<B>>,
+    /// The barrier that was handed up last, with its depth, its class, and what may come next.
+    last: Option<(NodeId, u32)>,
+    class: u8,
+    run: VecDeque<(Node, B)>,
+    /// Messages in whose past one of this member's lies that is not noted yet.
+    early: Vec<Arrived<B>>,
+    unanswered: u32,
+}
+
+impl<B> Waves<B> {
+    /// The order of a conversation of `members`, of which this one is number `me`. At most
+    /// `waiting_max` messages of each wait.
+    #[must_use]
+    pub fn new(members: usize, me: usize, waiting_max: u32, counts_followers: bool) -> Self {
+        Self {
+            me,
+            waiting_max,
+            counts_followers,
+            members: alloc::vec![Member::default(); members.max(me + 1)],
+            barriers: BTreeMap::new(),
+            last: None,
+            class: 0,
+            run: VecDeque::new(),
+            early: Vec::new(),
+            unanswered: 0,
+        }
+    }
+
+    /// Takes a message; returns why messages were left out of the order.
+    pub fn take(&mut self, arrived: Arrived<B>) -> Vec<Dropped> {
+        let mut dropped = Vec::new();
+        if usize::from(arrived.node.id.sender) < self.members.len() {
+            self.early.push(arrived);
+        }
+        while let Some(at) = self.early.iter().position(|arrived| self.may_come(arrived)) {
+            let arrived = self.early.remove(at);
+            dropped.extend(self.place(arrived));
+        }
+        dropped
+    }
+
+    /// Whether all that precedes a message has come.
+    fn may_come(&self, arrived: &Arrived<B>) -> bool {
+        let sender = usize::from(arrived.node.id.sender);
+        let mut all = arrived.past.iter().zip(&self.members).enumerate();
+        all.all(|(at, (seq, member))| at == sender || *seq <= member.seq)
+    }
+
+    fn place(&mut self, arrived: Arrived<B>) -> Option<Dropped> {
+        let Arrived { node, class, past, body } = arrived;
+        let sender = usize::from(node.id.sender);
+        let follows = |id: NodeId| past.get(usize::from(id.sender)).map(|seq| *seq >= id.seq);
+        for barrier in self.barriers.values_mut() {
+            let is_follower = follows(barrier.node.id) == Some(true);
+            barrier.followers |= u64::from(is_follower) << sender;
+        }
+        let member = &mut self.members[sender];
+        (member.seq, member.levels) = (node.id.seq, node.depth.saturating_add(1));
+        match (sender == self.me, &body) {
+            (true, _) => self.unanswered = 0,
+            (false, Some(_)) => self.unanswered += 1,
+            (false, None) => {}
+        }
+        let body = body?;
+        let key = (node.depth, node.id.sender);
+        let is_late = |(last, depth): (NodeId, u32)| match follows(last) {
+            Some(is_behind) => !is_behind,
+            None => key < (depth, last.sender),
+        };
+        if self.last.is_some_and(is_late) {
+            return Some(Dropped::Late);
+        }
+        if member.waiting >= self.waiting_max {
+            return Some(Dropped::TooMany);
+        }
+        member.waiting += 1;
+        let mut barriers = self.barriers.values_mut().rev();
+        let tag = barriers.find(|barrier| class != 0 && follows(barrier.node.id) == Some(true));
+        let (run_class, run) = match tag {
+            Some(barrier) => (barrier.class, &mut barrier.run),
+            None => (self.class, &mut self.run),
+        };
+        if class != 0 && class == run_class {
+            run.push_back((node, body));
+            return None;
+        }
+        let barrier = Barrier { node, class, body, followers: 1 << sender, run: VecDeque::new() };
+        self.barriers.insert(key, barrier);
+        None
+    }
+
+    /// Whether the first barrier has its place for good.
+    fn may_go(&self, first: &Barrier<B>) -> bool {
+        self.members.iter().enumerate().all(|(at, member)| {
+            let has_answered = match self.counts_followers {
+                true => first.followers >> at & 1 != 0,
+                false => member.levels > first.node.depth,
+            };
+            has_answered || member.is_masked
+        })
+    }
+
+    /// Whether there is a [`next`](Self::next) one.
+    #[must_use]
+    pub fn has_next(&self) -> bool {
+        let first = self.barriers.first_key_value();
+        !self.run.is_empty() || first.is_some_and(|(_, first)| self.may_go(first))
+    }
+
+    /// Returns how many messages have their places for good.
+    #[must_use]
+    pub fn ready(&self) -> usize {
+        let firm = self.barriers.values().take_while(|barrier| self.may_go(barrier));
+        firm.fold(self.run.len(), |sum, barrier| sum + 1 + barrier.run.len())
+    }
+
+    /// Takes out the next message in the order, if that is known.
+    #[expect(clippy::should_implement_trait, reason = "the next one may come later")]
+    pub fn next(&mut self) -> Option<(Node, B)> {
+        if !self.has_next() {
+            return None;
+        }
+        let next = match self.run.pop_front() {
+            Some(next) => next,
+            None => {
+                let (_, first) = self.barriers.pop_first()?;
+                self.last = Some((first.node.id, first.node.depth));
+                (self.class, self.run) = (first.class, first.run);
+                (first.node, first.body)
+            }
+        };
+        self.members[usize::from(next.0.id.sender)].waiting -= 1;
+        Some(next)
+    }
+
+    /// The answer that this member owes the others, if there is one: a message that is deeper than
+    /// its last one waits, or, with followers counted, one that it has not followed. What is sent
+    /// for its place alone waits for nothing, so answers are not answered.
+    #[must_use]
+    pub fn due(&self) -> Option<Due> {
+        let mut all = self.barriers.values().rev();
+        let found = match self.counts_followers {
+            true => all.find(|barrier| barrier.followers >> self.me & 1 == 0),
+            false => all.next().filter(|last| last.node.depth >= self.members[self.me].levels),
+        };
+        found.map(|barrier| Due { to: barrier.node.id, unanswered: self.unanswered })
+    }
+
+    /// Counts a member no longer.
+    pub fn mask(&mut self, member: usize) {
+        if let Some(member) = self.members.get_mut(member) {
+            member.is_masked = true;
+        }
+    }
+
+    /// Returns how many messages of a member wait.
+    #[must_use]
+    pub fn waiting_of(&self, member: usize) -> u32 {
+        let is_its = |arrived: &&Arrived<B>| usize::from(arrived.node.id.sender) == member;
+        let early = self.early.iter().filter(is_its).count() as u32;
+        self.members.get(member).map_or(0, |member| member.waiting + early)
+    }
+
+    /// Returns how many messages wait.
+    #[must_use]
+    pub fn waiting(&self) -> u32 {
+        (0..self.members.len()).map(|member| self.waiting_of(member)).sum()
+    }
+
+    /// Throws away all that waits.
+    pub fn clear(&mut self) {
+        self.barriers.clear();
+        self.run.clear();
+        self.early.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests;
