@@ -75,7 +75,8 @@ pub trait Carrier {
         let _ = cx;
     }
 
-    /// When to look for a frame at the latest; see [`Wire::next_poll`](xk_core::wire::Wire).
+    /// Time of the next look for a frame, at the latest; see
+    /// [`Wire::next_poll`](xk_core::wire::Wire).
     fn next_poll(&self) -> Option<Time> {
         None
     }

@@ -52,7 +52,7 @@ const LOOKS_BELOW: usize = FRAMES_MAX / 4;
 /// Octets in front of each frame.
 const FRONT: usize = 8;
 
-/// Where the octets of a message are while it crosses.
+/// The place of a message's octets while it crosses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data {
     /// In the socket's message.

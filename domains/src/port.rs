@@ -196,7 +196,7 @@ pub struct Port {
     /// Notices that protocols of the other side, or their sessions, understand.
     pub(crate) understood: RefCell<Vec<(ProtocolId, u32)>>,
     pub(crate) outbox: RefCell<VecDeque<(Head, Message)>>,
-    /// When what waits for room is tried again.
+    /// Time at which frames that wait for room are tried again.
     pub(crate) retry_at: Cell<Option<Time>>,
     /// The last messages that went up, with their numbers and sessions: one may be refused.
     pub(crate) kept: RefCell<VecDeque<Kept>>,

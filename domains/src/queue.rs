@@ -33,7 +33,7 @@ struct Lane {
 }
 
 impl Lane {
-    /// When a frame arrives that is sent now; none overtakes another.
+    /// Time of arrival of a frame that is sent now; none overtakes another.
     fn arrival(&self, now: Time) -> Time {
         let Some(Delay { least, jitter, chance }) = &self.delay else {
             return Time::ZERO;

@@ -104,7 +104,7 @@ impl Wait {
     }
 }
 
-/// Where a request waits.
+/// The place where a request waits.
 struct Place {
     /// Number of requests that have waited here.
     uses: u16,

@@ -18,7 +18,7 @@ pub(super) struct Edge {
     pub(super) upper: usize,
     /// The lower, perhaps below layers without a header.
     pub(super) target: Target,
-    /// Where the graph says so.
+    /// Place in the graph that sets the number.
     pub(super) span: Span,
 }
 

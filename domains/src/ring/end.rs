@@ -35,7 +35,7 @@ pub struct Ring {
     registered: Cell<bool>,
     /// The peer is gone; so many frames are taken out of the ring at most before the link is over.
     last_frames: Cell<Option<u32>>,
-    /// When to look after the peer at the latest.
+    /// Time of the next look after the peer, at the latest.
     look_at: Cell<Time>,
     looks: Cell<u32>,
     /// True if it has just slept, and does not know why it was woken.

@@ -42,7 +42,7 @@ impl NetworkHeader {
     }
 }
 
-/// Where the headers of a packet are.
+/// Offsets of the headers of a packet.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     packet: usize,

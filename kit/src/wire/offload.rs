@@ -82,12 +82,12 @@ impl TransportChecksum {
     }
 }
 
-/// Where a sum goes in a message.
+/// The place of a sum in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SumField {
     /// The first octet to be summed; all behind it are.
     pub start: usize,
-    /// Where the field is, from `start` on.
+    /// Offset of the field, from `start` on.
     pub field: usize,
 }
 
