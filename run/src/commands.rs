@@ -68,14 +68,19 @@ impl<C> CommandQueue<C> {
 
     /// Has a command executed; false if the loop has ended.
     pub fn post(&self, command: C) -> bool {
-        let mut queue = lock(&self.queue);
-        if queue.ended {
-            return false;
-        }
-        queue.commands.push_back(command);
-        drop(queue);
+        let taken = self.put(command);
         self.bell.ring();
-        true
+        taken
+    }
+
+    /// Has a command executed when the loop turns next: nothing wakes it.
+    pub fn put(&self, command: C) -> bool {
+        let mut queue = lock(&self.queue);
+        if !queue.ended {
+            queue.commands.push_back(command);
+            self.bell.look_again();
+        }
+        !queue.ended
     }
 
     /// Has the command executed that `command` makes around a place for its answer, and waits for

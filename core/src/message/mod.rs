@@ -38,10 +38,12 @@
 //!
 //! # Threads
 //! All counters are plain: messages and pools stay on their thread. Between threads and processes
-//! go octets in an arena, by position and length.
+//! go octets in an arena, by position and length. A thread of the same program may read a message
+//! in place, and sends it back ([`Away`]).
 
 mod arena_unsafe;
 mod attribute;
+mod away_unsafe;
 mod chain;
 mod config;
 mod foreign_unsafe;
@@ -55,6 +57,7 @@ pub use arena_unsafe::{Arena, HeapArena};
 pub use attribute::{
     ATTRIBUTE_OCTETS, ATTRIBUTES_MAX, Attribute, AttributeType, AttributesFull, Crossing, Sender,
 };
+pub use away_unsafe::Away;
 pub use chain::{PULL_UP_OCTETS_MAX, PullUpError, SplitError};
 pub use config::{
     BUFFER_ALIGN, CLASSES_MAX, ClassStats, LARGE_HEADROOM, NoBuffers, PoolConfig, PoolError,

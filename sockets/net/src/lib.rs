@@ -38,7 +38,8 @@
 //!   something else, the stack answers and retransmits nothing. So this driver is for clients and
 //!   servers that mostly use the network. [`Stack::run_for`] runs the loop for a while.
 //! - [`Thread`], made by [`Setup::thread`]: the stack has a thread of its own. The handles are
-//!   `Send` and `Sync`; octets go through bounded buffers, and a thread that waits sleeps.
+//!   `Send` and `Sync`, and a thread that waits sleeps. Segments that arrive are copied once, into
+//!   the reader's buffer; what is sent, and datagrams, go through bounded buffers.
 //!
 //! - [`Sim`], made by [`SimHost::new`]: a simulation, in virtual time. A call that has to wait
 //!   suspends the shepherd that the program runs on. The handles are `Send` and `Sync`, as

@@ -27,6 +27,11 @@ impl Ready {
     /// A connection that was being made stands, or has failed.
     pub(crate) const SETTLED: Self = Self(32);
 
+    /// This if `on`, else no operation.
+    pub(crate) fn when(self, on: bool) -> Self {
+        if on { self } else { Self::NONE }
+    }
+
     /// True if every member of `other` is one of this.
     pub fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -123,6 +128,8 @@ pub fn stir() {
 struct Watches {
     list: Vec<(u64, Arc<dyn Watch>)>,
     last: u64,
+    /// Threads have begun to wait since the last notice to threads.
+    has_sleepers: bool,
 }
 
 /// The number of a watch on a socket; give it back to stop.
@@ -143,8 +150,10 @@ impl Status {
             return;
         }
         stir();
-        let watches = lock(&self.watches);
-        self.changed.notify_all();
+        let mut watches = lock(&self.watches);
+        if std::mem::take(&mut watches.has_sleepers) {
+            self.changed.notify_all();
+        }
         for (_, watch) in &watches.list {
             watch.notify(before | more);
         }
@@ -180,6 +189,7 @@ impl Status {
         let mut watches = lock(&self.watches);
         self.waiting.fetch_add(1, Ordering::SeqCst);
         while !self.now().intersects(wanted) {
+            watches.has_sleepers = true;
             watches = match deadline {
                 None => self.changed.wait(watches).unwrap_or_else(PoisonError::into_inner),
                 Some(deadline) => {

@@ -1,7 +1,7 @@
 //! Streams.
 
 use crate::address::{Endpoint, each};
-use crate::driver::{Driver, Here, Setting};
+use crate::driver::{Driver, Here, New, Setting};
 use crate::error::invalid;
 use crate::handle::{Handle, any_socket, two_way_socket};
 use crate::layer::Sharing;
@@ -66,8 +66,8 @@ impl<D: Driver> TcpStream<D> {
         peer: SocketAddr,
         before: &[StreamSetting],
     ) -> io::Result<Self> {
-        let local = local.map(Endpoint::from);
-        let socket = stack.driver.connect(local, peer.into(), before)?;
+        let new = New::Stream(local.map(Endpoint::from), peer.into(), before.to_vec());
+        let socket = stack.driver.make(new)?;
         Ok(Self(Handle::new(&stack.driver, socket)))
     }
 
@@ -272,7 +272,7 @@ impl<D: Driver> TcpListener<D> {
     /// Reserves an address without listening yet: connections are refused until
     /// [`set_backlog`](Self::set_backlog). Others may share the address.
     pub fn reserve(stack: &Stack<D>, local: SocketAddr, sharing: Sharing) -> io::Result<Self> {
-        let socket = stack.driver.reserve(local.into(), sharing)?;
+        let socket = stack.driver.make(New::Listener(local.into(), sharing))?;
         Ok(Self(Handle::new(&stack.driver, socket)))
     }
 
@@ -282,9 +282,7 @@ impl<D: Driver> TcpListener<D> {
     /// # Errors
     /// `EADDRINUSE` if others of the graph listen there.
     pub fn set_backlog(&self, backlog: Option<usize>) -> io::Result<()> {
-        let handle = &*self.0;
-        handle.driver.set(&handle.socket, Setting::Backlog(backlog))?;
-        Ok(())
+        self.0.set(Setting::Backlog(backlog))
     }
 
     /// Sets the other sockets that it shares its address with from now on; those that have it
@@ -293,7 +291,7 @@ impl<D: Driver> TcpListener<D> {
     /// # Errors
     /// If the stack has ended.
     pub fn set_sharing(&self, sharing: Sharing) -> io::Result<()> {
-        Ok(self.0.driver.set(&self.0.socket, Setting::Share(sharing))?)
+        self.0.set(Setting::Share(sharing))
     }
 
     /// Sets the largest segment, in octets of data, to announce and to send to peers that connect
@@ -302,8 +300,7 @@ impl<D: Driver> TcpListener<D> {
     /// # Errors
     /// If the stack has ended.
     pub fn set_segment_max(&self, octets: u16) -> io::Result<()> {
-        let setting = Setting::Stream(StreamSetting::SegmentMax(octets));
-        Ok(self.0.driver.set(&self.0.socket, setting)?)
+        self.0.set(Setting::Stream(StreamSetting::SegmentMax(octets)))
     }
 
     /// Sets the receive buffer of peers that connect from now on (`SO_RCVBUF`), in octets; it takes
@@ -312,8 +309,7 @@ impl<D: Driver> TcpListener<D> {
     /// # Errors
     /// If the stack has ended.
     pub fn set_receive_buffer(&self, octets: u32) -> io::Result<()> {
-        let setting = Setting::Stream(StreamSetting::ReceiveBuffer(octets));
-        Ok(self.0.driver.set(&self.0.socket, setting)?)
+        self.0.set(Setting::Stream(StreamSetting::ReceiveBuffer(octets)))
     }
 
     /// Sets the number of peers that may have octets here before their handshake is done
@@ -323,8 +319,7 @@ impl<D: Driver> TcpListener<D> {
     /// # Errors
     /// If the stack has ended.
     pub fn set_fast_open_max(&self, peers: u32) -> io::Result<()> {
-        let setting = Setting::Stream(StreamSetting::FastOpenMax(peers));
-        Ok(self.0.driver.set(&self.0.socket, setting)?)
+        self.0.set(Setting::Stream(StreamSetting::FastOpenMax(peers)))
     }
 
     /// Waits for the next peer.

@@ -1,7 +1,7 @@
 //! Datagrams.
 
 use crate::address::{Endpoint, each};
-use crate::driver::{Driver, Here, Setting};
+use crate::driver::{Driver, Here, New, Setting};
 use crate::handle::{Handle, any_socket, two_way_socket};
 use crate::layer::{GroupChange, Received, Sharing, To};
 use crate::ready::Ready;
@@ -31,10 +31,7 @@ impl<D: Driver> UdpSocket<D> {
     /// # Errors
     /// `EADDRINUSE`, `EADDRNOTAVAIL`.
     pub fn bind(stack: &Stack<D>, local: impl ToSocketAddrs) -> io::Result<Self> {
-        each(local, |local| {
-            let socket = stack.driver.datagrams(local, Sharing::default())?;
-            Ok(Self(Handle::new(&stack.driver, socket)))
-        })
+        Self::bind_shared(stack, local, Sharing::default())
     }
 
     /// Binds a port that others may have as well. Connected sockets receive from their peers; a
@@ -45,7 +42,7 @@ impl<D: Driver> UdpSocket<D> {
         sharing: Sharing,
     ) -> io::Result<Self> {
         each(local, |local| {
-            let socket = stack.driver.datagrams(local, sharing)?;
+            let socket = stack.driver.make(New::Datagrams(local, sharing))?;
             Ok(Self(Handle::new(&stack.driver, socket)))
         })
     }

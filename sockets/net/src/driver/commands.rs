@@ -39,14 +39,6 @@ pub(super) fn call<T: Send + 'static>(
     answer.ok_or(Errno::NETDOWN)
 }
 
-/// Has the stack look after a port.
-pub(super) fn tend(commands: &CommandQueue, port: &Arc<Port>) {
-    if !port.queued.swap(true, Ordering::SeqCst) {
-        // With a stack that has ended there is nothing to look after.
-        let _ = commands.post(Command::Tend(Arc::clone(port)));
-    }
-}
-
 impl Executor for Reactor {
     type Command = Command;
 

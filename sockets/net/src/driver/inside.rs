@@ -1,8 +1,8 @@
 //! Drivers whose handles call into the stack themselves: what they do with sockets is one.
 
-use super::drive::{Drive, Scatter, Setting, Wait};
+use super::drive::{Drive, New, Scatter, Setting, Wait};
 use crate::address::Endpoint;
-use crate::layer::{Body, Layer, Received, Sharing, Socket, To};
+use crate::layer::{Body, Layer, Received, Socket, To};
 use crate::ready::Status;
 use rustix::io::Errno;
 use std::io::{IoSlice, IoSliceMut};
@@ -68,21 +68,8 @@ fn done<D: Inside, T>(
 impl<D: Inside> Drive for D {
     type Socket = D::Held;
 
-    fn connect(
-        &self,
-        local: Option<Endpoint>,
-        peer: Endpoint,
-        before: &[StreamSetting],
-    ) -> Result<D::Held, Errno> {
-        made(self, |cx, layer| layer.connect(cx, local, peer, before))
-    }
-
-    fn reserve(&self, local: Endpoint, sharing: Sharing) -> Result<D::Held, Errno> {
-        made(self, |cx, layer| layer.reserve(cx, local, sharing))
-    }
-
-    fn datagrams(&self, local: Endpoint, sharing: Sharing) -> Result<D::Held, Errno> {
-        made(self, |cx, layer| layer.datagrams(cx, local, sharing))
+    fn make(&self, new: New) -> Result<D::Held, Errno> {
+        made(self, |cx, layer| make_within(cx, layer, new))
     }
 
     fn status(held: &D::Held) -> &Arc<Status> {
@@ -198,6 +185,15 @@ pub(super) fn info_within(cx: &Kernel, socket: &Socket) -> Result<StreamInfo, Er
     }
 }
 
+/// Makes a socket, within the stack.
+pub(super) fn make_within(cx: &Kernel, layer: &Layer, new: New) -> Result<Rc<Socket>, Errno> {
+    match new {
+        New::Stream(local, peer, before) => layer.connect(cx, local, peer, &before),
+        New::Listener(local, sharing) => layer.reserve(cx, local, sharing),
+        New::Datagrams(local, sharing) => layer.datagrams(cx, local, sharing),
+    }
+}
+
 /// Sets something on a socket, within the stack.
 pub(super) fn set_within(
     layer: &Layer,
@@ -205,62 +201,38 @@ pub(super) fn set_within(
     socket: &Socket,
     setting: Setting,
 ) -> Result<(), Errno> {
-    match (&socket.body, setting) {
-        (Body::Stream(stream), Setting::Stream(setting)) => stream.set(cx, setting),
-        (Body::Stream(stream), Setting::EndRecord) => {
-            stream.end_record(cx);
-            Ok(())
-        }
-        (Body::Stream(stream), Setting::Linger(linger)) => {
-            stream.set_linger(linger);
-            Ok(())
-        }
-        (Body::Datagrams(datagrams), Setting::Broadcast(on)) => {
-            datagrams.set_broadcast(on);
-            Ok(())
-        }
-        (Body::Datagrams(datagrams), Setting::ReceiveBuffer(octets)) => {
-            datagrams.set_octets_max(octets as usize);
-            Ok(())
-        }
-        (Body::Listener(listener), Setting::Backlog(backlog)) => {
-            layer.set_backlog(cx, socket, listener, backlog)
-        }
-        (Body::Listener(listener), Setting::Stream(StreamSetting::SegmentMax(octets))) => {
-            listener.set_segment_max(octets);
-            Ok(())
-        }
-        (Body::Listener(listener), Setting::Stream(StreamSetting::ReceiveBuffer(octets))) => {
-            listener.set_receive_buffer(octets);
-            Ok(())
-        }
-        (Body::Listener(listener), Setting::Stream(StreamSetting::FastOpenMax(peers))) => {
-            listener.set_fast_open_max(peers);
-            Ok(())
-        }
-        (Body::Listener(listener), Setting::Share(sharing)) => {
-            layer.share_listener(listener, sharing);
-            Ok(())
-        }
-        (Body::Datagrams(_), Setting::TellArrivals) => layer.tell_arrivals(cx),
-        (Body::Datagrams(datagrams), Setting::Group(group, on, change)) => {
-            layer.change_group(cx, datagrams, group, on, change)
-        }
-        (Body::Datagrams(datagrams), Setting::GroupFrom(from)) => {
-            layer.send_from(cx, datagrams, from)
-        }
-        (Body::Datagrams(datagrams), Setting::GroupHops(hops)) => {
-            datagrams.set_group_hops(hops);
-            Ok(())
-        }
-        (Body::Datagrams(datagrams), Setting::GroupLoop(on)) => {
-            datagrams.set_group_loop(on);
-            Ok(())
-        }
-        (Body::Datagrams(datagrams), Setting::Share(sharing)) => {
-            layer.share_datagrams(datagrams, sharing);
-            Ok(())
-        }
-        _ => Err(Errno::NOPROTOOPT),
+    match &socket.body {
+        Body::Stream(stream) => match setting {
+            Setting::Stream(setting) => stream.set(cx, setting)?,
+            Setting::EndRecord => stream.end_record(cx),
+            Setting::Linger(linger) => stream.linger.set(linger),
+            _ => return Err(Errno::NOPROTOOPT),
+        },
+        Body::Listener(listener) => match setting {
+            Setting::Backlog(backlog) => layer.set_backlog(cx, socket, listener, backlog)?,
+            Setting::Stream(StreamSetting::SegmentMax(octets)) => listener.segment_max.set(octets),
+            Setting::Stream(StreamSetting::ReceiveBuffer(octets)) => {
+                listener.receive_buffer.set(octets);
+            }
+            Setting::Stream(StreamSetting::FastOpenMax(peers)) => {
+                listener.fast_open_max.set(Some(peers));
+            }
+            Setting::Share(sharing) => layer.share_listener(listener, sharing),
+            _ => return Err(Errno::NOPROTOOPT),
+        },
+        Body::Datagrams(datagrams) => match setting {
+            Setting::Broadcast(on) => datagrams.broadcast.set(on),
+            Setting::ReceiveBuffer(octets) => datagrams.octets_max.set(octets as usize),
+            Setting::TellArrivals => layer.tell_arrivals(cx)?,
+            Setting::Group(group, on, change) => {
+                layer.change_group(cx, datagrams, group, on, change)?;
+            }
+            Setting::GroupFrom(from) => layer.send_from(cx, datagrams, from)?,
+            Setting::GroupHops(hops) => datagrams.groups.set(|sending| sending.hops = hops),
+            Setting::GroupLoop(on) => datagrams.groups.set(|sending| sending.stays_out = !on),
+            Setting::Share(sharing) => layer.share_datagrams(datagrams, sharing),
+            _ => return Err(Errno::NOPROTOOPT),
+        },
     }
+    Ok(())
 }

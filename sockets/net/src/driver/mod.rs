@@ -20,7 +20,7 @@ pub use programs::{JoinHandle, Parked, have_spawned};
 pub use sim::{Crashed, Sim, SimHost};
 pub use thread::Thread;
 
-pub(crate) use drive::{Drive, Setting};
+pub(crate) use drive::{Drive, New, Setting};
 
 /// The driver of a stack: [`Here`], [`Thread`] or [`Sim`].
 pub trait Driver: Drive {}
@@ -69,6 +69,15 @@ mod drive {
         GroupFrom(HostAddr),
     }
 
+    /// A socket to be made.
+    pub enum New {
+        /// A stream from an address, if one is meant, to another, with settings for its beginning.
+        Stream(Option<Endpoint>, Endpoint, Vec<StreamSetting>),
+        /// A listener that does not listen yet.
+        Listener(Endpoint, Sharing),
+        Datagrams(Endpoint, Sharing),
+    }
+
     /// Passing of time, as a driver does it.
     pub trait Wait: Clone + 'static {
         /// The time that timeouts are counted in.
@@ -88,15 +97,7 @@ mod drive {
         /// One socket; it is closed when it is dropped.
         type Socket: 'static;
 
-        fn connect(
-            &self,
-            local: Option<Endpoint>,
-            peer: Endpoint,
-            before: &[StreamSetting],
-        ) -> Result<Self::Socket, Errno>;
-        fn reserve(&self, local: Endpoint, sharing: Sharing) -> Result<Self::Socket, Errno>;
-        fn datagrams(&self, local: Endpoint, sharing: Sharing) -> Result<Self::Socket, Errno>;
-
+        fn make(&self, new: New) -> Result<Self::Socket, Errno>;
         fn status(socket: &Self::Socket) -> &Arc<Status>;
         /// The peer that has waited longest, and its address.
         fn accept(&self, socket: &Self::Socket) -> Result<(Self::Socket, Endpoint), Errno>;

@@ -1,27 +1,27 @@
 //! The place where the program's threads and the stack's thread meet for one socket: bounded
-//! buffers under a lock.
+//! queues under a lock. What has arrived on a stream is read where it lies, outside of that lock.
 
+use super::commands::{Command, CommandQueue};
 use super::drive::Scatter;
 use crate::address::Endpoint;
-use crate::layer::{DATAGRAM_OCTETS_MAX, Received, To};
+use crate::layer::{CHUNK_OCTETS, DATAGRAM_OCTETS_MAX, Phase, Received, Segments, To};
 use crate::ready::{Ready, Status, lock};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
+use xk_core::message::{Away, Pool};
 use xk_kit::net::attribute::Arrived;
 
-/// Octets of a stream that wait here at most, in each direction.
+/// Octets of a stream that wait here at most in each direction; of those that have arrived, besides
+/// the receive window.
 pub(super) const STREAM_OCTETS_MAX: usize = 256 << 10;
-/// An empty buffer that is larger than this is given back.
-const KEPT_OCTETS_MAX: usize = 16 << 10;
 /// Octets of datagrams that wait here at most, in each direction, each counted with its overhead.
 pub(super) const DATAGRAMS_OCTETS_MAX: usize = 212_992;
 /// Octets that a waiting datagram counts besides its own.
 const OVERHEAD_OCTETS: usize = 256;
-
 /// Kind of a port's socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -33,52 +33,74 @@ pub(super) enum Kind {
 /// One socket, as other threads see it.
 pub(super) struct Port {
     pub(super) kind: Kind,
+    /// Place of the socket in the stack's table.
+    pub(super) place: u32,
     pub(super) status: Arc<Status>,
+    commands: Arc<CommandQueue>,
     /// The stack is going to look after it.
     pub(super) queued: AtomicBool,
-    /// Place of the socket in the stack's table, once it has one.
-    pub(super) place: OnceLock<u32>,
+    /// Segments for the thread that reads, which copies them under this lock; taken before that of
+    /// the state.
+    reading: Mutex<Segments<Away>>,
     pub(super) state: Mutex<State>,
 }
 
-/// Octets that have passed and that wait, and the settings in force.
+/// End of what a program sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Writing {
+    #[default]
+    On,
+    /// The program has ended it.
+    Ended,
+    /// The stack has been told.
+    Told,
+}
+
+/// Queues of a socket, its phase, and the settings in force.
 #[derive(Default)]
 pub(super) struct State {
     pub(super) addresses: Option<(Endpoint, Option<Endpoint>)>,
-    /// Octets that have arrived.
-    pub(super) arrived: VecDeque<u8>,
-    /// Octets to be sent.
-    pub(super) leaving: VecDeque<u8>,
-    /// Octets to be sent that the stack has in hand at present, before those.
-    pub(super) in_hand: usize,
+    /// Segments that no reader has taken up.
+    pub(super) arrived: Segments<Away>,
+    /// Octets that have arrived and have not been read, and those that still count against the
+    /// receive window, read or not.
+    pub(super) unread: usize,
+    pub(super) owed: usize,
+    /// Something has arrived of which no thread has been told.
+    pub(super) fresh: bool,
+    /// Segments that have been read, for the stack.
+    pub(super) done: Vec<Away>,
+    /// Unread octets of a stack that has ended.
+    last: VecDeque<u8>,
+    /// Octets to be sent, but for those that the stack has in hand, which `unsent` counts as well.
+    pub(super) leaving: VecDeque<Piece>,
+    pub(super) unsent: usize,
     pub(super) datagrams_arrived: Datagrams,
     pub(super) datagrams_leaving: Datagrams,
     /// Peers that have connected, and how many those are, as the stack counts them.
     pub(super) accepted: VecDeque<(Arc<Port>, Endpoint)>,
     pub(super) unaccepted: Option<Arc<AtomicUsize>>,
-    /// The stream stands.
-    pub(super) connected: bool,
-    /// The stream stands or has failed.
-    pub(super) settled: bool,
-    /// The peer sends no more.
-    pub(super) ended: bool,
-    /// Nothing more goes out: broken, or ended from the other side.
-    pub(super) broken: bool,
+    /// Phase of a stream; once it is over, nothing more goes out of a socket of any kind.
+    pub(super) phase: Phase,
     pub(super) error: Option<Errno>,
-    pub(super) read_shut: bool,
-    pub(super) write_shut: bool,
-    /// The stack has been told of the end.
-    pub(super) write_shut_told: bool,
+    /// The peer sends no more, or the program reads no more.
+    pub(super) read_over: bool,
+    pub(super) writing: Writing,
     /// No handle is left.
     pub(super) closing: bool,
     /// True if octets that are not sent yet are dropped once it is closed.
     pub(super) abandoned: bool,
-    /// The stack has more than there was room for.
-    pub(super) more: bool,
     /// Octets to be sent that wait here at most, if fewer than usual.
     pub(super) leaving_max: Option<usize>,
-    /// The distances to the ends of records among the octets to be sent.
-    pub(super) records: VecDeque<usize>,
+}
+
+/// Octets of a stream that are to leave in one message.
+#[derive(Default)]
+pub(super) struct Piece {
+    pub(super) octets: Vec<u8>,
+    /// Number of octets that have left.
+    pub(super) sent: usize,
+    pub(super) ends_record: bool,
 }
 
 /// A datagram that waits, and its peer.
@@ -93,26 +115,58 @@ pub(super) struct Waiting {
 pub(super) struct Datagrams {
     pub(super) list: VecDeque<Waiting>,
     octets: usize,
+    /// The stack has more than there was room for.
+    pub(super) more: bool,
 }
 
 impl State {
-    /// Octets to be sent that wait.
-    pub(super) fn unsent(&self) -> usize {
-        self.leaving.len() + self.in_hand
+    /// Nothing more goes out.
+    pub(super) fn break_off(&mut self) {
+        if !self.is_over() {
+            self.phase = Phase::Over(self.phase == Phase::Open);
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Over(_))
     }
 
     /// Octets that may still be written.
     fn room(&self) -> usize {
-        self.leaving_max.unwrap_or(STREAM_OCTETS_MAX).saturating_sub(self.unsent())
+        self.leaving_max.unwrap_or(STREAM_OCTETS_MAX).saturating_sub(self.unsent)
     }
 
     /// Ends a record behind what was written so far; false if none of it waits here.
     pub(super) fn end_record(&mut self) -> bool {
-        let at = self.unsent();
-        if at > 0 && self.records.back() != Some(&at) {
-            self.records.push_back(at);
+        if self.unsent == 0 {
+            return false;
         }
-        at > 0
+        if self.leaving.is_empty() {
+            self.leaving.push_back(Piece::default());
+        }
+        self.leaving.back_mut().is_some_and(|last| {
+            last.ends_record = true;
+            true
+        })
+    }
+
+    /// Takes octets that are to be sent, as many as there is room for; answers how many.
+    fn put(&mut self, octets: &[u8]) -> usize {
+        let mut left = &octets[..octets.len().min(self.room())];
+        let taken = left.len();
+        self.unsent += taken;
+        while !left.is_empty() {
+            match self.leaving.back_mut() {
+                Some(last) if last.octets.len() < CHUNK_OCTETS && !last.ends_record => {
+                    let (now, behind) =
+                        left.split_at(left.len().min(CHUNK_OCTETS - last.octets.len()));
+                    last.octets.extend_from_slice(now);
+                    left = behind;
+                }
+                _ => self.leaving.push_back(Piece::default()),
+            }
+        }
+        taken
     }
 }
 
@@ -139,70 +193,72 @@ impl Datagrams {
     }
 }
 
-/// Takes octets off the front; an empty buffer does not keep much memory.
-pub(super) fn drain(queue: &mut VecDeque<u8>, octets: usize) {
-    if octets < queue.len() {
-        queue.drain(..octets);
-        return;
-    }
-    queue.clear();
-    if queue.capacity() > KEPT_OCTETS_MAX {
-        *queue = VecDeque::new();
-    }
-}
-
 impl Port {
-    pub(super) fn new(kind: Kind) -> Arc<Self> {
+    pub(super) fn new(kind: Kind, place: u32, commands: &Arc<CommandQueue>) -> Arc<Self> {
         Arc::new(Self {
             kind,
+            place,
             status: Arc::default(),
+            commands: Arc::clone(commands),
             queued: AtomicBool::new(false),
-            place: OnceLock::new(),
+            reading: Mutex::default(),
             state: Mutex::default(),
         })
     }
 
-    /// Says what can be done now; `news` is what has come since.
-    pub(super) fn show(&self, state: &State, news: Ready) {
-        let mut now = Ready::NONE;
-        let over = state.error.is_some() || state.broken;
+    /// Has the stack look after the port: at once, or when its loop turns next.
+    pub(super) fn tend(self: &Arc<Self>, at_once: bool) {
+        if !self.queued.swap(true, Ordering::SeqCst) {
+            // With a stack that has ended there is nothing to look after.
+            let _ = self.commands.put(Command::Tend(Arc::clone(self)));
+        }
+        if at_once {
+            self.commands.bell().ring();
+        }
+    }
+
+    /// Says what can be done now, and tells of what could not before.
+    pub(super) fn show(&self, state: &State) {
+        let (over, failed) = (state.is_over(), state.error.is_some());
+        let (ended, shut) = (state.read_over || over, state.writing != Writing::On);
         let readable = match self.kind {
-            Kind::Stream => {
-                !state.arrived.is_empty() || state.ended || (state.broken && state.settled)
-            }
-            Kind::Listener => !state.accepted.is_empty() || state.broken,
-            Kind::Datagrams => !state.datagrams_arrived.list.is_empty() || state.broken,
+            Kind::Stream => state.unread > 0,
+            Kind::Listener => !state.accepted.is_empty(),
+            Kind::Datagrams => !state.datagrams_arrived.list.is_empty(),
         };
         let writable = match self.kind {
-            Kind::Stream => (state.connected && state.room() > 0) || state.write_shut || over,
+            Kind::Stream => over || state.phase == Phase::Open && state.room() > 0,
             Kind::Listener => false,
-            Kind::Datagrams => {
-                state.datagrams_leaving.has_room(DATAGRAM_OCTETS_MAX) || state.write_shut
-            }
+            Kind::Datagrams => state.datagrams_leaving.has_room(DATAGRAM_OCTETS_MAX),
         };
-        let flags = [
-            (readable || state.read_shut || state.error.is_some(), Ready::READABLE),
-            (writable || state.error.is_some(), Ready::WRITABLE),
-            (state.ended || state.read_shut || state.broken, Ready::READ_CLOSED),
-            (state.write_shut || state.broken, Ready::WRITE_CLOSED),
-            (state.error.is_some(), Ready::ERROR),
-            (state.settled, Ready::SETTLED),
-        ];
-        for (_, flag) in flags.iter().filter(|(on, _)| *on) {
-            now |= *flag;
-        }
+        let now = Ready::READABLE.when(readable || ended || failed)
+            | Ready::WRITABLE.when(writable || shut || failed)
+            | Ready::READ_CLOSED.when(ended)
+            | Ready::WRITE_CLOSED.when(shut || over)
+            | Ready::ERROR.when(failed)
+            | Ready::SETTLED.when(state.phase != Phase::Connecting);
         let before = self.status.now();
         self.status.lower(!now);
-        let raised = now & (news | !before);
+        let raised = now & (Ready::READABLE.when(state.fresh) | !before);
         if !raised.is_empty() {
             self.status.raise(raised);
         }
     }
 
+    /// Gives back all messages, from the stack's thread, to whose pool they belong. Octets that
+    /// have not been read can still be.
+    pub(super) fn withdraw(&self, pool: &Pool) {
+        let (mut reading, mut state) = (lock(&self.reading), lock(&self.state));
+        reading.append(&mut state.arrived);
+        let end = reading.look(usize::MAX, |octets| state.last.extend(octets));
+        reading.pass(end, |message| drop(message.back(pool)));
+        state.done.drain(..).for_each(|message| drop(message.back(pool)));
+    }
+
     fn take_error(&self, state: &mut State) -> Option<Errno> {
         let error = state.error.take();
         if error.is_some() {
-            self.show(state, Ready::NONE);
+            self.show(state);
         }
         error
     }
@@ -214,87 +270,119 @@ impl Port {
 
     /// Octets that a read finds at once.
     pub(super) fn unread(&self) -> usize {
-        let state = lock(&self.state);
+        let (reading, state) = (lock(&self.reading), lock(&self.state));
         let first = state.datagrams_arrived.list.front();
-        state.arrived.len() + first.map_or(0, |datagram| datagram.octets.len())
+        let stream = reading.unread + state.arrived.unread + state.last.len();
+        stream + first.map_or(0, |datagram| datagram.octets.len())
     }
 
-    /// Reads; true if the stack is to be told that there is room.
+    /// Reads from a stream.
     pub(super) fn read(
-        &self,
+        self: &Arc<Self>,
         into: &mut [IoSliceMut<'_>],
         peek: bool,
-    ) -> Result<(usize, bool), Errno> {
+    ) -> Result<usize, Errno> {
         let mut scatter = Scatter::new(into);
         let room = scatter.room();
-        let mut state = lock(&self.state);
         if room == 0 {
-            return Ok((0, false));
+            return Ok(0);
         }
-        if state.arrived.is_empty() {
-            return match self.take_error(&mut state) {
-                Some(error) => Err(error),
-                None if state.ended || state.read_shut => Ok((0, false)),
-                None if state.broken && !state.connected => Err(Errno::NOTCONN),
-                None if state.broken => Ok((0, false)),
-                None => Err(Errno::AGAIN),
-            };
+        let mut reading = lock(&self.reading);
+        if reading.unread <= room {
+            let mut state = lock(&self.state);
+            reading.append(&mut state.arrived);
+            if reading.unread == 0 {
+                return self.read_nothing(&mut state, &mut scatter, peek);
+            }
+            if reading.unread <= room && !peek {
+                state.unread = 0;
+                self.show(&state);
+            }
         }
-        let octets = room.min(state.arrived.len());
-        let (front, back) = state.arrived.as_slices();
-        let front = &front[..front.len().min(octets)];
-        scatter.put(front);
-        scatter.put(&back[..octets - front.len()]);
+        let read = reading.look(room, |octets| scatter.put(octets));
         if peek {
-            return Ok((octets, false));
+            return Ok(read.octets);
         }
-        drain(&mut state.arrived, octets);
-        let hungry = state.more && state.arrived.len() <= STREAM_OCTETS_MAX / 2;
+        if read.whole == 0 {
+            reading.pass(read, drop);
+            return Ok(read.octets);
+        }
+        let mut state = lock(&self.state);
+        reading.pass(read, |message| state.done.push(message));
+        state.unread = state.arrived.unread + reading.unread;
+        let hungry = state.owed > 0 && state.unread <= STREAM_OCTETS_MAX / 2;
+        drop(state);
         if hungry {
-            state.more = false;
+            self.tend(true);
         }
-        if state.arrived.is_empty() {
-            self.show(&state, Ready::NONE);
+        Ok(read.octets)
+    }
+
+    /// Reads where no segment is left.
+    fn read_nothing(
+        self: &Arc<Self>,
+        state: &mut State,
+        scatter: &mut Scatter<'_, '_>,
+        peek: bool,
+    ) -> Result<usize, Errno> {
+        let octets = state.last.len().min(scatter.room());
+        if octets > 0 {
+            scatter.put(&state.last.make_contiguous()[..octets]);
+            if !peek {
+                state.last.drain(..octets);
+            }
+            return Ok(octets);
         }
-        Ok((octets, hungry))
+        match self.take_error(state) {
+            Some(error) => Err(error),
+            None if state.read_over || state.phase == Phase::Over(true) => Ok(0),
+            None if state.is_over() => Err(Errno::NOTCONN),
+            None => {
+                if !state.done.is_empty() {
+                    // They need not wait for what comes next.
+                    self.tend(false);
+                }
+                Err(Errno::AGAIN)
+            }
+        }
     }
 
     /// Writes as much as there is room for.
-    pub(super) fn write(&self, from: &[IoSlice<'_>]) -> Result<usize, Errno> {
+    pub(super) fn write(self: &Arc<Self>, from: &[IoSlice<'_>]) -> Result<usize, Errno> {
         let mut state = lock(&self.state);
         if let Some(error) = self.take_error(&mut state) {
             return Err(error);
         }
-        if state.broken && !state.connected {
-            return Err(Errno::NOTCONN);
-        }
-        if state.write_shut || state.broken {
-            return Err(Errno::PIPE);
-        }
-        if !state.connected {
-            return Err(Errno::AGAIN);
+        match state.phase {
+            Phase::Over(false) => return Err(Errno::NOTCONN),
+            Phase::Over(true) => return Err(Errno::PIPE),
+            _ if state.writing != Writing::On => return Err(Errno::PIPE),
+            Phase::Connecting => return Err(Errno::AGAIN),
+            Phase::Open => {}
         }
         let mut done = 0;
         for slice in from {
-            let octets = &slice[..slice.len().min(state.room())];
-            state.leaving.extend(octets);
-            done += octets.len();
+            done += state.put(slice);
         }
         if state.room() == 0 {
-            self.show(&state, Ready::NONE);
+            self.show(&state);
             if done == 0 && from.iter().any(|slice| !slice.is_empty()) {
                 return Err(Errno::AGAIN);
             }
         }
+        drop(state);
+        if done > 0 {
+            self.tend(true);
+        }
         Ok(done)
     }
 
-    /// Receives a datagram; true if the stack is to be told that there is room.
+    /// Receives a datagram.
     pub(super) fn receive(
-        &self,
+        self: &Arc<Self>,
         into: &mut [IoSliceMut<'_>],
         peek: bool,
-    ) -> Result<(Received, bool), Errno> {
+    ) -> Result<Received, Errno> {
         let mut scatter = Scatter::new(into);
         let room = scatter.room();
         let mut state = lock(&self.state);
@@ -305,9 +393,9 @@ impl Port {
         else {
             let from = crate::address::ANY;
             let nobody = Received { octets: 0, length: 0, from, arrived: None };
-            return match state.read_shut {
-                true => Ok((nobody, false)),
-                false if state.broken => Err(Errno::NETDOWN),
+            return match state.read_over {
+                true => Ok(nobody),
+                false if state.is_over() => Err(Errno::NETDOWN),
                 false => Err(Errno::AGAIN),
             };
         };
@@ -319,18 +407,22 @@ impl Port {
         };
         scatter.put(&datagram[..received.octets]);
         if peek {
-            return Ok((received, false));
+            return Ok(received);
         }
         state.datagrams_arrived.pop();
-        let hungry = std::mem::take(&mut state.more);
+        let hungry = std::mem::take(&mut state.datagrams_arrived.more);
         if state.datagrams_arrived.list.is_empty() {
-            self.show(&state, Ready::NONE);
+            self.show(&state);
         }
-        Ok((received, hungry))
+        drop(state);
+        if hungry {
+            self.tend(true);
+        }
+        Ok(received)
     }
 
     /// Sends a datagram as soon as the stack comes to it.
-    pub(super) fn send(&self, from: &[IoSlice<'_>], to: To) -> Result<usize, Errno> {
+    pub(super) fn send(self: &Arc<Self>, from: &[IoSlice<'_>], to: To) -> Result<usize, Errno> {
         let length = from.iter().map(|slice| slice.len()).sum::<usize>();
         let mut state = lock(&self.state);
         if let Some(error) = self.take_error(&mut state) {
@@ -338,15 +430,15 @@ impl Port {
         }
         let connected = matches!(state.addresses, Some((_, Some(_))));
         match to.peer {
-            _ if state.broken => return Err(Errno::NETDOWN),
-            _ if state.write_shut => return Err(Errno::PIPE),
+            _ if state.is_over() => return Err(Errno::NETDOWN),
+            _ if state.writing != Writing::On => return Err(Errno::PIPE),
             _ if length > DATAGRAM_OCTETS_MAX => return Err(Errno::MSGSIZE),
             None if !connected => return Err(Errno::DESTADDRREQ),
             Some(to) if to.port == 0 => return Err(Errno::INVAL),
             _ => {}
         }
         if !state.datagrams_leaving.has_room(length) {
-            self.show(&state, Ready::NONE);
+            self.show(&state);
             return Err(Errno::AGAIN);
         }
         let mut datagram = Vec::with_capacity(length);
@@ -355,6 +447,8 @@ impl Port {
         }
         let datagram = Waiting { octets: datagram.into(), to, arrived: None };
         state.datagrams_leaving.push(datagram);
+        drop(state);
+        self.tend(true);
         Ok(length)
     }
 
@@ -363,9 +457,9 @@ impl Port {
         let mut state = lock(&self.state);
         let first = state.accepted.pop_front();
         if state.accepted.is_empty() {
-            self.show(&state, Ready::NONE);
+            self.show(&state);
         }
-        let first = first.ok_or(if state.broken { Errno::NETDOWN } else { Errno::AGAIN })?;
+        let first = first.ok_or(if state.is_over() { Errno::NETDOWN } else { Errno::AGAIN })?;
         if let Some(unaccepted) = &state.unaccepted {
             unaccepted.fetch_sub(1, Ordering::Relaxed);
         }
@@ -373,19 +467,55 @@ impl Port {
     }
 
     /// Ends one direction or both.
-    pub(super) fn shutdown(&self, how: Shutdown) -> Result<(), Errno> {
+    pub(super) fn shutdown(self: &Arc<Self>, how: Shutdown) -> Result<(), Errno> {
         let mut state = lock(&self.state);
         let stands = match self.kind {
-            Kind::Stream => state.connected && !state.broken,
+            Kind::Stream => state.phase == Phase::Open,
             Kind::Datagrams => matches!(state.addresses, Some((_, Some(_)))),
             Kind::Listener => false,
         };
         if !stands {
             return Err(Errno::NOTCONN);
         }
-        state.read_shut |= matches!(how, Shutdown::Read | Shutdown::Both);
-        state.write_shut |= matches!(how, Shutdown::Write | Shutdown::Both);
-        self.show(&state, Ready::NONE);
+        state.read_over |= matches!(how, Shutdown::Read | Shutdown::Both);
+        if how != Shutdown::Read && state.writing == Writing::On {
+            state.writing = Writing::Ended;
+        }
+        self.show(&state);
+        drop(state);
+        self.tend(true);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use xk_core::message::PoolConfig;
+
+    #[test]
+    fn what_has_arrived_is_read_behind_the_end_of_the_stack() {
+        let pool = Pool::new(&PoolConfig::with_octets_max(1 << 20)).unwrap();
+        let port = Port::new(Kind::Stream, 0, &Arc::new(CommandQueue::new().unwrap()));
+        let read = |most: usize, peek| {
+            let mut octets = vec![0; most];
+            let count = port.read(&mut [IoSliceMut::new(&mut octets)], peek)?;
+            Ok(String::from_utf8(octets[..count].to_vec()).unwrap())
+        };
+        for text in ["one ", "segment ", "and another"] {
+            let mut state = lock(&port.state);
+            let message = pool.copy_from(0, text.as_bytes()).unwrap();
+            state.arrived.push(Away::new(message), text.len());
+            state.unread += text.len();
+        }
+        assert_eq!((read(2, false), read(9, true)), (Ok("on".into()), Ok("e segment".into())));
+        assert_eq!((read(9, false), port.unread()), (Ok("e segment".into()), 12));
+        assert_eq!(lock(&port.state).done.len(), 1);
+        port.withdraw(&pool);
+        assert_eq!(pool.stats().buffers_live, 0);
+        (lock(&port.state).error, lock(&port.state).phase) =
+            (Some(Errno::NETDOWN), Phase::Over(true));
+        assert_eq!((read(9, false), read(9, false)), (Ok(" and anot".into()), Ok("her".into())));
+        assert_eq!((read(9, false), read(9, false)), (Err(Errno::NETDOWN), Ok(String::new())));
     }
 }

@@ -1,9 +1,11 @@
 //! The stack's side of the ports: moves octets between them and the socket layer, on the stack's
 //! own thread.
 
-use super::commands::{CommandQueue, tend};
-use super::port::{Kind, Port, STREAM_OCTETS_MAX, State, Waiting, drain};
-use crate::layer::{Body, DATAGRAM_OCTETS_MAX, Datagrams, Layer, Listener, Socket, Stream, To};
+use super::commands::CommandQueue;
+use super::port::{Kind, Piece, Port, STREAM_OCTETS_MAX, State, Waiting, Writing};
+use crate::layer::{
+    Body, DATAGRAM_OCTETS_MAX, Datagrams, Layer, Listener, Phase, Socket, Stream, To,
+};
 use crate::ready::{Ready, Watch, lock};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
@@ -12,9 +14,10 @@ use std::io::IoSlice;
 use std::net::Shutdown;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use xk_core::Kernel;
+use xk_core::message::Away;
 
 /// A port and its socket.
 #[derive(Clone)]
@@ -36,15 +39,12 @@ pub(super) struct Reactor {
 }
 
 /// Tells the stack's thread that a socket of the layer has something to move.
-struct Mark {
-    port: Weak<Port>,
-    commands: Arc<CommandQueue>,
-}
+struct Mark(Weak<Port>);
 
 impl Watch for Mark {
     fn notify(&self, _: Ready) {
-        if let Some(port) = self.port.upgrade() {
-            tend(&self.commands, &port);
+        if let Some(port) = self.0.upgrade() {
+            port.tend(false);
         }
     }
 }
@@ -61,15 +61,11 @@ impl Reactor {
             Body::Listener(_) => Kind::Listener,
             Body::Datagrams(_) => Kind::Datagrams,
         };
-        let port = Port::new(kind);
+        let port = Port::new(kind, socket.place, &self.commands);
         if let Body::Listener(listener) = &socket.body {
             lock(&port.state).unaccepted = Some(listener.unaccepted());
         }
-        let _ = port.place.set(socket.place);
-        socket.status.watch(Arc::new(Mark {
-            port: Arc::downgrade(&port),
-            commands: Arc::clone(&self.commands),
-        }));
+        socket.status.watch(Arc::new(Mark(Arc::downgrade(&port))));
         let place = socket.place as usize;
         let mut ports = self.ports.borrow_mut();
         if ports.len() <= place {
@@ -83,9 +79,8 @@ impl Reactor {
     }
 
     fn held(&self, port: &Arc<Port>) -> Option<Held> {
-        let place = *port.place.get()? as usize;
         let ports = self.ports.borrow();
-        let held = ports.get(place)?.as_ref()?;
+        let held = ports.get(port.place as usize)?.as_ref()?;
         Arc::ptr_eq(&held.port, port).then(|| held.clone())
     }
 
@@ -99,6 +94,7 @@ impl Reactor {
             *place = None;
         }
         self.turn_away(port);
+        port.withdraw(cx.pool());
         self.layer.close(cx, socket);
     }
 
@@ -107,7 +103,7 @@ impl Reactor {
     pub(super) fn turn_away(&self, port: &Arc<Port>) {
         let mut state = lock(&port.state);
         let (waiting, unaccepted) = (std::mem::take(&mut state.accepted), state.unaccepted.clone());
-        port.show(&state, Ready::NONE);
+        port.show(&state);
         drop(state);
         if let Some(unaccepted) = unaccepted {
             unaccepted.fetch_sub(waiting.len(), Ordering::Relaxed);
@@ -116,12 +112,12 @@ impl Reactor {
             if let Some(socket) = self.socket(&waiting)
                 && let Body::Stream(stream) = &socket.body
             {
-                stream.set_linger(Some(Duration::ZERO));
+                stream.linger.set(Some(Duration::ZERO));
             }
             let mut state = lock(&waiting.state);
             (state.closing, state.abandoned) = (true, true);
             drop(state);
-            tend(&self.commands, &waiting);
+            waiting.tend(false);
         }
     }
 
@@ -142,14 +138,14 @@ impl Reactor {
     }
 
     /// The stack has ended: the threads that wait are told.
-    pub(super) fn end(&self) {
+    pub(super) fn end(&self, cx: &Kernel) {
         self.commands.end();
         for Held { port, .. } in self.ports.take().into_iter().flatten() {
+            port.withdraw(cx.pool());
             let mut state = lock(&port.state);
             state.error = Some(Errno::NETDOWN);
-            state.broken = true;
-            state.settled = true;
-            port.show(&state, Ready::READABLE | Ready::WRITABLE);
+            state.break_off();
+            port.show(&state);
         }
     }
 
@@ -169,177 +165,128 @@ impl Reactor {
     /// True if that was the last time.
     fn tend_once(&self, cx: &Kernel, held: &Held) -> bool {
         let (port, socket) = (&held.port, &held.socket);
-        let news = match &socket.body {
+        match &socket.body {
             Body::Stream(stream) => tend_stream(cx, socket, stream, &port.state),
-            Body::Datagrams(datagrams) => {
-                let (news, again) = tend_datagrams(cx, socket, datagrams, &port.state);
-                if again {
-                    // A queue below is full: in the next turn it may not be.
-                    tend(&self.commands, port);
-                }
-                news
-            }
-            Body::Listener(listener) => self.tend_listener(cx, socket, listener, &port.state),
-        };
+            Body::Datagrams(datagrams) => tend_datagrams(cx, socket, datagrams, port),
+            Body::Listener(listener) => self.tend_listener(cx, socket, listener, port),
+        }
         let mut state = lock(&port.state);
         state.addresses = Some(socket.addresses());
-        port.show(&state, news);
+        port.show(&state);
+        state.fresh = false;
         let sent = state.leaving.is_empty() && state.datagrams_leaving.list.is_empty();
-        let done = state.closing && (sent || state.broken || state.abandoned);
-        let unread = !state.arrived.is_empty();
+        let done = state.closing && (sent || state.is_over() || state.abandoned);
+        let unread = state.unread > 0;
         drop(state);
         if done {
             if let (Body::Stream(stream), true) = (&socket.body, unread) {
                 // As any stream that is closed with octets unread.
-                stream.set_linger(Some(Duration::ZERO));
+                stream.linger.set(Some(Duration::ZERO));
             }
             self.close(cx, port, socket);
         }
         done
     }
 
-    fn tend_listener(
-        &self,
-        cx: &Kernel,
-        socket: &Socket,
-        listener: &Listener,
-        state: &Mutex<State>,
-    ) -> Ready {
-        let mut news = Ready::NONE;
+    fn tend_listener(&self, cx: &Kernel, socket: &Socket, listener: &Listener, port: &Port) {
         // No more than its backlog.
         while let Ok((accepted, peer)) = listener.accept(socket) {
             let accepted = self.open(cx, accepted);
-            lock(state).accepted.push_back((accepted, peer));
-            news = Ready::READABLE;
+            let mut state = lock(&port.state);
+            state.accepted.push_back((accepted, peer));
+            state.fresh = true;
         }
         if listener.is_over() {
-            lock(state).broken = true;
-            news = Ready::READABLE;
+            lock(&port.state).break_off();
         }
-        news
     }
 }
 
-fn tend_stream(cx: &Kernel, socket: &Socket, stream: &Stream, state: &Mutex<State>) -> Ready {
+fn tend_stream(cx: &Kernel, socket: &Socket, stream: &Stream, state: &Mutex<State>) {
     let ready = socket.status.now();
     let mut now = lock(state);
-    if !now.settled && ready.contains(Ready::SETTLED) {
-        now.settled = true;
-        now.connected = socket.addresses().1.is_some();
+    if now.phase == Phase::Connecting && ready.contains(Ready::SETTLED) {
+        now.phase = stream.phase.get();
     }
-    if now.connected && !now.broken && !now.leaving.is_empty() {
-        now = send(cx, socket, stream, (state, now));
+    if now.phase == Phase::Open && !now.leaving.is_empty() {
+        let mut leaving = std::mem::take(&mut now.leaving);
+        drop(now);
+        let (sent, failed) = send(cx, socket, stream, &mut leaving);
+        now = lock(state);
+        now.unsent -= sent;
+        // Behind what is left comes what was written meanwhile.
+        leaving.append(&mut now.leaving);
+        now.leaving = leaving;
+        if let Some(error) = failed {
+            now.break_off();
+            now.error = (error != Errno::PIPE).then_some(error);
+        }
     }
-    if now.write_shut && now.leaving.is_empty() && !now.write_shut_told {
-        now.write_shut_told = true;
+    if now.writing == Writing::Ended && now.leaving.is_empty() {
+        now.writing = Writing::Told;
         drop(now);
         // If it has broken meanwhile, that is said elsewhere.
         let _ = stream.shutdown(cx, socket, Shutdown::Write);
         now = lock(state);
     }
-    let mut news = Ready::NONE;
-    let mut taken = 0;
-    loop {
-        let room = STREAM_OCTETS_MAX.min(stream.kept_max()).saturating_sub(now.arrived.len());
-        if room == 0 {
-            now.more = true;
-            break;
-        }
-        let arrived = &mut now.arrived;
-        match stream.take_arrived(socket, room, false, |octets| arrived.extend(octets)) {
-            Ok(0) => {
-                now.ended = true;
-                break;
-            }
-            Ok(octets) => {
-                news |= Ready::READABLE;
-                taken += octets;
-            }
-            Err(Errno::AGAIN | Errno::NOTCONN) => break,
-            Err(error) => {
-                now.error = Some(error);
-                now.broken = true;
-                break;
-            }
+    let octets = stream.hand_over(|message| {
+        let octets = message.len();
+        now.arrived.push(Away::new(message), octets);
+    });
+    now.unread += octets;
+    now.owed += octets;
+    now.fresh = octets > 0;
+    match stream.read_nothing(socket) {
+        Ok(()) => now.read_over = true,
+        Err(Errno::AGAIN | Errno::NOTCONN) => {}
+        Err(error) => {
+            now.error = Some(error);
+            now.break_off();
         }
     }
-    if ready.contains(Ready::WRITE_CLOSED) && !now.write_shut_told {
-        now.broken = true;
+    if ready.contains(Ready::WRITE_CLOSED) && now.writing != Writing::Told {
+        now.break_off();
     }
+    // A reader that is slower than this closes the window.
+    let most = STREAM_OCTETS_MAX.min(stream.receive_buffer.get() as usize);
+    let consumed = now.owed.min((most + now.owed).saturating_sub(now.unread));
+    now.owed -= consumed;
+    let done = std::mem::take(&mut now.done);
     drop(now);
-    stream.consumed(cx, taken);
-    news
+    done.into_iter().for_each(|message| drop(message.back(cx.pool())));
+    stream.consumed(cx, consumed);
 }
 
-/// Sends what there is room for of what leaves.
-fn send<'a>(
-    cx: &Kernel,
-    socket: &Socket,
-    stream: &Stream,
-    (state, mut now): (&'a Mutex<State>, MutexGuard<'a, State>),
-) -> MutexGuard<'a, State> {
-    let mut leaving = std::mem::take(&mut now.leaving);
-    let mut records = std::mem::take(&mut now.records);
-    let in_hand = leaving.len();
-    now.in_hand = in_hand;
-    drop(now);
-    let failed = write(cx, socket, stream, (&mut leaving, &mut records));
-    let mut now = lock(state);
-    now.in_hand = 0;
-    let gone = in_hand - leaving.len();
-    records.extend(now.records.iter().map(|at| at - gone));
-    now.records = records;
-    if now.leaving.is_empty() || !leaving.is_empty() {
-        // Behind what is left comes what was written meanwhile.
-        let meanwhile = std::mem::replace(&mut now.leaving, leaving);
-        now.leaving.extend(meanwhile);
-    }
-    if let Some(error) = failed {
-        now.broken = true;
-        now.error = (error != Errno::PIPE).then_some(error);
-    }
-    now
-}
-
-/// Sends what there is room for off the front of `leaving`, in which records end; answers what has
+/// Sends what there is room for off the front of `leaving`; answers how many octets, and what has
 /// broken the stream.
-fn write(
+fn send(
     cx: &Kernel,
     socket: &Socket,
     stream: &Stream,
-    (leaving, records): (&mut VecDeque<u8>, &mut VecDeque<usize>),
-) -> Option<Errno> {
-    while !leaving.is_empty() {
-        let (front, back) = leaving.as_slices();
-        let most = records.front().copied().unwrap_or(usize::MAX);
-        let front = &front[..front.len().min(most)];
-        let back = &back[..back.len().min(most - front.len())];
-        match stream.write(cx, socket, &[IoSlice::new(front), IoSlice::new(back)]) {
+    leaving: &mut VecDeque<Piece>,
+) -> (usize, Option<Errno>) {
+    let mut sent = 0;
+    while let Some(piece) = leaving.front_mut() {
+        match stream.write(cx, socket, &[IoSlice::new(&piece.octets[piece.sent..])]) {
             Ok(octets) => {
-                drain(leaving, octets);
-                records.iter_mut().for_each(|at| *at -= octets);
-                if records.front() == Some(&0) {
-                    records.pop_front();
-                    stream.end_record(cx);
-                }
+                piece.sent += octets;
+                sent += octets;
             }
             Err(Errno::AGAIN) => break,
-            Err(error) => return Some(error),
+            Err(error) => return (sent, Some(error)),
+        }
+        if piece.sent == piece.octets.len() {
+            if piece.ends_record {
+                stream.end_record(cx);
+            }
+            leaving.pop_front();
         }
     }
-    None
+    (sent, None)
 }
 
-/// True besides if something could not be sent yet.
-fn tend_datagrams(
-    cx: &Kernel,
-    socket: &Socket,
-    datagrams: &Datagrams,
-    state: &Mutex<State>,
-) -> (Ready, bool) {
-    let mut news = Ready::NONE;
-    let mut again = false;
-    let mut now = lock(state);
+fn tend_datagrams(cx: &Kernel, socket: &Socket, datagrams: &Datagrams, port: &Arc<Port>) {
+    let mut now = lock(&port.state);
     if let Some(error) = socket.take_error() {
         now.error = Some(error);
     }
@@ -347,11 +294,12 @@ fn tend_datagrams(
         drop(now);
         let octets = &[IoSlice::new(&datagram.octets)];
         let sent = datagrams.send(cx, socket, octets, datagram.to);
-        now = lock(state);
+        now = lock(&port.state);
         match sent {
             Err(Errno::AGAIN) => {
                 now.datagrams_leaving.put_back(datagram);
-                again = true;
+                // A queue below is full: in the next turn it may not be.
+                port.tend(false);
                 break;
             }
             Err(error) => now.error = Some(error),
@@ -366,17 +314,18 @@ fn tend_datagrams(
                 let to = To { peer: Some(received.from), ..To::default() };
                 let (octets, arrived) = (datagram.into(), received.arrived);
                 now.datagrams_arrived.push(Waiting { octets, to, arrived });
-                news = Ready::READABLE;
+                now.fresh = true;
             }
             Err(error) => {
                 if error != Errno::AGAIN {
                     now.error = Some(error);
                 }
-                now.broken |= datagrams.is_over();
-                return (news, again);
+                if datagrams.is_over() {
+                    now.break_off();
+                }
+                return;
             }
         }
     }
-    now.more = true;
-    (news, again)
+    now.datagrams_arrived.more = true;
 }

@@ -1,13 +1,13 @@
 //! A thread of its own drives the stack.
 
-use super::commands::{CommandQueue, call, tend};
-use super::drive::{Drive, Setting, Wait};
+use super::commands::{CommandQueue, call};
+use super::drive::{Drive, New, Setting, Wait};
 use super::here::{FAREWELL, SETTLE_EVERY, bid_farewell};
-use super::inside::{info_within, set_within};
+use super::inside::{info_within, make_within, set_within};
 use super::port::{Kind, Port, STREAM_OCTETS_MAX};
 use super::pump::Reactor;
 use crate::address::Endpoint;
-use crate::layer::{Loss, Received, Sharing, Socket, Sockets, To};
+use crate::layer::{Loss, Received, Socket, Sockets, To};
 use crate::ready::{Becomes, Status, lock};
 use crate::setup::Setup;
 use rustix::io::Errno;
@@ -34,12 +34,16 @@ struct Inner {
 }
 
 /// A socket of a stack with this driver.
-pub struct Client {
-    port: Arc<Port>,
-    commands: Arc<CommandQueue>,
-}
+pub struct Client(Arc<Port>);
 
 impl super::Driver for Thread {}
+
+impl Client {
+    /// The port, if it is of this kind.
+    fn of(&self, kind: Kind, or: Errno) -> Result<&Arc<Port>, Errno> {
+        (self.0.kind == kind).then_some(&self.0).ok_or(or)
+    }
+}
 
 impl Drop for Inner {
     fn drop(&mut self) {
@@ -49,17 +53,17 @@ impl Drop for Inner {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        lock(&self.port.state).closing = true;
-        tend(&self.commands, &self.port);
+        lock(&self.0.state).closing = true;
+        self.0.tend(true);
     }
 }
 
 /// Tells the threads that wait that the stack has ended, however it did.
-struct Ended(Rc<Reactor>);
+struct Ended(Rc<Reactor>, Rc<Kernel>);
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        self.0.end();
+        self.0.end(&self.1);
     }
 }
 
@@ -95,41 +99,19 @@ impl Thread {
         thread.join().is_ok()
     }
 
-    fn client(&self, port: Arc<Port>) -> Client {
-        Client { port, commands: Arc::clone(&self.inner.commands) }
-    }
-
-    /// Has a socket made in the stack.
-    fn open(
-        &self,
-        make: impl FnOnce(&Kernel, &Reactor) -> Result<Rc<Socket>, Errno> + Send + 'static,
-    ) -> Result<Client, Errno> {
-        let open = |cx: &Kernel, reactor: &Reactor| {
-            make(cx, reactor).map(|socket| reactor.open(cx, socket))
-        };
-        let port = call(&self.inner.commands, open)??;
-        Ok(self.client(port))
-    }
-
     /// Has something done with a socket in the stack.
     fn with<T: Send + 'static>(
         &self,
         client: &Client,
         work: impl FnOnce(&Kernel, &Reactor, &Rc<Socket>) -> Result<T, Errno> + Send + 'static,
     ) -> Result<T, Errno> {
-        let port = Arc::clone(&client.port);
+        let port = Arc::clone(&client.0);
         call(&self.inner.commands, move |cx, reactor| {
             let socket = reactor.socket(&port).ok_or(Errno::BADF)?;
             let result = work(cx, reactor, &socket);
             reactor.tend(cx, &port);
             result
         })?
-    }
-
-    fn tend_if(&self, client: &Client, hungry: bool) {
-        if hungry {
-            tend(&self.inner.commands, &client.port);
-        }
     }
 }
 
@@ -144,7 +126,6 @@ fn run(setup: &Setup, commands: &Arc<CommandQueue>, told: &SyncSender<io::Result
     let Some(reactor) = kept else {
         return;
     };
-    let ended = Ended(Rc::clone(&reactor));
     let made = match setup.make(sockets) {
         Ok(made) => made,
         Err(error) => {
@@ -152,6 +133,7 @@ fn run(setup: &Setup, commands: &Arc<CommandQueue>, told: &SyncSender<io::Result
             return;
         }
     };
+    let ended = Ended(Rc::clone(&reactor), Rc::clone(&made.kernel));
     // If no thread waits for it any more, none has a handle either.
     let _ = told.send(Ok(()));
     let (theirs, layer) = (Arc::clone(commands), Rc::clone(&reactor.layer));
@@ -194,34 +176,20 @@ impl Wait for Thread {
 impl Drive for Thread {
     type Socket = Client;
 
-    fn connect(
-        &self,
-        local: Option<Endpoint>,
-        peer: Endpoint,
-        before: &[StreamSetting],
-    ) -> Result<Client, Errno> {
-        let before = before.to_vec();
-        self.open(move |cx, reactor| reactor.layer.connect(cx, local, peer, &before))
-    }
-
-    fn reserve(&self, local: Endpoint, sharing: Sharing) -> Result<Client, Errno> {
-        self.open(move |cx, reactor| reactor.layer.reserve(cx, local, sharing))
-    }
-
-    fn datagrams(&self, local: Endpoint, sharing: Sharing) -> Result<Client, Errno> {
-        self.open(move |cx, reactor| reactor.layer.datagrams(cx, local, sharing))
+    fn make(&self, new: New) -> Result<Client, Errno> {
+        let open = |cx: &Kernel, reactor: &Reactor| {
+            make_within(cx, &reactor.layer, new).map(|socket| reactor.open(cx, socket))
+        };
+        call(&self.inner.commands, open)?.map(Client)
     }
 
     fn status(socket: &Client) -> &Arc<Status> {
-        &socket.port.status
+        &socket.0.status
     }
 
     fn accept(&self, socket: &Client) -> Result<(Client, Endpoint), Errno> {
-        if socket.port.kind != Kind::Listener {
-            return Err(Errno::INVAL);
-        }
-        let (port, peer) = socket.port.accept()?;
-        Ok((self.client(port), peer))
+        let (port, peer) = socket.of(Kind::Listener, Errno::INVAL)?.accept()?;
+        Ok((Client(port), peer))
     }
 
     fn read(
@@ -230,21 +198,11 @@ impl Drive for Thread {
         into: &mut [IoSliceMut<'_>],
         peek: bool,
     ) -> Result<usize, Errno> {
-        if socket.port.kind != Kind::Stream {
-            return Err(Errno::NOTCONN);
-        }
-        let (octets, hungry) = socket.port.read(into, peek)?;
-        self.tend_if(socket, hungry);
-        Ok(octets)
+        socket.of(Kind::Stream, Errno::NOTCONN)?.read(into, peek)
     }
 
     fn write(&self, socket: &Client, from: &[IoSlice<'_>]) -> Result<usize, Errno> {
-        if socket.port.kind != Kind::Stream {
-            return Err(Errno::NOTCONN);
-        }
-        let octets = socket.port.write(from)?;
-        self.tend_if(socket, octets > 0);
-        Ok(octets)
+        socket.of(Kind::Stream, Errno::NOTCONN)?.write(from)
     }
 
     fn receive(
@@ -253,21 +211,11 @@ impl Drive for Thread {
         into: &mut [IoSliceMut<'_>],
         peek: bool,
     ) -> Result<Received, Errno> {
-        if socket.port.kind != Kind::Datagrams {
-            return Err(Errno::OPNOTSUPP);
-        }
-        let (received, hungry) = socket.port.receive(into, peek)?;
-        self.tend_if(socket, hungry);
-        Ok(received)
+        socket.of(Kind::Datagrams, Errno::OPNOTSUPP)?.receive(into, peek)
     }
 
     fn send(&self, socket: &Client, from: &[IoSlice<'_>], to: To) -> Result<usize, Errno> {
-        if socket.port.kind != Kind::Datagrams {
-            return Err(Errno::OPNOTSUPP);
-        }
-        let octets = socket.port.send(from, to)?;
-        self.tend_if(socket, true);
-        Ok(octets)
+        socket.of(Kind::Datagrams, Errno::OPNOTSUPP)?.send(from, to)
     }
 
     fn connect_datagrams(&self, socket: &Client, peer: Option<Endpoint>) -> Result<(), Errno> {
@@ -277,27 +225,25 @@ impl Drive for Thread {
     }
 
     fn shutdown(&self, socket: &Client, how: Shutdown) -> Result<(), Errno> {
-        socket.port.shutdown(how)?;
-        self.tend_if(socket, true);
-        Ok(())
+        socket.0.shutdown(how)
     }
 
     fn set(&self, socket: &Client, setting: Setting) -> Result<(), Errno> {
         let mut setting = setting;
         match &mut setting {
             Setting::Linger(linger) => {
-                lock(&socket.port.state).abandoned = *linger == Some(Duration::ZERO);
+                lock(&socket.0.state).abandoned = *linger == Some(Duration::ZERO);
             }
-            Setting::EndRecord if lock(&socket.port.state).end_record() => return Ok(()),
+            Setting::EndRecord if lock(&socket.0.state).end_record() => return Ok(()),
             // Half of it may wait here.
             Setting::Stream(StreamSetting::UnsentMax(octets)) => {
                 let here = (*octets / 2) as usize;
                 *octets -= *octets / 2;
-                lock(&socket.port.state).leaving_max = Some(here.clamp(1, STREAM_OCTETS_MAX));
+                lock(&socket.0.state).leaving_max = Some(here.clamp(1, STREAM_OCTETS_MAX));
             }
             _ => {}
         }
-        let port = Arc::clone(&socket.port);
+        let port = Arc::clone(&socket.0);
         self.with(socket, move |cx, reactor, socket| {
             if let Setting::Backlog(None) = setting {
                 reactor.turn_away(&port);
@@ -307,25 +253,25 @@ impl Drive for Thread {
     }
 
     fn info(&self, socket: &Client) -> Result<StreamInfo, Errno> {
-        let port = Arc::clone(&socket.port);
+        let port = Arc::clone(&socket.0);
         self.with(socket, move |cx, _, socket| {
             let mut info = info_within(cx, socket)?;
-            let waits = u32::try_from(lock(&port.state).unsent()).unwrap_or(u32::MAX);
+            let waits = u32::try_from(lock(&port.state).unsent).unwrap_or(u32::MAX);
             info.unsent = info.unsent.saturating_add(waits);
             Ok(info)
         })
     }
 
     fn addresses(&self, socket: &Client) -> (Endpoint, Option<Endpoint>) {
-        let addresses = lock(&socket.port.state).addresses;
+        let addresses = lock(&socket.0.state).addresses;
         addresses.unwrap_or((crate::address::ANY, None))
     }
 
     fn take_error(&self, socket: &Client) -> Option<Errno> {
-        socket.port.error()
+        socket.0.error()
     }
 
     fn unread(&self, socket: &Client) -> usize {
-        socket.port.unread()
+        socket.0.unread()
     }
 }

@@ -80,9 +80,10 @@ pub(crate) struct Datagrams {
     one: RefCell<Option<(SessionRef, Endpoint)>>,
     arrived: RefCell<VecDeque<(Message, Endpoint)>>,
     arrived_octets: Cell<usize>,
-    octets_max: Cell<usize>,
-    broadcast: Cell<bool>,
-    pub(super) groups: Groups,
+    pub(crate) octets_max: Cell<usize>,
+    /// Datagrams may go to everybody.
+    pub(crate) broadcast: Cell<bool>,
+    pub(crate) groups: Groups,
     /// The groups of [`Self::groups`] that its company knows of.
     joins: Cell<usize>,
     read_shut: Cell<bool>,
@@ -290,26 +291,6 @@ impl Datagrams {
             true => self.groups.fill(asked),
             false => asked,
         }
-    }
-
-    /// Sets the hops that datagrams to groups may go.
-    pub(crate) fn set_group_hops(&self, hops: u8) {
-        self.groups.set(|sending| sending.hops = hops);
-    }
-
-    /// Sets whether datagrams to groups come back to this host.
-    pub(crate) fn set_group_loop(&self, on: bool) {
-        self.groups.set(|sending| sending.stays_out = !on);
-    }
-
-    /// Whether datagrams may go to everybody.
-    pub(crate) fn set_broadcast(&self, on: bool) {
-        self.broadcast.set(on);
-    }
-
-    /// Octets of datagrams that wait for their reader.
-    pub(crate) fn set_octets_max(&self, octets: usize) {
-        self.octets_max.set(octets);
     }
 
     /// Ends one direction or both, as shutdown(2) does with datagrams.

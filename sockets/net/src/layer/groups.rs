@@ -58,7 +58,7 @@ impl GroupChange {
 
 /// A socket's part in groups.
 #[derive(Default)]
-pub(super) struct Groups {
+pub(crate) struct Groups {
     joined: RefCell<Vec<Membership>>,
     /// Header fields of what is sent to groups, where the sender of a datagram says nothing else.
     sending: Cell<Sending>,
@@ -81,7 +81,7 @@ impl Groups {
     }
 
     /// Sets header fields of datagrams to groups.
-    pub(super) fn set(&self, change: impl FnOnce(&mut Sending)) {
+    pub(crate) fn set(&self, change: impl FnOnce(&mut Sending)) {
         let mut sending = self.sending.get();
         change(&mut sending);
         self.sending.set(sending);

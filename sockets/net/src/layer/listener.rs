@@ -31,12 +31,12 @@ pub(crate) struct Listener {
     listens: Cell<bool>,
     backlog: Cell<usize>,
     /// Octets of data in the largest segment that peers are told of.
-    segment_max: Cell<u16>,
+    pub(crate) segment_max: Cell<u16>,
     /// Octets of theirs that are kept at most.
-    receive_buffer: Cell<u32>,
+    pub(crate) receive_buffer: Cell<u32>,
     /// Bounds the peers that may have octets here before their handshake is done; as many as the
     /// protocol below lets if it was never set.
-    fast_open_max: Cell<Option<u32>>,
+    pub(crate) fast_open_max: Cell<Option<u32>>,
     /// Peers that have connected and that no program has been given, be they here or on their way
     /// to it.
     unaccepted: Arc<AtomicUsize>,
@@ -60,18 +60,6 @@ impl Listener {
     /// there lowers it.
     pub(crate) fn unaccepted(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.unaccepted)
-    }
-
-    pub(crate) fn set_segment_max(&self, octets: u16) {
-        self.segment_max.set(octets);
-    }
-
-    pub(crate) fn set_receive_buffer(&self, octets: u32) {
-        self.receive_buffer.set(octets);
-    }
-
-    pub(crate) fn set_fast_open_max(&self, peers: u32) {
-        self.fast_open_max.set(Some(peers));
     }
 
     /// Ends the listener, whose way to peers is gone.
@@ -259,21 +247,17 @@ impl Layer {
             return Err(&reason::TABLE_FULL);
         };
         session.head().set_tag(accepted.tag());
-        let (local, peer) = match &accepted.body {
-            Body::Stream(stream) => stream.find_ends(cx),
-            Body::Listener(_) | Body::Datagrams(_) => return Err(&reason::NO_PORT),
+        let Body::Stream(stream) = &accepted.body else {
+            return Err(&reason::NO_PORT);
         };
+        let (local, peer) = stream.find_ends(cx);
         let socket = self.listener_at(local, Some(peer));
-        let Some((socket, listener)) = socket.as_ref().and_then(|socket| match &socket.body {
-            Body::Listener(listener) => Some((socket, listener)),
-            Body::Stream(_) | Body::Datagrams(_) => None,
-        }) else {
+        let body = socket.as_ref().map(|socket| &socket.body);
+        let (Some(socket), Some(Body::Listener(listener))) = (&socket, body) else {
             self.remove(&accepted);
             return Err(&reason::NO_PORT);
         };
-        if let Body::Stream(stream) = &accepted.body {
-            stream.keep_at_most(listener.receive_buffer.get());
-        }
+        stream.receive_buffer.set(listener.receive_buffer.get());
         session.hold();
         session.watch();
         reads_by_hand(cx, session);

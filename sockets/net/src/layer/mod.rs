@@ -8,6 +8,7 @@ mod datagram;
 mod groups;
 mod listener;
 mod ports;
+mod segments;
 mod socket;
 mod stream;
 
@@ -15,8 +16,9 @@ pub(crate) use datagram::{DATAGRAM_OCTETS_MAX, Datagrams, Received, To};
 pub use groups::GroupChange;
 pub(crate) use listener::Listener;
 pub use ports::Sharing;
+pub(crate) use segments::Segments;
 pub(crate) use socket::{Body, Socket};
-pub(crate) use stream::Stream;
+pub(crate) use stream::{CHUNK_OCTETS, Phase, Stream};
 
 use crate::address::Endpoint;
 use crate::ready::Ready;

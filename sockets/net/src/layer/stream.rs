@@ -1,6 +1,7 @@
 //! One end of a stream.
 
 use super::ports::{Sharing, Transport};
+use super::segments::Segments;
 use super::socket::gather;
 use super::{Body, Layer, Socket, ends, participant};
 use crate::address::{ANY, Endpoint};
@@ -8,7 +9,6 @@ use crate::error;
 use crate::ready::{Ready, Status};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::net::Shutdown;
 use std::rc::Rc;
@@ -25,15 +25,16 @@ use xk_kit::net::stream::{
 };
 
 /// Octets of one message at most: what the pool's third class holds.
-const CHUNK_OCTETS: usize = 16 << 10;
+pub(crate) const CHUNK_OCTETS: usize = 16 << 10;
 
 /// First octets of the state of a stream that moves; the last letter counts on when the format
 /// changes.
 const MAGIC: [u8; 4] = *b"xkSa";
 
 /// Phase of a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Phase {
+    #[default]
     Connecting,
     Open,
     /// The stream has been reset or has ended; true if it had been connected.
@@ -43,31 +44,30 @@ enum Phase {
 /// One end of a stream.
 pub(crate) struct Stream {
     session: RefCell<Option<SessionRef>>,
-    phase: Cell<Phase>,
+    pub(crate) phase: Cell<Phase>,
     local: Cell<Endpoint>,
     peer: Cell<Endpoint>,
     /// Messages that have arrived and have not been read.
-    arrived: RefCell<VecDeque<Message>>,
-    arrived_octets: Cell<usize>,
+    arrived: RefCell<Segments<Message>>,
     /// The peer sends no more.
     ended: Cell<bool>,
     read_shut: Cell<bool>,
     write_shut: Cell<bool>,
     /// Fate of unsent octets at a close (`SO_LINGER`).
-    linger: Cell<Option<Duration>>,
-    /// Octets of the receive buffer that was set.
-    receive_buffer: Cell<u32>,
+    pub(crate) linger: Cell<Option<Duration>>,
+    /// Octets of the receive buffer that was set, which bounds what is kept for the program besides
+    /// what the session below keeps.
+    pub(crate) receive_buffer: Cell<u32>,
 }
 
 impl Stream {
-    fn new(session: SessionRef, phase: Phase, ends: (Endpoint, Endpoint)) -> Self {
+    fn new(session: &SessionRef, phase: Phase, ends: (Endpoint, Endpoint)) -> Self {
         Self {
-            session: RefCell::new(Some(session)),
+            session: RefCell::new(Some(session.clone())),
             phase: Cell::new(phase),
             local: Cell::new(ends.0),
             peer: Cell::new(ends.1),
             arrived: RefCell::default(),
-            arrived_octets: Cell::new(0),
             ended: Cell::new(false),
             read_shut: Cell::new(false),
             write_shut: Cell::new(false),
@@ -78,7 +78,7 @@ impl Stream {
 
     /// The end of a stream that a peer has opened.
     pub(super) fn accepted(session: &SessionRef) -> Self {
-        Self::new(session.clone(), Phase::Open, (ANY, ANY))
+        Self::new(session, Phase::Open, (ANY, ANY))
     }
 
     /// Asks where the stream's ends are. The session's socket is known before: what it is told
@@ -111,15 +111,23 @@ impl Stream {
 
     /// Octets that have arrived and have not been read.
     pub(crate) fn unread(&self) -> usize {
-        self.arrived_octets.get()
+        self.arrived.borrow().unread
+    }
+
+    /// Hands over the messages that have arrived, for another thread to read; that thread's octets
+    /// are [`consumed`](Self::consumed) then. Answers how many octets there are.
+    pub(crate) fn hand_over(&self, each: impl FnMut(Message)) -> usize {
+        let mut arrived = self.arrived.borrow_mut();
+        let all = arrived.look(usize::MAX, |_| ());
+        arrived.pass(all, each);
+        all.octets
     }
 
     /// Octets have arrived.
     #[inline]
     pub(super) fn take(&self, status: &Arc<Status>, message: Message) {
-        let octets = self.arrived_octets.get() + message.len();
-        self.arrived_octets.set(octets);
-        self.arrived.borrow_mut().push_back(message);
+        let octets = message.len();
+        self.arrived.borrow_mut().push(message, octets);
         status.raise(Ready::READABLE);
     }
 
@@ -190,7 +198,7 @@ impl Stream {
         let Some(session) = self.session.take() else {
             return;
         };
-        let abandoned = self.arrived_octets.get() > 0 || self.phase.get() == Phase::Connecting;
+        let abandoned = self.unread() > 0 || self.phase.get() == Phase::Connecting;
         drop(self.arrived.take());
         if abandoned || self.linger.get() == Some(Duration::ZERO) {
             let _ = session.ask(cx, StreamAbort);
@@ -233,7 +241,7 @@ impl Stream {
         (MAGIC, ends).put(&mut out);
         (self.ended.get(), self.read_shut.get(), self.write_shut.get()).put(&mut out);
         (self.unread() as u32).put(&mut out);
-        self.look(usize::MAX, |octets| out.put_octets(octets));
+        self.arrived.borrow().look(usize::MAX, |octets| out.put_octets(octets));
         out.put_octets(&state);
         let octets = out.finish().ok_or(Errno::OPNOTSUPP)?;
         // What ends now is no end of the stream.
@@ -244,7 +252,6 @@ impl Stream {
         }
         session.close(cx);
         self.forget();
-        self.arrived_octets.set(0);
         let gone = Ready::READ_CLOSED | Ready::WRITE_CLOSED;
         socket.status.raise(gone | Ready::READABLE | Ready::WRITABLE | Ready::SETTLED);
         Ok(octets)
@@ -263,37 +270,20 @@ impl Stream {
         peek: bool,
         take: impl FnMut(&[u8]),
     ) -> Result<usize, Errno> {
-        let octets = self.take_arrived(socket, octets_max, peek, take)?;
-        if !peek {
-            self.consumed(cx, octets);
-        }
-        Ok(octets)
-    }
-
-    /// As [`read`](Self::read), but the session below is not told: [`consumed`](Self::consumed)
-    /// does, and nothing is asked of it before.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
-    pub(crate) fn take_arrived(
-        &self,
-        socket: &Socket,
-        octets_max: usize,
-        peek: bool,
-        take: impl FnMut(&[u8]),
-    ) -> Result<usize, Errno> {
         if octets_max == 0 {
             return Ok(0);
         }
-        if self.arrived_octets.get() == 0 {
-            return self.read_nothing(socket);
+        let mut arrived = self.arrived.borrow_mut();
+        if arrived.unread == 0 {
+            return self.read_nothing(socket).map(|()| 0);
         }
+        let read = arrived.look(octets_max, take);
         if peek {
-            return Ok(self.look(octets_max, take));
+            return Ok(read.octets);
         }
-        let octets = self.drain(octets_max, take);
-        let left = self.arrived_octets.get() - octets;
-        self.arrived_octets.set(left);
+        arrived.pass(read, drop);
+        let left = arrived.unread;
+        drop(arrived);
         if left == 0
             && !self.ended.get()
             && self.phase.get() == Phase::Open
@@ -301,7 +291,8 @@ impl Stream {
         {
             socket.status.lower(Ready::READABLE);
         }
-        Ok(octets)
+        self.consumed(cx, read.octets);
+        Ok(read.octets)
     }
 
     /// Tells the session below that so many octets have been taken.
@@ -312,56 +303,23 @@ impl Stream {
         }
     }
 
-    /// Result of a read when nothing has arrived.
-    fn read_nothing(&self, socket: &Socket) -> Result<usize, Errno> {
+    /// Result of a read when nothing has arrived: the end of the stream, unless it is an error.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    pub(crate) fn read_nothing(&self, socket: &Socket) -> Result<(), Errno> {
         if let Some(error) = socket.take_error() {
             return Err(error);
         }
         match self.phase.get() {
             Phase::Over(false) => Err(Errno::NOTCONN),
-            Phase::Over(true) => Ok(0),
-            _ if self.ended.get() || self.read_shut.get() => Ok(0),
+            Phase::Over(true) => Ok(()),
+            _ if self.ended.get() || self.read_shut.get() => Ok(()),
             _ => {
                 socket.status.lower(Ready::READABLE);
                 Err(Errno::AGAIN)
             }
         }
-    }
-
-    fn look(&self, octets_max: usize, mut take: impl FnMut(&[u8])) -> usize {
-        let arrived = self.arrived.borrow();
-        let mut done = 0;
-        for slice in arrived.iter().flat_map(Message::slices) {
-            let octets = &slice.octets[..slice.octets.len().min(octets_max - done)];
-            take(octets);
-            done += octets.len();
-            if done == octets_max {
-                break;
-            }
-        }
-        done
-    }
-
-    fn drain(&self, octets_max: usize, mut take: impl FnMut(&[u8])) -> usize {
-        let mut arrived = self.arrived.borrow_mut();
-        let mut done = 0;
-        while let Some(message) = arrived.front_mut() {
-            let before = done;
-            for slice in message.slices() {
-                let octets = &slice.octets[..slice.octets.len().min(octets_max - done)];
-                take(octets);
-                done += octets.len();
-            }
-            if done - before < message.len() {
-                let _all_there = message.strip(done - before);
-            } else {
-                drop(arrived.pop_front());
-            }
-            if done == octets_max {
-                break;
-            }
-        }
-        done
     }
 
     /// Sends as much of `from` as there is room for; answers how many octets that was.
@@ -458,32 +416,16 @@ impl Stream {
         let Some(session) = self.session() else {
             return Err(Errno::INVAL);
         };
-        let (taken, set) = (true, setting);
-        match session.ask(cx, StreamSet { setting, taken }) {
+        match session.ask(cx, StreamSet { setting, taken: true }) {
             Some(answer) if answer.taken => {
-                if let StreamSetting::ReceiveBuffer(octets) = set {
-                    self.keep_at_most(octets);
+                if let StreamSetting::ReceiveBuffer(octets) = setting {
+                    self.receive_buffer.set(octets);
                 }
                 Ok(())
             }
             Some(_) => Err(Errno::INVAL),
             None => Err(Errno::NOPROTOOPT),
         }
-    }
-
-    /// Bounds what is kept for the program, in octets, besides what the session below keeps.
-    pub(super) fn keep_at_most(&self, octets: u32) {
-        self.receive_buffer.set(octets);
-    }
-
-    /// Returns the most that is kept for the program, in octets.
-    pub(crate) fn kept_max(&self) -> usize {
-        self.receive_buffer.get() as usize
-    }
-
-    /// Sets the fate of unsent octets at a close.
-    pub(crate) fn set_linger(&self, linger: Option<Duration>) {
-        self.linger.set(linger);
     }
 
     /// State of the stream.
@@ -545,12 +487,13 @@ impl Layer {
             let (magic, ends) = <([u8; 4], Participants)>::take(from)?;
             let shut = <(bool, bool, bool)>::take(from)?;
             let count = u32::take(from)? as usize;
-            let unread = from.octets(count)?.chunks(CHUNK_OCTETS);
-            let unread = unread.map(|chunk| cx.pool().copy_from(0, chunk).ok());
-            Some((ends, shut, unread.collect::<Option<VecDeque<_>>>()?, count))
-                .filter(|_| magic == MAGIC)
+            let mut unread = Segments::default();
+            for chunk in from.octets(count)?.chunks(CHUNK_OCTETS) {
+                unread.push(cx.pool().copy_from(0, chunk).ok()?, chunk.len());
+            }
+            Some((ends, shut, unread)).filter(|_| magic == MAGIC)
         };
-        let (ends_there, shut, unread, count) = read(&mut from).ok_or(Errno::INVAL)?;
+        let (ends_there, shut, unread) = read(&mut from).ok_or(Errno::INVAL)?;
         if !self.has_place() {
             return Err(Errno::MFILE);
         }
@@ -559,19 +502,25 @@ impl Layer {
         }
         let opened = tcp.open(cx, Upper::new(&this), ends_there);
         let session = opened.map_err(|error| error::of_open(error, false))?;
-        let body = Stream::new(session.clone(), Phase::Open, (ANY, ANY));
+        let body = Stream::new(&session, Phase::Open, (ANY, ANY));
         body.ended.set(shut.0);
         body.read_shut.set(shut.1);
         body.write_shut.set(shut.2);
-        body.arrived_octets.set(count);
+        let count = unread.unread;
         drop(body.arrived.replace(unread));
-        let socket = self.add(Body::Stream(body))?;
-        session.head().set_tag(socket.tag());
-        session.watch();
+        let socket = self.begin(cx, &session, body)?;
         socket.status.raise(Ready::WRITABLE | Ready::SETTLED);
         if count > 0 || shut.0 || shut.1 {
             socket.status.raise(Ready::READABLE);
         }
+        Ok(socket)
+    }
+
+    /// The socket of a stream that this side has opened.
+    fn begin(&self, cx: &Kernel, session: &SessionRef, body: Stream) -> Result<Rc<Socket>, Errno> {
+        let socket = self.add(Body::Stream(body))?;
+        session.head().set_tag(socket.tag());
+        session.watch();
         if let Body::Stream(stream) = &socket.body {
             let _ = stream.find_ends(cx);
             if session.head().is_closed() {
@@ -591,8 +540,7 @@ impl Layer {
         before: &[StreamSetting],
     ) -> Result<Rc<Socket>, Errno> {
         let (tcp, this) = (self.tcp()?, self.this()?);
-        let any = ANY;
-        let local = local.unwrap_or(any);
+        let local = local.unwrap_or(ANY);
         if peer.port == 0 {
             return Err(Errno::CONNREFUSED);
         }
@@ -614,23 +562,11 @@ impl Layer {
             self.ports.unbind(Transport::Tcp, local, Sharing::ANY);
         }
         let session = opened.map_err(|error| error::of_open(error, false))?;
-        let body = Stream::new(session.clone(), Phase::Connecting, (any, peer));
-        let socket = match self.add(Body::Stream(body)) {
-            Ok(socket) => socket,
-            Err(error) => {
-                let _ = session.ask(cx, StreamAbort);
-                session.close(cx);
-                return Err(error);
-            }
-        };
-        session.head().set_tag(socket.tag());
-        session.watch();
-        if let Body::Stream(stream) = &socket.body {
-            let _ = stream.find_ends(cx);
-            if session.head().is_closed() {
-                stream.end(&socket, Errno::NETDOWN);
-            }
-        }
+        let body = Stream::new(&session, Phase::Connecting, (ANY, peer));
+        let socket = self.begin(cx, &session, body).inspect_err(|_| {
+            let _ = session.ask(cx, StreamAbort);
+            session.close(cx);
+        })?;
         reads_by_hand(cx, &session);
         Ok(socket)
     }
