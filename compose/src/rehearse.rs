@@ -2,9 +2,7 @@
 //! protocols themselves can tell (addresses, routes, participants, what is wanted twice) is
 //! checked with the rest. Nothing outside is touched, and no time passes.
 
-use core::any::Any;
 use core::cell::RefCell;
-use std::collections::VecDeque;
 use xk_core::control::Question;
 use xk_core::graph::{Build, BuildError, Catalog, Family, Look, Params, Realm, Shape};
 use xk_core::kernel::Config;
@@ -12,11 +10,10 @@ use xk_core::message::PoolConfig;
 use xk_core::object::{Enable, OpenError, Protocol, ProtocolRef, SessionRef, Upper};
 use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
-use xk_core::{Entry, Kernel, Message, Participants, Pool, Reason};
+use xk_core::{Entry, Kernel, Message, Participants, Pool};
 use xk_kit::EthAddr;
 use xk_kit::control::TryOpen;
-use xk_kit::wire::anchor::Capabilities;
-use xk_kit::wire::device_wire::{DeviceWire, FrameDevice, Untaken};
+use xk_kit::wire::device::{Anchored, Capabilities, Device, Unsent};
 use xk_kit::wire::entry::HEADER_OCTETS;
 use xk_lang::{Diagnostic, Diagnostics, Graph, Host, HostInstance, Node, Severity, Spanned, Value};
 
@@ -31,23 +28,9 @@ const MTU: usize = 65_535;
 /// A device that takes everything and has nothing.
 struct Silent;
 
-impl FrameDevice for Silent {
-    fn receive(
-        &mut self,
-        _: &Pool,
-        _: usize,
-        _: &mut VecDeque<Message>,
-    ) -> Result<(), (&'static Reason, usize)> {
+impl Device for Silent {
+    fn send(&self, _: &Kernel, _: &SessionRef, _: Message) -> Result<(), Unsent> {
         Ok(())
-    }
-
-    fn transmit(&mut self, frame: Message) -> Result<(), Untaken> {
-        drop(frame);
-        Ok(())
-    }
-
-    fn descriptor(&self) -> &dyn Any {
-        &()
     }
 }
 
@@ -231,7 +214,7 @@ fn build_one(
         if place.entry.realm == Realm::Wire {
             let address = EthAddr([2, 0, 0, 0, 0, 1]);
             let capabilities = Capabilities::ethernet(MTU + HEADER_OCTETS, address);
-            return Some(kernel.add_protocol(kind, name, DeviceWire::new(Silent, capabilities)));
+            return Some(kernel.add_protocol(kind, name, Anchored::new(Silent, capabilities)));
         }
         return (shape == Shape::Filter).then(|| stand_in(kernel, site));
     }

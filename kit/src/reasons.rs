@@ -14,7 +14,7 @@ use crate::rpc::incarnation::CHALLENGED;
 use crate::rpc::onc::{
     BAD_VERIFIER, REJECTED_CREDENTIALS, REJECTED_VERIFIER, TOO_WEAK, WRONG_RPC_VERSION,
 };
-use crate::wire::device_wire::{DEVICE_DOWN, DEVICE_ERROR, DEVICE_FULL, DEVICE_LOSS};
+use crate::wire::device::{DEVICE_DOWN, DEVICE_ERROR, DEVICE_FULL, DEVICE_LOSS};
 use xk_core::Reason;
 
 /// Every reason of this crate. Those of one protocol alone are in its entry

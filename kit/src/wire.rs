@@ -1,8 +1,7 @@
 //! Shared parts of wires: one object for a wire, offloads of checksums and segments, corruption.
 
-pub mod anchor;
 pub mod corrupt;
-pub mod device_wire;
+pub mod device;
 pub mod entry;
 pub mod frames;
 pub mod handed;

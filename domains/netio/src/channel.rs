@@ -6,12 +6,12 @@ use alloc::rc::Rc;
 use core::cell::{Cell, OnceCell, RefCell};
 use core::time::Duration;
 use xk_core::object::PushError;
-use xk_core::wire::{Sleeper, Wire};
+use xk_core::wire::Sleeper;
 use xk_core::{Kernel, Message, ProtocolRef, Secret, SessionRef, Time, fields, reason};
 use xk_domains::{Arrival, Carrier, SendError};
 use xk_kit::EthAddr;
 use xk_kit::net::template::{Check, Template};
-use xk_kit::wire::anchor::{Anchor, Anchored, Capabilities, WireEnd};
+use xk_kit::wire::device::{Anchored, Capabilities, Device, Receiving, Unsent};
 use xk_kit::wire::segments::{self, RUN_PACKETS_MAX};
 
 use crate::rules::{Face, Rules};
@@ -286,48 +286,21 @@ pub fn channel(
     let capabilities = Capabilities::ethernet(frame_octets_max, address)
         .offloads(carrier.takes_notes(), RUN_PACKETS_MAX);
     let is_told = Rc::clone(&is_over);
-    let wire = Anchored::new(|end| ChannelWire { end, carrier, is_over: is_told, capabilities });
+    let wire = Anchored::new(ChannelWire { carrier, is_over: is_told }, capabilities);
     (cx.add_protocol("channel", name, wire), is_over)
 }
 
 struct ChannelWire {
-    end: WireEnd<Self>,
     carrier: Box<dyn Carrier>,
     is_over: Rc<Cell<bool>>,
-    capabilities: Capabilities,
 }
 
-impl Anchor for ChannelWire {
-    fn end(&self) -> &WireEnd<Self> {
-        &self.end
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.capabilities
-    }
-
-    fn send(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
-        let (why, error) = match self.carrier.send(cx, &[], &message) {
-            Ok(()) => return Ok(()),
-            Err(SendError::Full) => (&reason::QUEUE_FULL, PushError::QueueFull),
-            Err(SendError::NoBuffers) => (&reason::NO_BUFFERS, PushError::NoBuffers),
-            Err(SendError::TooLong) => (&reason::TOO_BIG, PushError::TooBig),
-            Err(SendError::Lost) => (&reason::CLOSED, PushError::Unreachable),
-        };
-        this.discard(cx, message, why);
-        Err(error)
-    }
-
-    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
-        self.carrier.close();
-    }
-}
-
-impl Wire for ChannelWire {
-    fn poll(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
-        while self.end.arrivals().queue_mut().len() < budget {
+impl Device for ChannelWire {
+    fn receive(&self, into: Receiving<'_>) {
+        let Receiving { cx, budget, arrivals, .. } = into;
+        while arrivals.len() < budget {
             match self.carrier.receive(cx) {
-                Arrival::Frame(frame) => self.end.arrivals().queue_mut().push_back(frame),
+                Arrival::Frame(frame) => arrivals.push_back(frame),
                 Arrival::Nothing | Arrival::NoBuffers => break,
                 Arrival::Lost => {
                     // Closed, it is not slept on any more: it would wake the executor at once.
@@ -338,19 +311,34 @@ impl Wire for ChannelWire {
                 }
             }
         }
-        self.end.deliver_all(cx, this, budget)
     }
 
-    fn flush(&self, _: &Kernel, _: &ProtocolRef) {
+    fn send(&self, cx: &Kernel, _: &SessionRef, message: Message) -> Result<(), Unsent> {
+        let (why, error) = match self.carrier.send(cx, &[], &message) {
+            Ok(()) => return Ok(()),
+            Err(SendError::Full) => (&reason::QUEUE_FULL, PushError::QueueFull),
+            Err(SendError::NoBuffers) => (&reason::NO_BUFFERS, PushError::NoBuffers),
+            Err(SendError::TooLong) => (&reason::TOO_BIG, PushError::TooBig),
+            Err(SendError::Lost) => (&reason::CLOSED, PushError::Unreachable),
+        };
+        Err(Unsent::Refused(message, why, error))
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        self.carrier.close();
+    }
+
+    fn flush(&self, _: &Kernel, _: &ProtocolRef) -> bool {
         self.carrier.flush();
+        true
     }
 
     fn next_poll(&self) -> Option<Time> {
         self.carrier.next_poll().filter(|_| !self.is_over.get())
     }
 
-    fn rest(&self, cx: &Kernel, _: &ProtocolRef, sleeper: &dyn Sleeper) -> bool {
-        self.end.arrivals().is_empty() && self.carrier.rest(cx, sleeper)
+    fn rest(&self, cx: &Kernel, sleeper: &dyn Sleeper) -> bool {
+        self.carrier.rest(cx, sleeper)
     }
 
     fn woken(&self, _: &Kernel, _: &ProtocolRef) {

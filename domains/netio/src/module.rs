@@ -11,7 +11,7 @@ use core::cell::{Cell, OnceCell, RefCell};
 use core::ops::Bound;
 use core::time::Duration;
 use xk_core::control::{Describe, ListSessions};
-use xk_core::object::{Burst, Enable, OpenError, PushError, Refused, USER_SHARE};
+use xk_core::object::{Arrivals, Burst, Enable, OpenError, PushError, Refused, USER_SHARE};
 use xk_core::reason::{Class, Reason};
 use xk_core::wire::{Sleeper, Wire};
 use xk_core::{
@@ -21,7 +21,7 @@ use xk_core::{
 use xk_domains::{Arrival, Carrier, SendError};
 use xk_kit::control::{MaxPacket, MyEther};
 use xk_kit::net::template::Headers;
-use xk_kit::wire::anchor::{Anchor, Anchored, Capabilities, ETHERNET, WireEnd};
+use xk_kit::wire::device::{Anchored, Capabilities, Device, ETHERNET, Unsent};
 use xk_kit::wire::segments::{self, RUN_PACKETS_MAX};
 use xk_kit::wire::{offload, offload::Offloads};
 
@@ -96,8 +96,6 @@ pub trait Steer {
 
 /// The module.
 pub struct Module {
-    /// The module's upper side.
-    end: WireEnd<Self>,
     /// The channels by number, fetched or not.
     channels: RefCell<BTreeMap<u32, Rc<Channel>>>,
     /// The channel that was looked at last.
@@ -133,9 +131,9 @@ pub struct Module {
 
 /// Adds a module on `lower`, a wire. One other protocol stands on the module, as on a wire.
 pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef) -> (ProtocolRef, Rc<Module>) {
-    let upper = Anchored::new(Module::new);
-    let module = Rc::clone(upper.wire());
-    let this = cx.add_protocol("netio", name, Netio { upper, lower });
+    let module = Rc::new(Module::new());
+    let upper = Anchored::new(Upside(Rc::clone(&module)), able(usize::MAX));
+    let this = cx.add_protocol("netio", name, Netio { module: Rc::clone(&module), upper, lower });
     *module.this.borrow_mut() = Some(this.clone());
     // All numbers that are granted lie behind this one.
     module.number_last.set(cx.random().next_u32() >> 1);
@@ -143,10 +141,15 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef) -> (ProtocolRef, Rc<Modu
     (this, module)
 }
 
+/// Has the wire complete open checksums and cut runs.
+fn able(frame_octets_max: usize) -> Capabilities {
+    let bare = Capabilities::bare(frame_octets_max).offloads(true, u16::MAX);
+    Capabilities { link_type: ETHERNET, ..bare }
+}
+
 impl Module {
-    fn new(end: WireEnd<Self>) -> Self {
+    fn new() -> Self {
         Self {
-            end,
             channels: RefCell::default(),
             turn: Cell::default(),
             waiting: RefCell::default(),
@@ -476,7 +479,7 @@ impl Module {
 
     /// Gives an arrival to the program that has a right to it, or else puts it with those for the
     /// protocol above.
-    fn arrive(&self, cx: &Kernel, frame: Message) {
+    fn arrive(&self, cx: &Kernel, frame: Message, up: &Arrivals) {
         let frame = match self.indices.get() {
             Some(indices) => match self.take_by_index(cx, indices, frame) {
                 Some(frame) => frame,
@@ -486,11 +489,8 @@ impl Module {
         };
         let has_rights = !self.rights.borrow().is_empty();
         let received = if has_rights { self.receive(cx, frame) } else { Err(frame) };
-        received.unwrap_or_else(|frame| self.put_up(frame));
-    }
-
-    fn put_up(&self, frame: Message) {
-        let mut arrivals = self.end.arrivals().queue_mut();
+        let Err(frame) = received else { return };
+        let mut arrivals = up.queue_mut();
         match arrivals.len() < ARRIVALS_MAX {
             true => arrivals.push_back(frame),
             false => self.count(&reason::QUEUE_FULL),
@@ -564,6 +564,16 @@ impl Module {
         carried
     }
 
+    /// Revokes all channels and closes the wire.
+    fn stop(&self, cx: &Kernel) {
+        for channel in self.all() {
+            self.revoke(channel.number);
+        }
+        drop(self.this.take());
+        let wire = self.wire.take();
+        wire.inspect(|wire| wire.close(cx));
+    }
+
     /// All channels, beginning behind the one that was looked at last.
     fn all(&self) -> Vec<Rc<Channel>> {
         let (channels, turn) = (self.channels.borrow(), self.turn.get());
@@ -572,19 +582,25 @@ impl Module {
     }
 }
 
+/// The module as the device of what stands on it.
+struct Upside(Rc<Module>);
+
 /// The module as a protocol object: an [`Anchored`] wire on another one.
 struct Netio {
-    upper: Anchored<Module>,
+    module: Rc<Module>,
+    upper: Anchored<Upside>,
     lower: ProtocolRef,
 }
 
 impl Protocol for Netio {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
-        let module = self.upper.wire();
+        let module = &self.module;
         let wire = self.lower.open(cx, Upper::new(this), Participants::default())?;
         let octets = wire.ask(cx, MaxPacket::default()).map(|question| question.octets);
         let octets = octets.map_or(usize::MAX, |octets| octets as usize);
-        module.frame_octets_max.set(octets.saturating_sub(module.index_octets()));
+        let octets_max = octets.saturating_sub(module.index_octets());
+        module.frame_octets_max.set(octets_max);
+        self.upper.wire().set_capabilities(able(octets_max));
         *module.wire.borrow_mut() = Some(wire);
         Ok(())
     }
@@ -614,7 +630,7 @@ impl Protocol for Netio {
     }
 
     fn gone(&self, _: &Kernel, _: &ProtocolRef, lower: &SessionRef) {
-        let wire = &self.upper.wire().wire;
+        let wire = &self.module.wire;
         if wire.borrow().as_ref() == Some(lower) {
             drop(wire.take());
         }
@@ -629,9 +645,9 @@ impl Protocol for Netio {
         _: &SessionRef,
         message: Message,
     ) -> Result<(), Refused> {
-        let module = self.upper.wire();
-        module.arrive(cx, message);
-        module.end.deliver_all(cx, this, usize::MAX);
+        let wire = self.upper.wire();
+        self.module.arrive(cx, message, wire.arrivals());
+        wire.deliver_all(cx, this, usize::MAX);
         Ok(())
     }
 
@@ -643,15 +659,14 @@ impl Protocol for Netio {
         lower: &SessionRef,
         burst: Burst<'_>,
     ) -> Result<(), Refused> {
-        let module = self.upper.wire();
         while let Some(message) = burst.next_through(lower) {
-            module.arrive(cx, message);
+            self.module.arrive(cx, message, self.upper.wire().arrivals());
         }
         Ok(())
     }
 
     fn control(&self, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
-        let module = self.upper.wire();
+        let module = &self.module;
         if let Some(question) = ask.get::<GrantChannel>() {
             module.grant_channel(cx, question);
         } else if let Some(question) = ask.get::<GrantRight>() {
@@ -691,73 +706,56 @@ impl Protocol for Netio {
     }
 
     fn wire(&self) -> Option<&dyn Wire> {
-        Some(&**self.upper.wire())
+        Some(self)
     }
 }
 
-impl Anchor for Module {
-    fn end(&self) -> &WireEnd<Self> {
-        &self.end
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        // The wire completes open checksums and cuts runs.
-        let bare = Capabilities::bare(self.frame_octets_max.get()).offloads(true, u16::MAX);
-        Capabilities { link_type: ETHERNET, ..bare }
-    }
-
-    fn send(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
-        match self.wire() {
-            Some(wire) => wire.push(cx, message),
-            None => {
-                this.discard(cx, message, &reason::CLOSED);
-                Err(PushError::Closed)
-            }
+impl Device for Upside {
+    fn send(&self, cx: &Kernel, _: &SessionRef, message: Message) -> Result<(), Unsent> {
+        match self.0.wire() {
+            Some(wire) => wire.push(cx, message).map_err(Unsent::Gone),
+            None => Err(Unsent::Refused(message, &reason::CLOSED, PushError::Closed)),
         }
     }
 
-    fn session_control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
-        let Some(wire) = self.wire() else {
-            return Answer::Unknown;
+    fn session_control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Option<Answer> {
+        let Some(wire) = self.0.wire() else {
+            return Some(Answer::Unknown);
         };
         if let Some(question) = ask.get::<Describe>() {
-            question.text = self.describe();
-            return Answer::Answered;
+            question.text = self.0.describe();
+            return Some(Answer::Answered);
         }
         if let Some(question) = ask.get::<Offloads>() {
             question.answer(this.head().protocol(), || Offloads::of_session(cx, &wire));
-            return Answer::Answered;
+            return Some(Answer::Answered);
         }
         if let Some(question) = ask.get::<Headers>() {
-            let octets_max = self.frame_octets_max.get();
+            let octets_max = self.0.frame_octets_max.get();
             let within = |it: Headers| Headers { sent: it.sent.of_up_to(octets_max), ..it };
-            return question.found(Headers::of(cx, &wire).map(within));
+            return Some(question.found(Headers::of(cx, &wire).map(within)));
         }
         let answer = wire.control(cx, ask);
-        self.leave_room(ask);
-        answer
+        self.0.leave_room(ask);
+        Some(answer)
     }
 
     fn stop(&self, cx: &Kernel, _: &ProtocolRef) {
-        for channel in self.all() {
-            self.revoke(channel.number);
-        }
-        drop(self.this.take());
-        let wire = self.wire.take();
-        wire.inspect(|wire| wire.close(cx));
+        self.0.stop(cx);
     }
 }
 
-impl Wire for Module {
+impl Wire for Netio {
     fn poll(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
-        // Arrivals that came in a burst, or that a blocked shepherd left.
-        let count = self.end.deliver_all(cx, this, budget);
-        count + self.carry_all(cx, budget)
+        // What came in a burst, or was left by a shepherd that was held up.
+        let count = self.upper.wire().deliver_all(cx, this, budget);
+        count + self.module.carry_all(cx, budget)
     }
 
     /// Wakes each program once for all frames that have come for it.
     fn flush(&self, _: &Kernel, _: &ProtocolRef) {
-        self.channels
+        self.module
+            .channels
             .borrow()
             .values()
             .filter_map(|channel| channel.carrier())
@@ -765,31 +763,31 @@ impl Wire for Module {
     }
 
     fn next_poll(&self) -> Option<Time> {
-        let lapses_at = self.waiting.borrow().front().map(|waiting| waiting.lapses_at);
-        let channels = self.channels.borrow();
-        let arrived = (!self.end.arrivals().is_empty()).then_some(Time::ZERO);
+        let lapses_at = self.module.waiting.borrow().front().map(|waiting| waiting.lapses_at);
+        let channels = self.module.channels.borrow();
+        let arrived = (!self.upper.wire().arrivals().is_empty()).then_some(Time::ZERO);
         let looks = channels.values().filter_map(|channel| channel.next_poll());
         looks.chain(lapses_at).chain(arrived).min()
     }
 
     fn rest(&self, cx: &Kernel, _: &ProtocolRef, sleeper: &dyn Sleeper) -> bool {
-        for gone in self.gone.take() {
+        for gone in self.module.gone.take() {
             let _ = gone.carrier().is_some_and(|carrier| carrier.rest(cx, sleeper));
         }
-        // Each channel is told, also if an earlier one has something to do.
-        let mut rests = self.end.arrivals().is_empty();
-        for channel in self.all() {
+        // Each is told, also behind one that has something to do.
+        let mut rests = self.upper.wire().arrivals().is_empty();
+        for channel in self.module.all() {
             rests &= channel.rest(cx, sleeper);
         }
         rests
     }
 
     fn woken(&self, _: &Kernel, _: &ProtocolRef) {
-        self.all().iter().filter_map(|channel| channel.carrier()).for_each(Carrier::woken);
+        self.module.all().iter().filter_map(|channel| channel.carrier()).for_each(Carrier::woken);
     }
 
     fn may_spin(&self) -> bool {
-        let channels = self.channels.borrow();
+        let channels = self.module.channels.borrow();
         channels.values().filter_map(|channel| channel.carrier()).all(Carrier::may_spin)
     }
 }

@@ -25,7 +25,7 @@ const QUESTIONS: &[QuestionInfo] = &[
     question("leave-group", "takes one `join-group` back"),
 ];
 
-/// The entry of a wire that carries Ethernet frames and is an [`Anchor`](super::anchor::Anchor).
+/// The entry of a wire that carries Ethernet frames over a [`Device`](super::device::Device).
 pub const fn ethernet(kind: &'static str, manual: &'static str, build: Builder) -> Entry {
     Entry::wire(kind, manual, build).questions(QUESTIONS)
 }

@@ -30,8 +30,7 @@ use xk_core::{
     Kernel, Message, Participant, Participants, Protocol, ProtocolRef, Reason, SessionRef, Time,
     Upper,
 };
-use xk_kit::EthAddr;
-use xk_kit::wire::anchor::{Anchor, Anchored, Capabilities, WireEnd};
+use xk_kit::wire::device::{Anchored, Capabilities, Device, Receiving, Unsent};
 use xk_kit::wire::entry::{HEADROOM, address, station};
 use xk_run::Bell;
 
@@ -339,56 +338,42 @@ pub static BELOW: Entry = Entry::wire("task", "# Synopsis\n`task end=N`: a wire 
     .reasons(REASONS);
 
 struct TaskWire {
-    end: WireEnd<Self>,
     frames: GraphEnd,
     mtu: usize,
-    address: Option<EthAddr>,
 }
 
 fn build_below(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let (frames, address) = (GraphEnd::take(build.params)?, station(build.params)?);
     let mtu = build.params.octets("mtu", 1514);
-    build.add(Anchored::new(|end| TaskWire { end, frames, mtu, address }))
+    let capabilities = match address {
+        Some(address) => Capabilities::ethernet(mtu, address),
+        None => Capabilities::bare(mtu),
+    };
+    build.add(Anchored::new(TaskWire { frames, mtu }, capabilities))
 }
 
-impl Anchor for TaskWire {
-    fn end(&self) -> &WireEnd<Self> {
-        &self.end
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        match self.address {
-            Some(address) => Capabilities::ethernet(self.mtu, address),
-            None => Capabilities::bare(self.mtu),
-        }
-    }
-
-    fn send(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
-        self.frames.give(&message).map_err(|why| {
-            this.discard(cx, message, why);
-            PushError::QueueFull
-        })
-    }
-
-    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
-        self.frames.stop();
-    }
-}
-
-impl Wire for TaskWire {
-    fn poll(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
-        let arrivals = self.end.arrivals();
-        self.frames.take_frames(budget.saturating_sub(arrivals.len()), |frame| {
+impl Device for TaskWire {
+    fn receive(&self, into: Receiving<'_>) {
+        let Receiving { cx, this, budget, arrivals } = into;
+        self.frames.take_frames(budget, |frame| {
             let drops = this.head().drops();
             if frame.len() > self.mtu {
                 return drops.count(&reason::TOO_BIG);
             }
             match cx.pool().copy_from(HEADROOM, &frame) {
-                Ok(message) => arrivals.queue_mut().push_back(message),
+                Ok(message) => arrivals.push_back(message),
                 Err(_) => drops.count(&reason::NO_BUFFERS),
             }
         });
-        self.end.deliver_all(cx, this, arrivals.len().min(budget))
+    }
+
+    fn send(&self, _: &Kernel, _: &SessionRef, message: Message) -> Result<(), Unsent> {
+        let given = self.frames.give(&message);
+        given.map_err(|why| Unsent::Refused(message, why, PushError::QueueFull))
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        self.frames.stop();
     }
 
     fn descriptor(&self, see: &mut dyn FnMut(&dyn Any)) {
@@ -396,11 +381,10 @@ impl Wire for TaskWire {
     }
 
     fn next_poll(&self) -> Option<Time> {
-        let has_some = !self.end.arrivals().is_empty() || self.frames.has_frames();
-        has_some.then_some(Time::ZERO)
+        self.frames.has_frames().then_some(Time::ZERO)
     }
 
-    fn rest(&self, _: &Kernel, _: &ProtocolRef, _: &dyn Sleeper) -> bool {
+    fn rest(&self, _: &Kernel, _: &dyn Sleeper) -> bool {
         self.frames.rest()
     }
 

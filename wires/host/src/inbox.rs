@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use xk_core::reason;
 use xk_core::{Message, Pool, ProtocolRef};
-use xk_kit::wire::device_wire::DEVICE_ERROR;
+use xk_kit::wire::device::DEVICE_ERROR;
 use xk_kit::wire::entry::HEADROOM;
 
 use crate::batch_unsafe::{Arrival, Received, Receiver};

@@ -11,7 +11,7 @@ use xk_core::Reason;
 use xk_core::reason::Class;
 use xk_kit::control::{NetworkErrorKind, Start};
 use xk_kit::net::ports::UNREACHABLE;
-use xk_kit::wire::device_wire::{DEVICE_ERROR, DEVICE_FULL};
+use xk_kit::wire::device::{DEVICE_ERROR, DEVICE_FULL};
 
 use crate::address::{Notes, Reported};
 use crate::batch_unsafe;

@@ -6,11 +6,8 @@ use std::net::Ipv4Addr;
 
 use xk_appletalk::llap::{DATA_OCTETS_MAX, HEADER_OCTETS, SENDER_OCTETS};
 use xk_core::graph::{Build, BuildError};
-use xk_core::object::PushError;
-use xk_core::wire::Wire;
 use xk_core::{Kernel, Message, ProtocolRef, SessionRef, reason};
-use xk_kit::wire::anchor::{Anchor, Anchored, Capabilities, WireEnd};
-use xk_kit::wire::device_wire::{DEVICE_ERROR, DEVICE_FULL};
+use xk_kit::wire::device::{Anchored, Capabilities, DEVICE_ERROR, Device, Receiving, Unsent};
 use xk_kit::wire::entry::{HEADROOM, environment};
 
 use crate::socket::Socket;
@@ -29,7 +26,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let interface = build.params.parse::<Ipv4Addr>("interface", wanted)?;
     let socket = Socket::join(interface).map_err(|error| environment("interface", &error))?;
     let sender = build.cx.random().next_u32().to_be_bytes();
-    build.add(Anchored::new(|end| LtoUdp { socket, sender, end }))
+    build.add(Anchored::new(LtoUdp { socket, sender }, Capabilities::bare(FRAME_OCTETS_MAX)))
 }
 
 /// The wire.
@@ -37,12 +34,12 @@ struct LtoUdp {
     socket: Socket,
     /// First octets of our own datagrams.
     sender: [u8; SENDER_OCTETS],
-    end: WireEnd<Self>,
 }
 
 impl LtoUdp {
     /// Puts the next frame behind the arrivals; false if there is none, or no room for it.
-    fn receive_one(&self, cx: &Kernel, this: &ProtocolRef) -> bool {
+    fn receive_one(&self, into: &mut Receiving<'_>) -> bool {
+        let Receiving { cx, this, arrivals, .. } = into;
         // Without a buffer the datagram stays with the system; the pool counts the failure.
         let Ok(mut message) = cx.pool().alloc(HEADROOM, DATAGRAM_OCTETS_MAX) else {
             return false;
@@ -63,22 +60,19 @@ impl LtoUdp {
             this.discard(message, &reason::MALFORMED);
         } else if message.peek() != Some(&self.sender) {
             let _ = message.strip(SENDER_OCTETS);
-            self.end.arrivals().queue_mut().push_back(message);
+            arrivals.push_back(message);
         }
         true
     }
 }
 
-impl Anchor for LtoUdp {
-    fn end(&self) -> &WireEnd<Self> {
-        &self.end
+impl Device for LtoUdp {
+    fn receive(&self, mut into: Receiving<'_>) {
+        let all = 0..into.budget;
+        all.take_while(|_| self.receive_one(&mut into)).for_each(drop);
     }
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::bare(FRAME_OCTETS_MAX)
-    }
-
-    fn send(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
+    fn send(&self, _: &Kernel, _: &SessionRef, message: Message) -> Result<(), Unsent> {
         let octets = message.slices().map(|slice| slice.octets);
         let parts: Vec<_> =
             [self.sender.as_slice()].into_iter().chain(octets).map(IoSlice::new).collect();
@@ -86,34 +80,13 @@ impl Anchor for LtoUdp {
         drop(parts);
         match sent {
             Ok(true) => Ok(()),
-            Ok(false) => {
-                this.discard(cx, message, &DEVICE_FULL);
-                Err(PushError::QueueFull)
-            }
-            Err(_) => {
-                this.discard(cx, message, &DEVICE_ERROR);
-                Err(PushError::Unreachable)
-            }
+            Ok(false) => Err(Unsent::Full(message)),
+            Err(_) => Err(Unsent::failed(message)),
         }
     }
 
-    fn describe(&self) -> Option<String> {
+    fn describe(&self, _: &Capabilities) -> Option<String> {
         Some(format!("sender {:02x?}", self.sender))
-    }
-
-    fn stop(&self, _: &Kernel, _: &ProtocolRef) {}
-}
-
-impl Wire for LtoUdp {
-    fn poll(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
-        if self.end.arrivals().is_empty() {
-            for _ in 0..budget {
-                if !self.receive_one(cx, this) {
-                    break;
-                }
-            }
-        }
-        self.end.deliver_all(cx, this, budget)
     }
 
     fn descriptor(&self, see: &mut dyn FnMut(&dyn Any)) {

@@ -1,6 +1,7 @@
 //! The wire: a network interface below a graph.
 
 use std::any::Any;
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -9,10 +10,11 @@ use smallvec::SmallVec;
 use xk_core::graph::{Build, BuildError, Look, Params, Value};
 use xk_core::message::NoBuffers;
 use xk_core::reason;
-use xk_core::{Message, Pool, ProtocolRef, Reason};
+use xk_core::{Kernel, Message, Pool, ProtocolRef, Reason, SessionRef};
 use xk_kit::EthAddr;
-use xk_kit::wire::anchor::Capabilities;
-use xk_kit::wire::device_wire::{DEVICE_DOWN, DEVICE_ERROR, DeviceWire, FrameDevice, Untaken};
+use xk_kit::wire::device::{
+    Anchored, BACKLOG_MAX, Capabilities, DEVICE_DOWN, DEVICE_ERROR, Device, Receiving, Unsent,
+};
 use xk_kit::wire::entry::{Address, HEADER_OCTETS, HEADROOM, environment, interface_name};
 use xk_kit::wire::handed::HandedDevices;
 use xk_kit::wire::offload::{self, TransportChecksum};
@@ -58,8 +60,8 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     }
     .offloads(options.offload, u16::MAX);
     let (offload, pieces) = (options.offload, Vec::new());
-    let wire = PacketWire { device, handed, offload, scrapped: 0, pieces, empty: 0 };
-    build.add(DeviceWire::new(wire, capabilities))
+    let state = State { device, handed, offload, scrapped: 0, pieces, empty: 0 };
+    build.add(Anchored::new(PacketWire(RefCell::new(state)), capabilities))
 }
 
 /// Looks whether the interface can be opened.
@@ -77,8 +79,11 @@ fn name(params: &Params) -> Result<&str, BuildError> {
     Ok(interface_name(params)?.unwrap_or_default())
 }
 
+/// The device as a wire's.
+struct PacketWire(RefCell<State>);
+
 /// The device, and what it handed out that could not be used.
-struct PacketWire {
+struct State {
     device: PacketDevice,
     /// Another process takes its arrivals until this one goes on.
     handed: Option<Rc<HandedDevices>>,
@@ -171,85 +176,90 @@ fn arrive(
     Ok(())
 }
 
-impl FrameDevice for PacketWire {
-    fn receive(
-        &mut self,
-        pool: &Pool,
-        budget: usize,
-        arrivals: &mut VecDeque<Message>,
-    ) -> Result<(), (&'static Reason, usize)> {
-        if let Some(handed) = &self.handed {
+impl Device for PacketWire {
+    const BACKLOG_MAX: usize = BACKLOG_MAX;
+
+    fn receive(&self, into: Receiving<'_>) {
+        let state = &mut *self.0.borrow_mut();
+        let pool = into.cx.pool();
+        if let Some(handed) = &state.handed {
             if !handed.is_going_on() {
-                return Ok(());
+                return;
             }
-            self.device.listen().map_err(|_| (&DEVICE_ERROR, 1))?;
-            self.handed = None;
+            if state.device.listen().is_err() {
+                return into.lost(&DEVICE_ERROR, 1);
+            }
+            state.handed = None;
         }
-        let (scrapped, pieces, offload) = (&mut self.scrapped, &mut self.pieces, self.offload);
-        let mut dropped: Option<(&'static Reason, usize)> = None;
-        let count = self.device.receive_frames(budget, |frame| {
+        let State { device, offload, scrapped, pieces, empty, .. } = state;
+        let count = device.receive_frames(into.budget, |frame| {
             let info = frame.info;
             let arrived = match take(pool, frame, pieces) {
                 Ok(None) => {
                     *scrapped += 1;
                     Ok(())
                 }
-                Ok(Some(message)) => arrive(pool, message, (info, offload), arrivals),
+                Ok(Some(message)) => arrive(pool, message, (info, *offload), into.arrivals),
                 Err(NoBuffers) => Err(&reason::NO_BUFFERS),
             };
             if let Err(why) = arrived {
-                // Several reasons at one look are rare: the last one counts for all.
-                let before = dropped.map_or(0, |(_, count)| count);
-                dropped = Some((why, before + 1));
+                into.this.head().drops().count(why);
             }
         });
-        if let Some(dropped) = dropped {
-            return Err(dropped);
+        *empty = if count > 0 { 0 } else { *empty + 1 };
+        if *empty < EMPTY_LOOKS {
+            return;
         }
-        self.empty = if count > 0 { 0 } else { self.empty + 1 };
-        if self.empty < EMPTY_LOOKS {
-            return Ok(());
-        }
-        self.empty = 0;
+        *empty = 0;
         // A held error, such as that the interface went down, wakes every sleep until it is taken.
-        match self.device.take_error() {
-            Ok(None) => Ok(()),
-            Ok(Some(_)) => Err((&DEVICE_DOWN, 1)),
-            Err(_) => Err((&DEVICE_ERROR, 1)),
+        match device.take_error() {
+            Ok(None) => {}
+            Ok(Some(_)) => into.lost(&DEVICE_DOWN, 1),
+            Err(_) => into.lost(&DEVICE_ERROR, 1),
         }
     }
 
-    fn transmit(&mut self, frame: Message) -> Result<(), Untaken> {
+    fn send(&self, _: &Kernel, _: &SessionRef, frame: Message) -> Result<(), Unsent> {
         let Some(note) = Note::of(&frame) else {
-            return Err(Untaken::Never(frame));
+            return Err(Unsent::failed(frame));
         };
         let parts: SmallVec<[&[u8]; PARTS]> = frame.slices().map(|slice| slice.octets).collect();
-        let queued = self.device.transmit_noted(&parts, note);
+        let queued = self.0.borrow_mut().device.transmit_noted(&parts, note);
         drop(parts);
         match queued {
             Ok(Transmitted::Queued) => Ok(()),
-            Ok(Transmitted::Full) => Err(Untaken::Full(frame)),
-            Err(_) => Err(Untaken::Never(frame)),
+            Ok(Transmitted::Full) => Err(Unsent::Full(frame)),
+            Err(_) => Err(Unsent::failed(frame)),
         }
     }
 
-    fn flush(&mut self) -> Result<bool, &'static Reason> {
-        match self.device.flush() {
-            Ok(left) => Ok(left == 0),
-            Err(_) => Err(&DEVICE_ERROR),
+    /// A failed device is not waited for, which would only spin. Its frames are tried again behind
+    /// the next one.
+    fn flush(&self, _: &Kernel, this: &ProtocolRef) -> bool {
+        match self.0.borrow_mut().device.flush() {
+            Ok(left) => left == 0,
+            Err(_) => {
+                this.head().drops().count(&DEVICE_ERROR);
+                true
+            }
         }
     }
 
-    fn set_group(&mut self, group: EthAddr, is_joined: bool) -> bool {
-        self.device.set_group(group.0, is_joined).is_ok()
+    fn set_group(&self, group: EthAddr, is_joined: bool) -> bool {
+        self.0.borrow_mut().device.set_group(group.0, is_joined).is_ok()
     }
 
-    fn losses(&mut self) -> u64 {
-        let lost = self.device.statistics().map_or(0, |s| s.dropped + s.inconsistent);
-        lost + self.scrapped
+    fn losses(&self) -> u64 {
+        let state = &mut *self.0.borrow_mut();
+        let lost = state.device.statistics().map_or(0, |s| s.dropped + s.inconsistent);
+        lost + state.scrapped
     }
 
-    fn descriptor(&self) -> &dyn Any {
-        self.device.fd()
+    fn describe(&self, able: &Capabilities) -> Option<String> {
+        able.address.map(|address| address.to_string())
+    }
+
+    fn descriptor(&self, see: &mut dyn FnMut(&dyn Any)) {
+        see(self.0.borrow().device.fd());
     }
 }

@@ -10,11 +10,11 @@ use std::time::Instant;
 use xk_core::graph::{Build, BuildError, Look, Params};
 use xk_core::object::PushError;
 use xk_core::reason::{self, Class};
-use xk_core::wire::{Sleeper, Wire};
+use xk_core::wire::Sleeper;
 use xk_core::{Kernel, Message, ProtocolRef, Reason, SessionRef, Time};
 use xk_kit::EthAddr;
 use xk_kit::net::notice::notice;
-use xk_kit::wire::anchor::{Anchor, Anchored, Capabilities, WireEnd, room_if};
+use xk_kit::wire::device::{Anchored, Capabilities, Device, Receiving, Unsent, room_if};
 use xk_kit::wire::entry::{HEADER_OCTETS, HEADROOM, environment, station};
 
 use crate::layout::Geometry;
@@ -45,7 +45,9 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     };
     let meeting =
         Meeting::new(path(params), &options).map_err(|error| environment("path", &error))?;
-    build.add(Anchored::new(|end| ShmWire::new(end, meeting, options.geometry, address)))
+    let frame_octets_max = options.geometry.frame_octets_max() as usize;
+    let capabilities = Capabilities::ethernet(frame_octets_max, address);
+    build.add(Anchored::new(ShmWire::new(meeting), capabilities))
 }
 
 /// Looks whether the parameters will do on this machine.
@@ -89,9 +91,6 @@ type Leftover = Option<OwnedFd>;
 
 /// Shared memory as a wire.
 pub(crate) struct ShmWire {
-    end: WireEnd<Self>,
-    address: EthAddr,
-    frame_octets_max: usize,
     link: RefCell<Option<Link>>,
     /// None after the end.
     meeting: RefCell<Option<Meeting>>,
@@ -115,11 +114,8 @@ pub(crate) struct ShmWire {
 }
 
 impl ShmWire {
-    fn new(end: WireEnd<Self>, meeting: Meeting, geometry: Geometry, address: EthAddr) -> Self {
+    fn new(meeting: Meeting) -> Self {
         Self {
-            end,
-            address,
-            frame_octets_max: geometry.frame_octets_max() as usize,
             link: RefCell::new(None),
             meeting: RefCell::new(Some(meeting)),
             leftover: RefCell::new(None),
@@ -148,40 +144,7 @@ impl ShmWire {
         let trouble = self.trouble.borrow();
         let last =
             if trouble.is_empty() { String::new() } else { format!(", last trouble: {trouble}") };
-        format!("{}, {state}, {links} links so far{last}", self.address)
-    }
-
-    /// Copies at most `budget` frames out of the ring and gives their slots back. Answers how many
-    /// it saw.
-    #[inline]
-    fn fetch(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
-        let (mut count, mut lost, mut no_buffers) = (0, false, 0);
-        if let Some(link) = self.link.borrow_mut().as_mut() {
-            let end = link.end();
-            while count < budget {
-                match end.arrival() {
-                    Ok(Some(arrival)) => match arrival.into_message(cx.pool(), HEADROOM) {
-                        Ok(message) => self.end.arrivals().queue_mut().push_back(message),
-                        Err(arrival) => {
-                            no_buffers += 1;
-                            arrival.skip();
-                        }
-                    },
-                    Ok(None) => break,
-                    Err(_) => {
-                        lost = true;
-                        break;
-                    }
-                }
-                count += 1;
-            }
-            end.release();
-        }
-        this.head().drops().add(&reason::NO_BUFFERS, no_buffers);
-        if lost {
-            self.lose(cx, this, Lost::Broken);
-        }
-        count
+        format!("{state}, {links} links so far{last}")
     }
 
     /// Looks after the peer, or for one.
@@ -284,16 +247,54 @@ impl ShmWire {
     }
 }
 
-impl Anchor for ShmWire {
-    fn end(&self) -> &WireEnd<Self> {
-        &self.end
+impl Device for ShmWire {
+    /// Copies frames out of the ring and gives their slots back.
+    #[inline]
+    fn receive(&self, into: Receiving<'_>) {
+        let Receiving { cx, this, budget, arrivals } = into;
+        if cx.now() >= self.look_at.get() {
+            self.look(cx, this);
+        }
+        let (mut count, mut lost, mut no_buffers) = (0, false, 0);
+        if let Some(link) = self.link.borrow_mut().as_mut() {
+            let end = link.end();
+            while count < budget {
+                match end.arrival() {
+                    Ok(Some(arrival)) => match arrival.into_message(cx.pool(), HEADROOM) {
+                        Ok(message) => arrivals.push_back(message),
+                        Err(arrival) => {
+                            no_buffers += 1;
+                            arrival.skip();
+                        }
+                    },
+                    Ok(None) => break,
+                    Err(_) => {
+                        lost = true;
+                        break;
+                    }
+                }
+                count += 1;
+            }
+            end.release();
+        }
+        this.head().drops().add(&reason::NO_BUFFERS, no_buffers);
+        if lost {
+            self.lose(cx, this, Lost::Broken);
+        }
+        if arrivals.is_empty() && self.slept.take() {
+            // Not for a frame, so for the peer.
+            self.look(cx, this);
+        }
+        if let Some(left) = self.last_frames.get() {
+            let left = left.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
+            self.last_frames.set(Some(left));
+            if arrivals.is_empty() || left == 0 {
+                self.lose(cx, this, Lost::Gone);
+            }
+        }
     }
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::ethernet(self.frame_octets_max, self.address)
-    }
-
-    fn send(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
+    fn send(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), Unsent> {
         let (why, error) = match self.put(&message) {
             Ok(()) => return Ok(()),
             Err(SendError::TooLong) => (&reason::TOO_BIG, PushError::TooBig),
@@ -308,8 +309,7 @@ impl Anchor for ShmWire {
                 (&LINK_DOWN, PushError::Unreachable)
             }
         };
-        this.discard(cx, message, why);
-        Err(error)
+        Err(Unsent::Refused(message, why, error))
     }
 
     /// Tells room where there is no peer: frames are lost then, and counted, and wait for none.
@@ -319,47 +319,20 @@ impl Anchor for ShmWire {
         room_if(link.as_mut().is_none_or(|link| link.end().room(1).unwrap_or(1) > 0))
     }
 
-    fn describe(&self) -> Option<String> {
-        Some(self.state())
+    fn describe(&self, able: &Capabilities) -> Option<String> {
+        Some(format!("{}, {}", able.address?, self.state()))
     }
 
-    fn stop(&self, cx: &Kernel, this: &ProtocolRef) {
-        self.flush(cx, this);
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
         drop(self.link.take());
         drop(self.meeting.take());
     }
-}
 
-impl Wire for ShmWire {
-    fn poll(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
-        if cx.now() >= self.look_at.get() {
-            self.look(cx, this);
-        }
-        let fetched = if self.end.arrivals().is_empty() {
-            self.fetch(cx, this, budget)
-        } else {
-            // What another shepherd has left is delivered first.
-            0
-        };
-        let count = self.end.deliver_all(cx, this, budget);
-        if count == 0 && self.slept.take() {
-            // Not for a frame, so for the peer.
-            self.look(cx, this);
-        }
-        if let Some(left) = self.last_frames.get() {
-            let left = left.saturating_sub(u32::try_from(fetched).unwrap_or(u32::MAX));
-            self.last_frames.set(Some(left));
-            if count == 0 || left == 0 {
-                self.lose(cx, this, Lost::Gone);
-            }
-        }
-        count
-    }
-
-    fn flush(&self, _: &Kernel, _: &ProtocolRef) {
+    fn flush(&self, _: &Kernel, _: &ProtocolRef) -> bool {
         if let Some(link) = self.link.borrow_mut().as_mut() {
             link.flush();
         }
+        true
     }
 
     fn descriptor(&self, see: &mut dyn FnMut(&dyn Any)) {
@@ -372,12 +345,9 @@ impl Wire for ShmWire {
         self.step_at.get()
     }
 
-    fn rest(&self, _: &Kernel, _: &ProtocolRef, sleeper: &dyn Sleeper) -> bool {
+    fn rest(&self, _: &Kernel, sleeper: &dyn Sleeper) -> bool {
         if let Some(bell) = self.leftover.borrow_mut().take() {
             sleeper.remove(&bell);
-        }
-        if !self.end.arrivals().is_empty() {
-            return false;
         }
         let mut link = self.link.borrow_mut();
         let Some(link) = link.as_mut() else {

@@ -14,6 +14,7 @@ use xk_core::reason::{self, Class};
 use xk_core::{Message, Pool, Reason, Time};
 use xk_kit::EthAddr;
 use xk_kit::wire::corrupt::copy_flipped;
+use xk_kit::wire::device::{DeviceWire, Unsent};
 
 /// Frames that may be in flight in one network, unless set otherwise.
 pub const IN_FLIGHT_MAX: usize = 1 << 20;
@@ -75,7 +76,7 @@ pub trait Tap {
 #[repr(C, align(64))]
 struct Port {
     /// `None` once the interface is taken down.
-    interface: Option<Rc<SimPort>>,
+    interface: Option<Rc<DeviceWire<SimPort>>>,
     host: HostId,
     link: u32,
     hints: Hints,
@@ -123,13 +124,6 @@ pub struct Network {
     pool: Pool,
     state: RefCell<NetworkState>,
     tap: RefCell<Option<Rc<dyn Tap>>>,
-}
-
-/// A frame that was not taken.
-pub(crate) struct NotTaken {
-    pub(crate) message: Message,
-    pub(crate) error: PushError,
-    pub(crate) reason: &'static Reason,
 }
 
 /// A frame that has arrived and is being handed to its receivers, one by one.
@@ -275,7 +269,7 @@ impl Network {
     /// Hangs an interface on a link. Answers its port, and which of the host's interfaces it is.
     pub(crate) fn attach(
         &self,
-        interface: Rc<SimPort>,
+        interface: Rc<DeviceWire<SimPort>>,
         link: LinkId,
         seat: &HostSeat,
     ) -> Result<(PortId, u8), LinkError> {
@@ -333,36 +327,31 @@ impl Network {
     }
 
     /// Takes a frame from a host.
-    pub(crate) fn transmit(
-        &self,
-        now: Time,
-        from: PortId,
-        message: Message,
-    ) -> Result<(), NotTaken> {
+    pub(crate) fn transmit(&self, now: Time, from: PortId, message: Message) -> Result<(), Unsent> {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
-        let not_taken = |message, error, reason| Err(NotTaken { message, error, reason });
+        let refused = |message, error, reason| Err(Unsent::Refused(message, reason, error));
         let at = state.ports.get_mut(from.0 as usize).filter(|p| p.interface.is_some());
         let found = at.and_then(|p| Some((state.links.get_mut(p.link as usize)?, p)));
         let Some((link, port)) = found else {
-            return not_taken(message, PushError::Closed, &reason::CLOSED);
+            return refused(message, PushError::Closed, &reason::CLOSED);
         };
         let octets = message.len();
         if state.queue.len() >= state.in_flight_max {
             link.stats.in_flight_full += 1;
-            return not_taken(message, PushError::QueueFull, &IN_FLIGHT_FULL);
+            return refused(message, PushError::QueueFull, &IN_FLIGHT_FULL);
         }
         let frame = match self.without_attributes(message) {
             Ok(frame) => frame,
             Err(message) => {
                 link.stats.no_buffers += 1;
-                return not_taken(message, PushError::NoBuffers, &reason::NO_BUFFERS);
+                return refused(message, PushError::NoBuffers, &reason::NO_BUFFERS);
             }
         };
         // A host that is called from outside may have an older time.
         let Some(arrival) = link.send(now.max(state.now), &mut port.rest.ends, octets) else {
             link.stats.queue_full += 1;
-            return not_taken(frame, PushError::QueueFull, &reason::QUEUE_FULL);
+            return refused(frame, PushError::QueueFull, &reason::QUEUE_FULL);
         };
         link.stats.sent += 1;
         link.stats.sent_octets += octets as u64;
@@ -465,7 +454,7 @@ impl Network {
     pub(crate) fn spread(
         &self,
         spreading: &mut Spreading,
-    ) -> Option<(Rc<SimPort>, HostId, Message)> {
+    ) -> Option<(Rc<DeviceWire<SimPort>>, HostId, Message)> {
         let mut state = self.state.borrow_mut();
         loop {
             if let Some((to, message)) = spreading.again.take() {
@@ -498,7 +487,11 @@ impl NetworkState {
         }
     }
 
-    fn deliver(&mut self, to: PortId, message: Message) -> Option<(Rc<SimPort>, HostId, Message)> {
+    fn deliver(
+        &mut self,
+        to: PortId,
+        message: Message,
+    ) -> Option<(Rc<DeviceWire<SimPort>>, HostId, Message)> {
         let port = self.ports.get(to.0 as usize)?;
         let link = port.link;
         let Some(interface) = port.interface.clone() else {

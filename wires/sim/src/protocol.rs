@@ -7,10 +7,9 @@ use core::time::Duration;
 use std::rc::Rc;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{OpenError, PushError};
-use xk_core::wire::Wire;
 use xk_core::{Kernel, Message, ProtocolRef, Reason, SessionRef, reason};
 use xk_kit::EthAddr;
-use xk_kit::wire::anchor::{Anchor, Anchored, Capabilities, WireEnd};
+use xk_kit::wire::device::{Anchored, Capabilities, Device, DeviceWire, Unsent};
 use xk_kit::wire::entry::station;
 
 /// Host of the world that a kernel is; put beside the kernel by
@@ -29,26 +28,23 @@ pub struct HostSeat {
 pub(crate) struct SimPort {
     /// The interface's port, while it is attached.
     id: Cell<Option<PortId>>,
-    frame_octets_max: usize,
     network: Rc<Network>,
-    end: WireEnd<Self>,
     link: LinkId,
-    address: Cell<EthAddr>,
     /// The wire's handle, while it is attached.
     this: RefCell<Option<ProtocolRef>>,
 }
 
 impl SimPort {
     /// Passes an arrived frame up.
-    pub(crate) fn arrive(&self, cx: &Kernel, message: Message) {
+    pub(crate) fn arrive(wire: &DeviceWire<Self>, cx: &Kernel, message: Message) {
         // One that was taken down has none.
-        if let Some(session) = self.end.session() {
+        if let Some(session) = wire.session() {
             drop(session.pop(cx, message));
             return;
         }
-        let this = self.this.borrow().clone();
+        let this = wire.device().this.borrow().clone();
         if let Some(this) = this {
-            self.end.deliver(cx, &this, message);
+            wire.deliver(cx, &this, message);
         }
     }
 
@@ -60,18 +56,25 @@ impl SimPort {
     }
 
     /// Hangs the interface on its link, if the kernel's place in the world is known.
-    fn attach(self: &Rc<Self>, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
-        if self.id.get().is_some() {
+    fn attach(
+        wire: &Rc<DeviceWire<Self>>,
+        cx: &Kernel,
+        this: &ProtocolRef,
+    ) -> Result<(), OpenError> {
+        let port = wire.device();
+        if port.id.get().is_some() {
             return Ok(());
         }
         let seat = cx.surroundings::<HostSeat>().ok_or(OpenError::NoLower)?;
-        let attached = self.network.attach(Rc::clone(self), self.link, &seat);
-        let (port, ordinal) = attached.map_err(|_| OpenError::Full)?;
-        if self.address.get() == EthAddr::ZERO {
-            self.address.set(self.network.address(seat.id, ordinal));
+        let attached = port.network.attach(Rc::clone(wire), port.link, &seat);
+        let (id, ordinal) = attached.map_err(|_| OpenError::Full)?;
+        let able = wire.capabilities();
+        if able.address == Some(EthAddr::ZERO) {
+            let address = Some(port.network.address(seat.id, ordinal));
+            wire.set_capabilities(Capabilities { address, ..able });
         }
-        self.id.set(Some(port));
-        *self.this.borrow_mut() = Some(this.clone());
+        port.id.set(Some(id));
+        *port.this.borrow_mut() = Some(this.clone());
         Ok(())
     }
 }
@@ -90,46 +93,35 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let address = station(build.params)?;
     let link_octets_max = network.frame_octets_max(link);
     let mtu = build.params.octets("mtu", usize::MAX);
-    let wire = Anchored::new(|end| SimPort {
-        id: Cell::new(None),
-        frame_octets_max: mtu.saturating_add(HEADER_OCTETS).min(link_octets_max),
-        network,
-        end,
-        link,
-        address: Cell::new(address.unwrap_or(EthAddr::ZERO)),
-        this: RefCell::default(),
-    });
+    let frame_octets_max = mtu.saturating_add(HEADER_OCTETS).min(link_octets_max);
+    let port = SimPort { id: Cell::new(None), network, link, this: RefCell::default() };
+    let wire = Anchored::new(
+        port,
+        Capabilities::ethernet(frame_octets_max, address.unwrap_or(EthAddr::ZERO)),
+    );
     let port = Rc::clone(wire.wire());
     let this = build.add(wire)?;
     // Before the host has its place in the world, `start` is early enough.
-    match port.attach(build.cx, &this) {
+    match SimPort::attach(&port, build.cx, &this) {
         Ok(()) | Err(OpenError::NoLower) => Ok(this),
         Err(error) => Err(error.into()),
     }
 }
 
-impl Anchor for SimPort {
-    fn end(&self) -> &WireEnd<Self> {
-        &self.end
+impl Device for SimPort {
+    fn start(
+        wire: &Rc<DeviceWire<Self>>,
+        cx: &Kernel,
+        this: &ProtocolRef,
+    ) -> Result<(), OpenError> {
+        Self::attach(wire, cx, this)
     }
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::ethernet(self.frame_octets_max, self.address.get())
-    }
-
-    fn start(self: &Rc<Self>, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
-        self.attach(cx, this)
-    }
-
-    fn send(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
-        let Some(at) = self.id.get() else {
-            this.discard(cx, message, &reason::CLOSED);
-            return Err(PushError::Closed);
-        };
-        self.network.transmit(cx.now(), at, message).map_err(|not_taken| {
-            this.discard(cx, not_taken.message, not_taken.reason);
-            not_taken.error
-        })
+    fn send(&self, cx: &Kernel, _: &SessionRef, message: Message) -> Result<(), Unsent> {
+        match self.id.get() {
+            Some(at) => self.network.transmit(cx.now(), at, message),
+            None => Err(Unsent::Refused(message, &reason::CLOSED, PushError::Closed)),
+        }
     }
 
     fn room(&self, cx: &Kernel) -> Option<Duration> {
@@ -142,12 +134,5 @@ impl Anchor for SimPort {
             self.network.detach(port);
         }
         drop(this);
-    }
-}
-
-impl Wire for SimPort {
-    /// Frames come from the world, not by polling.
-    fn poll(&self, _: &Kernel, _: &ProtocolRef, _: usize) -> usize {
-        0
     }
 }

@@ -23,6 +23,7 @@ use xk_core::random::Random;
 use xk_core::reason::Class;
 use xk_core::shepherd::{Flow, Shepherds};
 use xk_core::{Kernel, Message, Pool, ProtocolRef, Reason, Time};
+use xk_kit::wire::device::DeviceWire;
 
 /// Arrivals that one look at a wire of another kind takes.
 const POLL_BUDGET: usize = 64;
@@ -64,7 +65,7 @@ pub struct Progress {
 
 /// Something to do on a host, on one of its shepherds.
 enum Work {
-    Frame(Rc<SimPort>, Message),
+    Frame(Rc<DeviceWire<SimPort>>, Message),
     Task(Box<dyn FnOnce(&Kernel)>),
 }
 
@@ -451,13 +452,13 @@ impl World {
             };
             host.kernel.set_now(self.now);
             if host.is_plain {
-                port.arrive(&host.kernel, message);
+                SimPort::arrive(&port, &host.kernel, message);
                 host.kernel.run_due();
                 self.turned(at);
                 continue;
             }
             if host.is_full() {
-                port.discard(message, &pause::PAUSED_FULL);
+                port.device().discard(message, &pause::PAUSED_FULL);
                 continue;
             }
             let work = Work::Frame(port, message);
@@ -475,7 +476,7 @@ impl World {
             // The system gives no stack: what came has no shepherd to carry it.
             for work in host.inbox.borrow_mut().drain(..) {
                 if let Work::Frame(port, message) = work {
-                    port.discard(message, &NO_SHEPHERDS);
+                    port.device().discard(message, &NO_SHEPHERDS);
                 }
             }
             host.kernel.run_due();
@@ -597,7 +598,7 @@ fn body(
             let next = inbox.borrow_mut().pop_front();
             let Some(work) = next else { break };
             match work {
-                Work::Frame(port, message) => port.arrive(&kernel, message),
+                Work::Frame(port, message) => SimPort::arrive(&port, &kernel, message),
                 Work::Task(task) => task(&kernel),
             }
             if !leads() {

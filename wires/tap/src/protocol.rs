@@ -1,6 +1,7 @@
 //! The wire: a TAP device below a graph.
 
 use std::any::Any;
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::net::Ipv4Addr;
@@ -11,9 +12,10 @@ use smallvec::SmallVec;
 use xk_core::graph::{Build, BuildError, Look, Params};
 use xk_core::message::NoBuffers;
 use xk_core::reason;
-use xk_core::{Message, Pool, ProtocolRef, Reason};
-use xk_kit::wire::anchor::Capabilities;
-use xk_kit::wire::device_wire::{DEVICE_ERROR, DeviceWire, FrameDevice, Untaken};
+use xk_core::{Kernel, Message, Pool, ProtocolRef, Reason, SessionRef};
+use xk_kit::wire::device::{
+    Anchored, BACKLOG_MAX, Capabilities, DEVICE_ERROR, Device, Receiving, Unsent,
+};
 use xk_kit::wire::entry::{HEADER_OCTETS, HEADROOM, environment, interface_name, station};
 use xk_kit::wire::handed::HandedDevices;
 use xk_kit::wire::offload::{self, TransportChecksum};
@@ -50,8 +52,8 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let address = address.unwrap_or(EthAddr(device.hardware_address()));
     let capabilities = Capabilities::ethernet(device.mtu() + HEADER_OCTETS, address)
         .offloads(device.takes_open_checksums(), u16::MAX);
-    let wire = TapWire { device, handed, usual: None, others: Vec::new() };
-    build.add(DeviceWire::new(wire, capabilities))
+    let state = State { device, handed, usual: None, others: Vec::new() };
+    build.add(Anchored::new(TapWire(RefCell::new(state)), capabilities))
 }
 
 /// Looks whether the device can be opened or made. One that is made for the look goes with it.
@@ -135,8 +137,11 @@ fn take_note(pool: &Pool, frame: &mut Message, note: Note) -> Result<(), NoBuffe
     }
 }
 
+/// The device as a wire's.
+struct TapWire(RefCell<State>);
+
 /// The device, and the buffers that its next frame comes into.
-struct TapWire {
+struct State {
     device: TapDevice,
     /// Another process takes its arrivals until this one goes on.
     handed: Option<Rc<HandedDevices>>,
@@ -147,7 +152,7 @@ struct TapWire {
     others: Vec<Message>,
 }
 
-impl TapWire {
+impl State {
     /// Sees to it that there is room for the longest frame; false if the pool has none.
     fn prepare(&mut self, pool: &Pool) -> bool {
         if self.usual.is_none() {
@@ -209,52 +214,54 @@ impl TapWire {
     }
 }
 
-impl FrameDevice for TapWire {
-    fn receive(
-        &mut self,
-        pool: &Pool,
-        budget: usize,
-        arrivals: &mut VecDeque<Message>,
-    ) -> Result<(), (&'static Reason, usize)> {
-        if let Some(handed) = &self.handed {
+impl Device for TapWire {
+    const BACKLOG_MAX: usize = BACKLOG_MAX;
+
+    fn receive(&self, into: Receiving<'_>) {
+        let Receiving { cx, this, budget, arrivals } = into;
+        let state = &mut *self.0.borrow_mut();
+        if let Some(handed) = &state.handed {
             if !handed.is_going_on() {
-                return Ok(());
+                return;
             }
-            self.handed = None;
+            state.handed = None;
         }
         for _ in 0..budget {
-            match self.receive_one(pool, arrivals) {
+            match state.receive_one(cx.pool(), arrivals) {
                 Ok(true) => {}
-                Ok(false) => return Ok(()),
-                Err(why) => return Err((why, 1)),
+                Ok(false) => return,
+                Err(why) => return this.head().drops().count(why),
             }
         }
-        Ok(())
     }
 
-    fn transmit(&mut self, frame: Message) -> Result<(), Untaken> {
+    fn send(&self, _: &Kernel, _: &SessionRef, frame: Message) -> Result<(), Unsent> {
         let mut header = [0; NOTE_OCTETS];
         let Some(note) = Note::of(&frame) else {
-            return Err(Untaken::Never(frame));
+            return Err(Unsent::failed(frame));
         };
         let note = (note, &mut header);
         let octets = frame.slices().map(|slice| slice.octets);
         let mut parts: SmallVec<[_; PARTS]> =
             [[].as_slice()].into_iter().chain(octets).map(IoSlice::new).collect();
-        let sent = self.device.transmit_noted(&mut parts, note);
+        let sent = self.0.borrow_mut().device.transmit_noted(&mut parts, note);
         drop(parts);
         match sent {
             Ok(Transmitted::Sent) => Ok(()),
-            Ok(Transmitted::WouldBlock) => Err(Untaken::Full(frame)),
-            Err(_) => Err(Untaken::Never(frame)),
+            Ok(Transmitted::WouldBlock) => Err(Unsent::Full(frame)),
+            Err(_) => Err(Unsent::failed(frame)),
         }
     }
 
-    fn losses(&mut self) -> u64 {
-        self.device.oversized()
+    fn losses(&self) -> u64 {
+        self.0.borrow().device.oversized()
     }
 
-    fn descriptor(&self) -> &dyn Any {
-        self.device.fd()
+    fn describe(&self, able: &Capabilities) -> Option<String> {
+        able.address.map(|address| address.to_string())
+    }
+
+    fn descriptor(&self, see: &mut dyn FnMut(&dyn Any)) {
+        see(self.0.borrow().device.fd());
     }
 }

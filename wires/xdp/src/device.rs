@@ -6,17 +6,19 @@
 //! the system has done with it.
 
 use std::any::Any;
+use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::fmt::Write as _;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::epoll;
 use rustix::net::xdp::{XdpDesc, XdpDescOptions};
 use xk_core::reason::Class;
-use xk_core::{Message, Pool, Reason};
+use xk_core::{Kernel, Message, Pool, ProtocolRef, Reason, SessionRef};
 use xk_kit::EthAddr;
-use xk_kit::wire::device_wire::{DEVICE_DOWN, DEVICE_ERROR, FrameDevice, Untaken};
+use xk_kit::wire::device::{
+    BACKLOG_MAX, Capabilities, DEVICE_DOWN, DEVICE_ERROR, Device, Receiving, Unsent,
+};
 use xk_kit::wire::frames;
 use xk_linux::Interface;
 
@@ -432,11 +434,14 @@ impl XdpDevice {
     }
 }
 
-impl FrameDevice for XdpDevice {
+impl XdpDevice {
+    /// Puts at most `budget` arrivals behind the others.
+    ///
+    /// # Errors
+    /// Why frames were dropped and how many, or why the device cannot be read.
     #[inline]
     fn receive(
         &mut self,
-        _: &Pool,
         budget: usize,
         arrivals: &mut VecDeque<Message>,
     ) -> Result<(), (&'static Reason, usize)> {
@@ -461,22 +466,22 @@ impl FrameDevice for XdpDevice {
     }
 
     #[inline]
-    fn transmit(&mut self, frame: Message) -> Result<(), Untaken> {
+    fn send(&mut self, frame: Message) -> Result<(), Unsent> {
         if self.is_gone || !(HEADER_OCTETS..=FRAME_OCTETS_MAX).contains(&frame.len()) {
-            return Err(Untaken::Never(frame));
+            return Err(Unsent::failed(frame));
         }
         let Some(lane) = self.lanes.first_mut() else {
-            return Err(Untaken::Never(frame));
+            return Err(Unsent::failed(frame));
         };
         if !lane.queue.departures.has_room() {
-            return Err(Untaken::Full(frame));
+            return Err(Unsent::Full(frame));
         }
         if let Some(place) = lane.place(&frame, &self.pool) {
             lane.send(frame, place);
             return Ok(());
         }
         let Some(copy) = self.copy(&frame) else {
-            return Err(Untaken::Full(frame));
+            return Err(Unsent::Full(frame));
         };
         let lane = self.lanes.first_mut();
         let place = lane.as_ref().and_then(|lane| lane.place(&copy, &self.pool));
@@ -485,15 +490,11 @@ impl FrameDevice for XdpDevice {
                 lane.send(copy, place);
                 Ok(())
             }
-            _ => Err(Untaken::Full(frame)),
+            _ => Err(Unsent::Full(frame)),
         }
     }
 
-    fn set_group(&mut self, group: EthAddr, is_joined: bool) -> bool {
-        let groups = self.groups.as_ref();
-        groups.is_some_and(|groups| groups.set(group.0, is_joined).is_ok())
-    }
-
+    /// Sees that what was sent goes out. True if all did.
     #[inline]
     fn flush(&mut self) -> Result<bool, &'static Reason> {
         let mut all = true;
@@ -513,31 +514,71 @@ impl FrameDevice for XdpDevice {
         }
         Ok(all)
     }
+}
 
-    fn losses(&mut self) -> u64 {
-        let lanes = self.lanes.iter().map(|lane| {
-            let counted = lane.queue.losses().unwrap_or_default();
-            counted.no_buffer + counted.ring_full + counted.invalid + lane.inconsistent
-        });
-        lanes.sum::<u64>() + self.missed
-    }
+/// The device as a wire's.
+pub(crate) struct XdpWire(pub(crate) RefCell<XdpDevice>);
 
-    fn descriptor(&self) -> &dyn Any {
-        match (&self.waits, self.lanes.first()) {
-            (Some(waits), _) => waits,
-            (None, Some(lane)) => lane.queue.fd(),
-            (None, None) => &(),
+impl Device for XdpWire {
+    const BACKLOG_MAX: usize = BACKLOG_MAX;
+
+    #[inline]
+    fn receive(&self, into: Receiving<'_>) {
+        let Receiving { this, budget, arrivals, .. } = into;
+        if let Err((why, count)) = self.0.borrow_mut().receive(budget, arrivals) {
+            this.head().drops().add(why, count as u64);
         }
     }
 
-    fn describe(&self, text: &mut String) {
-        let lanes = self.lanes.len();
+    #[inline]
+    fn send(&self, _: &Kernel, _: &SessionRef, frame: Message) -> Result<(), Unsent> {
+        self.0.borrow_mut().send(frame)
+    }
+
+    /// A failed device is not waited for, which would only spin. Its frames are tried again behind
+    /// the next one.
+    #[inline]
+    fn flush(&self, _: &Kernel, this: &ProtocolRef) -> bool {
+        match self.0.borrow_mut().flush() {
+            Ok(all) => all,
+            Err(why) => {
+                this.head().drops().count(why);
+                true
+            }
+        }
+    }
+
+    fn set_group(&self, group: EthAddr, is_joined: bool) -> bool {
+        let device = self.0.borrow();
+        device.groups.as_ref().is_some_and(|groups| groups.set(group.0, is_joined).is_ok())
+    }
+
+    fn losses(&self) -> u64 {
+        let device = self.0.borrow();
+        let lanes = device.lanes.iter().map(|lane| {
+            let counted = lane.queue.losses().unwrap_or_default();
+            counted.no_buffer + counted.ring_full + counted.invalid + lane.inconsistent
+        });
+        lanes.sum::<u64>() + device.missed
+    }
+
+    fn descriptor(&self, see: &mut dyn FnMut(&dyn Any)) {
+        let device = self.0.borrow();
+        match (&device.waits, device.lanes.first()) {
+            (Some(waits), _) => see(waits),
+            (None, Some(lane)) => see(lane.queue.fd()),
+            (None, None) => {}
+        }
+    }
+
+    fn describe(&self, able: &Capabilities) -> Option<String> {
+        let device = self.0.borrow();
+        let lanes = device.lanes.len();
         let mode =
-            self.lanes.first().map_or(Mode::Auto, |lane| working(&lane.queue, &self.redirect));
-        let name = &self.interface.name;
-        let copied = self.copied;
-        // Writing to a string does not fail.
-        let _written = write!(text, " on {name}, {mode}, queues: {lanes}, copied: {copied}");
+            device.lanes.first().map_or(Mode::Auto, |lane| working(&lane.queue, &device.redirect));
+        let (name, copied) = (&device.interface.name, device.copied);
+        let address = able.address?;
+        Some(format!("{address} on {name}, {mode}, queues: {lanes}, copied: {copied}"))
     }
 }
 

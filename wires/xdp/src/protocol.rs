@@ -1,17 +1,17 @@
 //! The wire: a network interface below a graph.
 
+use std::cell::RefCell;
 use std::net::Ipv4Addr;
 
 use xk_core::ProtocolRef;
 use xk_core::graph::{Build, BuildError, Look, Params, Value};
 use xk_kit::EthAddr;
-use xk_kit::wire::anchor::Capabilities;
-use xk_kit::wire::device_wire::DeviceWire;
+use xk_kit::wire::device::{Anchored, Capabilities};
 use xk_kit::wire::entry::{Address, HEADER_OCTETS, environment, interface_name};
 use xk_linux::Interface;
 
 use crate::bare::{Mode, find, ring_entries};
-use crate::device::{Settings, XdpDevice};
+use crate::device::{Settings, XdpDevice, XdpWire};
 use crate::driver_unsafe::is_in_memory;
 use crate::error::XdpError;
 use crate::program::{MATCHES_MAX, Share};
@@ -29,7 +29,7 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         takes_groups: settings.promiscuous,
         ..Capabilities::ethernet(mtu + HEADER_OCTETS, address)
     };
-    build.add(DeviceWire::new(device, capabilities))
+    build.add(Anchored::new(XdpWire(RefCell::new(device)), capabilities))
 }
 
 /// Looks whether the interface is there and this process may use it, without touching it.

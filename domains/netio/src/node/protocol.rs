@@ -8,7 +8,7 @@ use crate::{Module, Rate};
 use xk_core::ProtocolRef;
 use xk_core::graph::{Build, BuildError, Look, Params};
 use xk_kit::control::LinkType;
-use xk_kit::wire::anchor::ETHERNET;
+use xk_kit::wire::device::ETHERNET;
 use xk_shm::{ShmError, check_path};
 use xk_xdp::Mode;
 

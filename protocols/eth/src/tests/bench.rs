@@ -14,14 +14,13 @@ use xk_core::numbers::Number;
 use xk_core::object::{OpenError, Popped, PushError};
 use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
-use xk_core::wire::Wire;
 use xk_core::{
     Kernel, Message, Part, Participants, Pool, Protocol, ProtocolRef, Reason, SessionRef, Upper,
     reason,
 };
 use xk_kit::layer::{Bounds, Layered};
 use xk_kit::net::attribute::LinkCast;
-use xk_kit::wire::anchor::{Anchor, Anchored, Capabilities, WireEnd};
+use xk_kit::wire::device::{Anchored, Capabilities, Device, DeviceWire, Unsent};
 
 /// The station's own address.
 pub(crate) const MINE: EthAddr = EthAddr([2, 0, 0, 0, 0, 1]);
@@ -36,21 +35,12 @@ pub(crate) const UPPERS: [(&str, u32); 3] = [("typed", 0x0800), ("sap", 0x42), (
 type Sent = Rc<RefCell<Vec<Vec<u8>>>>;
 
 struct Tray {
-    end: WireEnd<Self>,
     sent: Sent,
     joined: Rc<Cell<u32>>,
 }
 
-impl Anchor for Tray {
-    fn end(&self) -> &WireEnd<Self> {
-        &self.end
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::ethernet(FRAME_MAX as usize, MINE).offloads(true, 0)
-    }
-
-    fn send(&self, _: &Kernel, _: &SessionRef, message: Message) -> Result<(), PushError> {
+impl Device for Tray {
+    fn send(&self, _: &Kernel, _: &SessionRef, message: Message) -> Result<(), Unsent> {
         self.sent.borrow_mut().push(message.octets().collect());
         Ok(())
     }
@@ -59,14 +49,6 @@ impl Anchor for Tray {
         let joined = self.joined.get();
         self.joined.set(if is_joined { joined + 1 } else { joined - 1 });
         true
-    }
-
-    fn stop(&self, _: &Kernel, _: &ProtocolRef) {}
-}
-
-impl Wire for Tray {
-    fn poll(&self, _: &Kernel, _: &ProtocolRef, _: usize) -> usize {
-        0
     }
 }
 
@@ -125,7 +107,7 @@ impl Protocol for TestUpper {
 /// The station and its surroundings.
 pub(crate) struct Bench {
     pub(crate) cx: Kernel,
-    wire: Rc<Tray>,
+    wire: Rc<DeviceWire<Tray>>,
     tray: ProtocolRef,
     pub(crate) eth: ProtocolRef,
     pub(crate) uppers: Vec<ProtocolRef>,
@@ -145,7 +127,10 @@ impl Bench {
             timers_max: 16,
         });
         let (sent, joined) = (Sent::default(), Rc::<Cell<u32>>::default());
-        let tray = Anchored::new(|end| Tray { end, sent: sent.clone(), joined: joined.clone() });
+        let all = Capabilities::ethernet(FRAME_MAX as usize, MINE).offloads(true, 0);
+        let capabilities = Capabilities { takes_groups: false, ..all };
+        let tray = Tray { sent: sent.clone(), joined: joined.clone() };
+        let tray = Anchored::new(tray, capabilities);
         let wire = Rc::clone(tray.wire());
         let tray = cx.add_protocol("tray", "tray", tray);
         let bounds = Bounds { sources: Some(32), ..Bounds::sessions(sessions_max) };
@@ -189,7 +174,7 @@ impl Bench {
     }
 
     pub(crate) fn arrive_message(&self, message: Message) {
-        self.wire.end.deliver(&self.cx, &self.tray, message);
+        self.wire.deliver(&self.cx, &self.tray, message);
     }
 
     /// Opens a session to `peer` for the upper at this place of [`UPPERS`].

@@ -8,12 +8,11 @@ use std::net::SocketAddr;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::PushError;
 use xk_core::reason::{self, Class};
-use xk_core::wire::Wire;
 use xk_core::{Kernel, Message, ProtocolRef, Reason, SessionRef, Time};
-use xk_kit::EthAddr;
 use xk_kit::net::ports::NO_PEER;
-use xk_kit::wire::anchor::{Anchor, Anchored, Capabilities, WireEnd, room_if};
-use xk_kit::wire::device_wire::DEVICE_FULL;
+use xk_kit::wire::device::{
+    Anchored, Capabilities, DEVICE_FULL, Device, Receiving, Unsent, room_if,
+};
 use xk_kit::wire::entry::HEADER_OCTETS;
 use xk_kit::wire::frames;
 
@@ -33,11 +32,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The wire.
 struct HostEth {
-    end: WireEnd<Self>,
     local: SocketAddr,
     vni: Option<u32>,
-    address: EthAddr,
-    frame_octets_max: usize,
+    mtu: usize,
     peers: Peers,
     socket: Socket,
     receiver: RefCell<Receiver>,
@@ -59,12 +56,11 @@ fn wire(cx: &Kernel, config: &Config, socket: Socket) -> Anchored<HostEth> {
     // configured.
     let port = config.vni.map(|_| config.local.port());
     let prefix = config.vni.map(vxlan::emit);
-    Anchored::new(|end| HostEth {
-        end,
+    let capabilities = Capabilities::ethernet(config.mtu + HEADER_OCTETS, config.address);
+    let wire = HostEth {
         local: socket.local().unwrap_or(config.local),
         vni: config.vni,
-        address: config.address,
-        frame_octets_max: config.mtu + HEADER_OCTETS,
+        mtu: config.mtu,
         peers: Peers::new(cx, &config.peers, (config.learn, port), config.stations_max),
         socket,
         receiver: RefCell::new(Receiver::new()),
@@ -72,40 +68,26 @@ fn wire(cx: &Kernel, config: &Config, socket: Socket) -> Anchored<HostEth> {
         batch: RefCell::new(Batch::new()),
         blocked: Cell::new(false),
         look_at: Cell::new(Time::ZERO),
-    })
+    };
+    Anchored::new(wire, capabilities)
 }
 
 impl HostEth {
-    /// Takes what the socket has, at most `budget` datagrams or runs of them.
-    fn receive(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) {
-        let receiver = &mut *self.receiver.borrow_mut();
-        let taken = inbox::receive(
-            (&self.socket, receiver),
-            cx.pool(),
-            this,
-            Take::Now(budget),
-            |arrival| {
-                self.accept(cx, this, arrival);
-            },
-        );
-        if let Err(error) = taken {
-            inbox::complaints(&self.socket, this, &error, drop);
-        }
-    }
-
     /// Takes a datagram, or a run of them, apart into frames.
-    fn accept(&self, cx: &Kernel, this: &ProtocolRef, arrival: Arrival) {
+    fn accept(&self, into: &mut Receiving<'_>, arrival: Arrival) {
+        let (cx, this) = (into.cx, into.this);
         let Arrival { message, from, notes } = arrival;
         let Some(peer) = self.peers.who(cx.now(), from) else {
             this.discard(message, &reason::BAD_SOURCE);
             return;
         };
         inbox::split(this, message, notes.segment, |datagram| {
-            self.accept_one(cx, this, peer, datagram);
+            self.accept_one(into, peer, datagram);
         });
     }
 
-    fn accept_one(&self, cx: &Kernel, this: &ProtocolRef, peer: SocketAddr, datagram: Message) {
+    fn accept_one(&self, into: &mut Receiving<'_>, peer: SocketAddr, datagram: Message) {
+        let Receiving { cx, this, arrivals, .. } = into;
         let mut frame = datagram;
         if let Some(vni) = self.vni {
             let mut header = [0; vxlan::HEADER_LEN];
@@ -130,10 +112,7 @@ impl HostEth {
         if self.vni.is_some() && frames::note_begun(cx.pool(), &mut frame).is_err() {
             return this.discard(frame, &reason::NO_BUFFERS);
         }
-        let mtu = self.frame_octets_max - HEADER_OCTETS;
-        let taken =
-            frames::arrive_long(cx.pool(), frame, mtu, &mut self.end.arrivals().queue_mut());
-        if let Err(why) = taken {
+        if let Err(why) = frames::arrive_long(cx.pool(), frame, self.mtu, arrivals) {
             this.head().drops().count(why);
         }
     }
@@ -194,24 +173,42 @@ impl HostEth {
     }
 }
 
-impl Anchor for HostEth {
-    fn end(&self) -> &WireEnd<Self> {
-        &self.end
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::ethernet(self.frame_octets_max, self.address)
+impl Device for HostEth {
+    /// Takes what the socket has, at most `budget` datagrams or runs of them.
+    fn receive(&self, mut into: Receiving<'_>) {
+        let Receiving { cx, this, budget, .. } = into;
+        let receiver = &mut *self.receiver.borrow_mut();
+        let taken = inbox::receive(
+            (&self.socket, receiver),
+            cx.pool(),
+            this,
+            Take::Now(budget),
+            |arrival| self.accept(&mut into, arrival),
+        );
+        if let Err(error) = taken {
+            inbox::complaints(&self.socket, this, &error, drop);
+        }
+        if cx.now() >= self.look_at.get() {
+            self.look_at.set(cx.now().after(LOOK_EVERY));
+            self.peers.forget_silent(cx.now());
+        }
     }
 
     /// Sends a frame to its station's peer.
-    fn send(&self, cx: &Kernel, this: &SessionRef, frame: Message) -> Result<(), PushError> {
-        let frame = in_few_slices(cx, this, frame)?;
+    fn send(&self, cx: &Kernel, this: &SessionRef, frame: Message) -> Result<(), Unsent> {
+        let frame = in_few_slices(cx, this, frame).map_err(Unsent::Gone)?;
         let mut station = [0; 6];
         frame.copy_to(0, &mut station);
-        match self.peers.towards(cx.now(), station) {
+        let sent = match self.peers.towards(cx.now(), station) {
             Destination::One(to) => self.queue(cx, this, frame, to),
             Destination::All => self.send_all(cx, this, frame),
-        }
+        };
+        sent.map_err(Unsent::Gone)
+    }
+
+    fn flush(&self, _: &Kernel, this: &ProtocolRef) -> bool {
+        self.empty_outbox(this);
+        !self.blocked.get()
     }
 
     /// Tells room for a frame that goes to every peer, or to as many as ever find a place.
@@ -220,47 +217,19 @@ impl Anchor for HostEth {
         room_if(self.outbox.borrow().has_room(copies))
     }
 
-    fn describe(&self) -> Option<String> {
+    fn describe(&self, able: &Capabilities) -> Option<String> {
         let (peers, stations) = self.peers.counts();
-        let (address, local) = (self.address, self.local);
+        let (address, local) = (able.address?, self.local);
         Some(format!("{address} at {local}, {peers} peers, {stations} stations behind them"))
     }
 
-    fn stop(&self, _: &Kernel, this: &ProtocolRef) {
-        self.empty_outbox(this);
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
         self.outbox.borrow_mut().clear();
         self.receiver.borrow_mut().release();
-    }
-}
-
-impl Wire for HostEth {
-    fn poll(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
-        if self.end.arrivals().is_empty() {
-            self.receive(cx, this, budget);
-        }
-        let count = self.end.deliver_all(cx, this, budget);
-        if cx.now() >= self.look_at.get() {
-            self.look_at.set(cx.now().after(LOOK_EVERY));
-            self.peers.forget_silent(cx.now());
-        }
-        count
-    }
-
-    fn flush(&self, _: &Kernel, this: &ProtocolRef) {
-        self.empty_outbox(this);
     }
 
     fn descriptor(&self, see: &mut dyn FnMut(&dyn Any)) {
         see(&**self.socket.fd());
-    }
-
-    fn next_poll(&self) -> Option<Time> {
-        // Joined datagrams may be more than one turn's.
-        (!self.end.arrivals().is_empty()).then_some(Time::ZERO)
-    }
-
-    fn wants_writable(&self) -> bool {
-        self.blocked.get()
     }
 }
 
@@ -283,7 +252,7 @@ mod tests {
         let config = Config::read(&params).unwrap();
         let socket = config.open().unwrap();
         let wire = wire(cx, &config, socket);
-        wire.wire().blocked.set(true);
+        wire.wire().device().blocked.set(true);
         cx.add_protocol("host-eth", "host-eth", wire)
     }
 

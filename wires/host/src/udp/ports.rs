@@ -12,7 +12,7 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use xk_core::object::OpenError;
 use xk_core::wire::Sleeper;
 use xk_core::{Message, ProtocolRef};
-use xk_kit::wire::device_wire::DEVICE_FULL;
+use xk_kit::wire::device::DEVICE_FULL;
 
 use crate::batch_unsafe::Batch;
 use crate::outbox::{COALESCED_MAX, Flushed, Outbox, Outgoing};

@@ -12,7 +12,7 @@ use xk_kit::control::{MaxPacket, OptPacket, PeerProved, ServesPort};
 use xk_kit::layer::Receiver;
 use xk_kit::net::attribute::Peer;
 use xk_kit::net::ports::{self, UNREACHABLE};
-use xk_kit::wire::device_wire::DEVICE_FULL;
+use xk_kit::wire::device::DEVICE_FULL;
 
 use super::ports::Port;
 use super::protocol::{Table, key};

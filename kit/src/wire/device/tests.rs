@@ -1,7 +1,6 @@
 use super::*;
 use crate::EthAddr;
 use crate::control::{JoinGroup, MaxPacket, MyEther, WireRoom};
-use crate::wire::anchor::ROOM_AGAIN;
 use crate::wire::entry::HEADER_OCTETS;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -13,7 +12,7 @@ use xk_core::message::PoolConfig;
 use xk_core::object::Popped;
 use xk_core::random::Random;
 use xk_core::shepherd::{Limits, NoSwitch, Shepherds};
-use xk_core::{Participants, Protocol, Upper, reason};
+use xk_core::{Participants, Pool, Protocol, Upper, reason};
 
 /// State of a device that the test sees and sets.
 #[derive(Default)]
@@ -27,48 +26,47 @@ struct State {
 
 struct Fake(Rc<RefCell<State>>);
 
-impl FrameDevice for Fake {
-    fn receive(
-        &mut self,
-        pool: &Pool,
-        budget: usize,
-        arrivals: &mut VecDeque<Message>,
-    ) -> Result<(), (&'static Reason, usize)> {
+impl Device for Fake {
+    const BACKLOG_MAX: usize = BACKLOG_MAX;
+
+    fn receive(&self, into: Receiving<'_>) {
+        let Receiving { cx, this, budget, arrivals } = into;
         let mut state = self.0.borrow_mut();
         for _ in 0..budget {
             match state.incoming.pop_front() {
-                Some(frame) if frame.is_empty() => return Err((&DEVICE_ERROR, 2)),
-                Some(frame) => arrivals.push_back(pool.copy_from(128, &frame).unwrap()),
+                Some(frame) if frame.is_empty() => {
+                    return this.head().drops().add(&DEVICE_ERROR, 2);
+                }
+                Some(frame) => arrivals.push_back(cx.pool().copy_from(128, &frame).unwrap()),
                 None => break,
             }
         }
-        Ok(())
     }
 
-    fn transmit(&mut self, frame: Message) -> Result<(), Untaken> {
+    fn send(&self, _: &Kernel, _: &SessionRef, frame: Message) -> Result<(), Unsent> {
         let mut state = self.0.borrow_mut();
         if frame.len() < HEADER_OCTETS {
-            return Err(Untaken::Never(frame));
+            return Err(Unsent::failed(frame));
         }
         if state.room == 0 {
-            return Err(Untaken::Full(frame));
+            return Err(Unsent::Full(frame));
         }
         state.room -= 1;
         state.outgoing.push(frame.octets().collect());
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<bool, &'static Reason> {
+    fn flush(&self, _: &Kernel, _: &ProtocolRef) -> bool {
         self.0.borrow_mut().flushes += 1;
-        Ok(true)
+        true
     }
 
-    fn losses(&mut self) -> u64 {
+    fn losses(&self) -> u64 {
         self.0.borrow().losses
     }
 
-    fn descriptor(&self) -> &dyn Any {
-        &7
+    fn descriptor(&self, see: &mut dyn FnMut(&dyn Any)) {
+        see(&7);
     }
 }
 
@@ -99,7 +97,7 @@ fn world() -> World {
     });
     let state = Rc::new(RefCell::new(State::default()));
     let settings = Capabilities::ethernet(100 + HEADER_OCTETS, EthAddr([2, 0, 0, 0, 0, 9]));
-    let wire = cx.add_protocol("fake", "wire", DeviceWire::new(Fake(state.clone()), settings));
+    let wire = cx.add_protocol("fake", "wire", Anchored::new(Fake(state.clone()), settings));
     let seen = Rc::default();
     let top = cx.add_protocol("top", "top", Top(Rc::clone(&seen)));
     World { cx, state, wire, top, seen }
