@@ -1,6 +1,7 @@
 //! Places for a session's handle that are read on the way of every message.
 
 use super::SessionRef;
+use crate::kernel::Kernel;
 use core::cell::UnsafeCell;
 use core::mem::ManuallyDrop;
 
@@ -45,6 +46,19 @@ impl SessionSlot {
     #[inline]
     pub fn take(&self) -> Option<SessionRef> {
         self.replace(None)
+    }
+
+    /// Empties the place, and releases the session that was kept.
+    pub fn close(&self, cx: &Kernel) {
+        if let Some(session) = self.take() {
+            session.close(cx);
+        }
+    }
+
+    /// Whether this session's handle is kept.
+    #[inline]
+    pub fn has(&self, session: &SessionRef) -> bool {
+        self.get().as_ref() == Some(session)
     }
 
     /// Whether a handle is kept.

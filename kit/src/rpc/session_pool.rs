@@ -366,7 +366,7 @@ impl SessionPool {
     #[cold]
     fn drop_session(&self, cx: &Kernel, session: SessionRef) {
         self.sessions.borrow_mut().retain(|other| *other != session);
-        if self.some.get().as_ref() == Some(&session) {
+        if self.some.has(&session) {
             drop(self.some.take());
         }
         if !session.head().is_closed() {

@@ -12,7 +12,7 @@ use xk_appletalk::aarp::{Aarp as Resolver, Action, Config as Times, Refusal, Res
 use xk_appletalk::addr::{BROADCAST, NetRange, Node};
 use xk_core::control::Tables;
 use xk_core::graph::{Build, BuildError};
-use xk_core::object::{Enable, OpenError, SessionTable};
+use xk_core::object::{Enable, OpenError, SessionSlot, SessionTable};
 use xk_core::participant::{AddressError, Participant};
 use xk_core::reason::Class;
 use xk_core::{
@@ -93,7 +93,7 @@ pub struct Aarp {
     /// The number of the claim.
     claim: Cell<u8>,
     /// The session to all nodes.
-    broadcast: RefCell<Option<SessionRef>>,
+    broadcast: SessionSlot,
 }
 
 /// Builds it from its place in a graph.
@@ -108,7 +108,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         waiting: Waiting::new(config.waiting_max, config.queue_max),
         uppers: RefCell::default(),
         claim: Cell::default(),
-        broadcast: RefCell::default(),
+        broadcast: SessionSlot::default(),
         config,
     };
     machine::add(build, aarp)
@@ -219,8 +219,7 @@ impl Aarp {
     fn send(&self, at: At<'_>, to: Hw, packet: &Packet) {
         let Some(message) = at.message(&packet.octets()) else { return };
         if to == ALL_NODES {
-            let broadcast = self.broadcast.borrow().clone();
-            let _ = broadcast.map(|session| session.push(at.cx, message));
+            let _ = self.broadcast.get().map(|session| session.push(at.cx, message));
             return;
         }
         match at.open(Part::Any, Part::Ether(to)) {
@@ -251,7 +250,7 @@ impl Machine for Aarp {
         let mine = at.ask(MyEther::default()).ok_or(OpenError::NoLower)?;
         let broadcast = at.open(Part::Any, Part::Ether(ALL_NODES))?;
         *self.resolver.borrow_mut() = Resolver::new(mine.address, self.config.times());
-        *self.broadcast.borrow_mut() = Some(broadcast);
+        drop(self.broadcast.replace(Some(broadcast)));
         at.tell(JoinGroup { address: ALL_NODES });
         at.enable(Part::Any)
     }
@@ -350,9 +349,7 @@ impl Machine for Aarp {
             session.abort(cx);
         }
         self.sessions.clear();
-        if let Some(broadcast) = self.broadcast.take() {
-            broadcast.close(cx);
-        }
+        self.broadcast.close(cx);
         drop(self.uppers.take());
     }
 }

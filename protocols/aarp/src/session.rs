@@ -223,9 +223,7 @@ impl Session for AarpSession {
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         self.shared.sessions.release(&self.key, this);
         self.shared.waiting.leave(cx, this);
-        if let Some(lower) = self.lower.take() {
-            lower.close(cx);
-        }
+        self.lower.close(cx);
         Closing::Done
     }
 }

@@ -99,7 +99,7 @@ fn between(cx: &Kernel, min_ms: u32, max_ms: u32) -> Duration {
 impl Shared {
     /// Makes a host ours; false if it cannot be, or there is no room.
     pub(crate) fn claim(&self, cx: &Kernel, host: Ipv4) -> bool {
-        if !is_station(host) || self.broadcast.borrow().is_none() {
+        if !is_station(host) || !self.broadcast.is_some() {
             return false;
         }
         if self.claims.find(host).is_some() {

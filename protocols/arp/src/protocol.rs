@@ -254,7 +254,7 @@ impl Protocol for Arp {
         let all = Part::Ether(EthAddr::BROADCAST.0);
         let both = Participants::pair(Part::Any, all);
         let broadcast = shared.eth.open(cx, upper, both)?;
-        *shared.broadcast.borrow_mut() = Some(broadcast);
+        drop(shared.broadcast.replace(Some(broadcast)));
         *shared.me.borrow_mut() = Some(this.clone());
         let any = Participants::local(Part::Any);
         shared.eth.open_enable(cx, upper, any).map(drop)

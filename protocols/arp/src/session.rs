@@ -74,9 +74,7 @@ impl ArpSession {
     /// Releases the session below; the way is found again with the next message.
     #[cold]
     fn drop_lower(&self, cx: &Kernel) {
-        if let Some(lower) = self.path.lower.take() {
-            lower.close(cx);
-        }
+        self.path.lower.close(cx);
     }
 }
 

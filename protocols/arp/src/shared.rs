@@ -14,7 +14,7 @@ use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::Secret;
 use xk_core::kernel::Timer;
-use xk_core::object::{OpenError, SessionTable};
+use xk_core::object::{OpenError, SessionSlot, SessionTable};
 use xk_core::reason::{self, Class};
 use xk_core::{Answer, Ask, Kernel, Part, Participants, ProtocolRef, Reason, SessionRef, Upper};
 use xk_kit::control::{
@@ -107,7 +107,7 @@ pub(crate) struct Shared {
     /// The watchers, and the takers of packets of further types.
     pub(crate) others: Others,
     /// The session for requests to all.
-    pub(crate) broadcast: RefCell<Option<SessionRef>>,
+    pub(crate) broadcast: SessionSlot,
     /// Packets that showed a host of ours in use elsewhere.
     pub(crate) conflicts: Cell<u64>,
     /// Hosts whose address changed.
@@ -130,7 +130,7 @@ impl Shared {
             claims: Claims::default(),
             uppers: RefCell::default(),
             others: Others::default(),
-            broadcast: RefCell::default(),
+            broadcast: SessionSlot::default(),
             conflicts: Cell::new(0),
             moved: Cell::new(0),
             mismatched: Cell::new(0),
@@ -160,9 +160,7 @@ impl Shared {
         self.drop_sources.clear();
         drop(self.uppers.take());
         self.others.clear();
-        if let Some(broadcast) = self.broadcast.take() {
-            broadcast.close(cx);
-        }
+        self.broadcast.close(cx);
         drop(self.me.take());
     }
 
@@ -192,7 +190,7 @@ impl Shared {
             return self.count(&reason::NO_BUFFERS);
         };
         let session = if to.is_broadcast() {
-            self.broadcast.borrow().clone()
+            self.broadcast.get()
         } else {
             let me = self.me.borrow().clone();
             let both = Participants::pair(Part::Any, Part::Ether(to.0));
@@ -341,9 +339,7 @@ impl Shared {
     /// Takes all sessions of a host off its address; forgets it if there are none.
     fn unlink(&self, cx: &Kernel, entry: &Rc<Entry>) {
         for path in entry.paths() {
-            if let Some(lower) = path.lower.take() {
-                lower.close(cx);
-            }
+            path.lower.close(cx);
         }
         self.hosts.note_unknown(entry.host);
         self.forget_idle(cx, entry);

@@ -216,9 +216,7 @@ impl Session for Calling {
             let request = (Request::CloseSession { session }, 0);
             let _ = self.shared.act(cx, |at| self.shared.ask(at, &lower, request, &[]));
         }
-        if let Some(session) = self.opened.take() {
-            session.close(cx);
-        }
+        self.opened.close(cx);
         self.turn.close(cx.shepherds());
         self.listener.close(cx);
         Closing::Done

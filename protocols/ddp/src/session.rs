@@ -76,9 +76,7 @@ impl DdpSession {
     /// Releases the way.
     fn let_go(&self, cx: &Kernel) {
         self.generation.set(0);
-        if let Some(old) = self.lower.take() {
-            old.close(cx);
-        }
+        self.lower.close(cx);
     }
 
     /// The header of a message; `None` if it is too long.

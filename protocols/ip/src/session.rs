@@ -58,8 +58,7 @@ impl IpSession {
     /// Whether its path goes over this session below, and it carries this protocol, if that is
     /// known.
     pub(crate) fn is_over(&self, lower: &SessionRef, protocol: Option<u8>) -> bool {
-        protocol.is_none_or(|protocol| protocol == self.key.protocol())
-            && self.lower.get().as_ref() == Some(lower)
+        protocol.is_none_or(|protocol| protocol == self.key.protocol()) && self.lower.has(lower)
     }
 
     pub(crate) fn new(shared: &Rc<Shared>, key: Key, source: Ipv4, upper: &ProtocolRef) -> Self {
@@ -150,10 +149,7 @@ impl IpSession {
         self.generation.set(0);
         self.mtu.set(0);
         self.path_mtu.set(0);
-        let old = self.lower.take();
-        if let Some(old) = old {
-            old.close(cx);
-        }
+        self.lower.close(cx);
     }
 
     /// Makes sure that there is a path, and answers its maximum.

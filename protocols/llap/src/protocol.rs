@@ -10,7 +10,7 @@ use core::time::Duration;
 use xk_appletalk::llap::{Heard, Rules, Station, Step};
 use xk_core::control::Tables;
 use xk_core::graph::{Build, BuildError};
-use xk_core::object::{Enable, OpenError, PushError, Refused, SessionTable};
+use xk_core::object::{Enable, OpenError, PushError, Refused, SessionSlot, SessionTable};
 use xk_core::participant::AddressError;
 use xk_core::reason::Class;
 use xk_core::{
@@ -46,7 +46,7 @@ pub struct Llap {
     settings: Settings,
     /// The sessions by node.
     pub(crate) sessions: SessionTable<u64>,
-    link: RefCell<Option<SessionRef>>,
+    link: SessionSlot,
     station: RefCell<Option<Station>>,
     claim: Cell<u8>,
     net: Cell<u16>,
@@ -67,7 +67,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         settings,
         // Nodes are that many.
         sessions: SessionTable::new(build.cx.secret(), 256),
-        link: RefCell::default(),
+        link: SessionSlot::default(),
         station: RefCell::default(),
         claim: Cell::new(0),
         net: Cell::new(0),
@@ -110,8 +110,7 @@ impl Llap {
 
     /// Sends a frame without data. What keeps it from going is counted; the next makes up for it.
     fn control_frame(&self, at: At<'_>, header: &Header) {
-        let link = self.link.borrow().clone();
-        if let Some((link, message)) = link.zip(at.message(&header.emit())) {
+        if let Some((link, message)) = self.link.get().zip(at.message(&header.emit())) {
             let _ = link.push(at.cx, message);
         }
     }
@@ -128,8 +127,7 @@ impl Llap {
             self.waiting.keep(cx, this, (), message);
             return Ok(());
         };
-        let link = self.link.borrow().clone();
-        let Some(link) = link else {
+        let Some(link) = self.link.get() else {
             this.discard(cx, message, &reason::CLOSED);
             return Err(PushError::Closed);
         };
@@ -191,7 +189,7 @@ fn deliver(
 
 impl Machine for Llap {
     fn start(&self, at: At<'_>) -> Result<(), OpenError> {
-        *self.link.borrow_mut() = Some(at.open(Part::Any, Part::Any)?);
+        drop(self.link.replace(Some(at.open(Part::Any, Part::Any)?)));
         Ok(())
     }
 

@@ -17,7 +17,7 @@ use core::cell::{Cell, RefCell};
 use xk_core::Secret;
 use xk_core::control::Tables;
 use xk_core::graph::{Build, BuildError, ParamKind, Params, optional, word};
-use xk_core::object::{Enable, OpenError, Refused, SessionTable};
+use xk_core::object::{Enable, OpenError, Refused, SessionSlot, SessionTable};
 use xk_core::participant::{PORT as PORT_LABEL, Wild};
 use xk_core::question;
 use xk_core::{
@@ -308,7 +308,7 @@ impl Protocol for Portmap {
             name,
             local,
             host,
-            lower: RefCell::default(),
+            lower: SessionSlot::default(),
             asking: RefCell::default(),
         };
         sessions.open(cx, this, upper, key, body)

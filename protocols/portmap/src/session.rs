@@ -5,8 +5,7 @@ use crate::client::{Asking, procedure_at};
 use crate::protocol::Shared;
 use alloc::rc::Rc;
 use alloc::string::String;
-use core::cell::RefCell;
-use xk_core::object::{CallCause, CallError, Closing, PushError};
+use xk_core::object::{CallCause, CallError, Closing, PushError, SessionSlot};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, ProtocolRef, Session,
     SessionRef, Upper,
@@ -27,7 +26,7 @@ pub(crate) struct Resolver {
     /// The participant below the peer's port.
     pub(crate) host: Participant,
     /// The session to the port, once it is known.
-    pub(crate) lower: RefCell<Option<SessionRef>>,
+    pub(crate) lower: SessionSlot,
     pub(crate) asking: Asking,
 }
 
@@ -49,25 +48,19 @@ impl Resolver {
             .open(cx, Upper::new(&self.this), participants)
             .map_err(|_| CallError::from(PushError::NoRoute))?;
         // Another call may have been faster.
-        let present = self.lower.borrow().clone();
-        if let Some(present) = present {
+        if let Some(present) = self.lower.get() {
             opened.close(cx);
             return Ok(present);
         }
-        *self.lower.borrow_mut() = Some(opened.clone());
+        drop(self.lower.replace(Some(opened.clone())));
         Ok(opened)
     }
 
     /// Releases a session to a port where the program is no more.
     #[cold]
     fn forget(&self, cx: &Kernel, gone: &SessionRef) {
-        let mut lower = self.lower.borrow_mut();
-        if lower.as_ref() == Some(gone) {
-            let gone = lower.take();
-            drop(lower);
-            if let Some(gone) = gone {
-                gone.close(cx);
-            }
+        if self.lower.has(gone) {
+            self.lower.close(cx);
         }
     }
 }
@@ -86,8 +79,7 @@ fn may_have_moved(error: &CallError) -> bool {
 
 impl Session for Resolver {
     fn call(&self, cx: &Kernel, _: &SessionRef, request: Message) -> Result<Message, CallError> {
-        let known = self.lower.borrow().clone();
-        let lower = match known {
+        let lower = match self.lower.get() {
             Some(lower) => lower,
             None => self.resolve(cx, request.attribute())?,
         };
@@ -104,7 +96,7 @@ impl Session for Resolver {
     }
 
     fn describe(&self, _: &SessionRef) -> Option<String> {
-        let is_known = if self.lower.borrow().is_some() { "known" } else { "not known" };
+        let is_known = if self.lower.is_some() { "known" } else { "not known" };
         Some(alloc::format!("{} at {}, its port {is_known}", self.name, self.host))
     }
 
@@ -112,26 +104,21 @@ impl Session for Resolver {
         if self.name.answer(ask) {
             return Answer::Answered;
         }
-        let lower = self.lower.borrow().clone();
         if ask.get::<CancelCall>().is_some() {
             let asking = self.asking.borrow().clone();
             if asking.iter().any(|one| one.control(cx, ask).is_answered()) {
                 return Answer::Answered;
             }
         }
-        match lower {
+        match self.lower.get() {
             Some(lower) => lower.control(cx, ask),
             None => self.shared.client.lower.control(cx, ask),
         }
     }
 
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
-        let sessions = &self.shared.sessions;
-        sessions.release(&self.key, this);
-        let lower = self.lower.borrow_mut().take();
-        if let Some(lower) = lower {
-            lower.close(cx);
-        }
+        self.shared.sessions.release(&self.key, this);
+        self.lower.close(cx);
         Closing::Done
     }
 }

@@ -10,7 +10,6 @@ use bytes::{Buf, Bytes, BytesMut};
 use futures_core::Stream;
 use futures_sink::Sink;
 use std::any::Any;
-use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::io;
@@ -23,7 +22,7 @@ use xk_core::graph::{
     Build, BuildError, Entry, Family, Guarantees, ParamKind, Params, Realm, octets, optional,
     required,
 };
-use xk_core::object::{OpenError, PushError, Refused};
+use xk_core::object::{OpenError, PushError, Refused, SessionSlot};
 use xk_core::reason::{self, Class};
 use xk_core::wire::{Sleeper, Wire};
 use xk_core::{
@@ -416,7 +415,7 @@ struct TaskTop {
     frames: GraphEnd,
     to: Option<Participant>,
     local: Participant,
-    session: RefCell<Option<SessionRef>>,
+    session: SessionSlot,
 }
 
 fn build_above(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
@@ -426,7 +425,7 @@ fn build_above(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         frames: GraphEnd::take(build.params)?,
         to: build.params.participant("to")?,
         local: local.unwrap_or_else(|| Participant::of(xk_core::Part::Any)),
-        session: RefCell::default(),
+        session: SessionSlot::default(),
     };
     build.add(top)
 }
@@ -434,13 +433,12 @@ fn build_above(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 impl TaskTop {
     /// Makes frames go by this session from now on.
     fn goes_by(&self, cx: &Kernel, session: &SessionRef) {
-        if self.session.borrow().as_ref() == Some(session) {
+        if self.session.has(session) {
             return;
         }
         session.hold();
         session.watch();
-        let before = self.session.replace(Some(session.clone()));
-        if let Some(before) = before {
+        if let Some(before) = self.session.replace(Some(session.clone())) {
             before.close(cx);
         }
     }
@@ -455,14 +453,14 @@ impl Protocol for TaskTop {
         };
         let session = self.lower.open(cx, upper, Participants::pair(local, to.clone()))?;
         session.watch();
-        *self.session.borrow_mut() = Some(session);
+        drop(self.session.replace(Some(session)));
         Ok(())
     }
 
     fn gone(&self, _: &Kernel, _: &ProtocolRef, lower: &SessionRef) {
-        let mut session = self.session.borrow_mut();
-        let gone = session.take_if(|session| session == lower);
-        drop((session, gone));
+        if self.session.has(lower) {
+            drop(self.session.take());
+        }
     }
 
     fn demux(
@@ -484,10 +482,7 @@ impl Protocol for TaskTop {
 
     fn stop(&self, cx: &Kernel, _: &ProtocolRef) {
         self.frames.stop();
-        let session = self.session.take();
-        if let Some(session) = session {
-            session.close(cx);
-        }
+        self.session.close(cx);
     }
 
     fn wire(&self) -> Option<&dyn Wire> {
@@ -501,8 +496,7 @@ impl Wire for TaskTop {
         self.frames.take_frames(budget, |frame| frames.push(frame));
         let count = frames.len();
         for frame in frames {
-            let session = self.session.borrow().clone();
-            match (session, cx.pool().copy_from(HEADROOM, &frame)) {
+            match (self.session.get(), cx.pool().copy_from(HEADROOM, &frame)) {
                 // What fails is counted below.
                 (Some(session), Ok(message)) => drop(session.push(cx, message).is_ok()),
                 (None, Ok(message)) => this.discard(message, &NO_PEER),

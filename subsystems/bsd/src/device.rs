@@ -2,8 +2,7 @@
 
 use crate::errno::{Errno, Result};
 use crate::mbuf::Mbuf;
-use core::cell::RefCell;
-use xk_core::object::{OpenError, ProtocolRef, SessionRef};
+use xk_core::object::{OpenError, ProtocolRef, SessionSlot};
 use xk_core::{Kernel, Message, Participants, Upper};
 use xk_kit::control::{JoinGroup, MaxPacket, MyEther};
 
@@ -12,7 +11,7 @@ use xk_kit::control::{JoinGroup, MaxPacket, MyEther};
 /// what its `demux` gets to the driver.
 pub struct WireDevice {
     lower: ProtocolRef,
-    session: RefCell<Option<SessionRef>>,
+    session: SessionSlot,
 }
 
 /// Headroom of the frames that are copied for a wire.
@@ -21,7 +20,7 @@ const HEADROOM: usize = 32;
 impl WireDevice {
     /// On this wire.
     pub fn new(lower: ProtocolRef) -> Self {
-        Self { lower, session: RefCell::default() }
+        Self { lower, session: SessionSlot::default() }
     }
 
     /// Opens the wire for the node `this`, to which its frames come up.
@@ -36,10 +35,7 @@ impl WireDevice {
 
     /// Releases the wire.
     pub fn close(&self, cx: &Kernel) {
-        let session = self.session.take();
-        if let Some(session) = session {
-            session.close(cx);
-        }
+        self.session.close(cx);
     }
 
     /// Sends a frame.
@@ -48,7 +44,7 @@ impl WireDevice {
     /// [`Errno`]: that of the wire; [`Errno::ENETDOWN`] if it is not open.
     pub fn output(&self, cx: &Kernel, m: Mbuf) -> Result {
         let message: Message = m.into_message(cx.pool(), HEADROOM)?;
-        let session = self.session.borrow().clone().ok_or(Errno::ENETDOWN)?;
+        let session = self.session.get().ok_or(Errno::ENETDOWN)?;
         session.push(cx, message).map_err(Errno::from)
     }
 

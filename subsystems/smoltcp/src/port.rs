@@ -10,7 +10,7 @@ use core::cell::{Cell, RefCell};
 use smoltcp::phy::{self, DeviceCapabilities, Medium};
 use smoltcp::time::Instant;
 use xk_core::control::Describe;
-use xk_core::object::{OpenError, Refused};
+use xk_core::object::{OpenError, Refused, SessionSlot};
 use xk_core::reason::{self, Class};
 use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
@@ -79,7 +79,7 @@ impl Link {
 
 /// The layer below.
 enum Way {
-    Link(Box<Link>, RefCell<Option<SessionRef>>),
+    Link(Box<Link>, SessionSlot),
     Hosts(Hosts),
 }
 
@@ -118,7 +118,7 @@ impl Port {
             Some(RAW_IP) => Medium::Ip,
             _ => Medium::Ethernet,
         });
-        let way = Way::Link(Box::new(link), RefCell::default());
+        let way = Way::Link(Box::new(link), SessionSlot::default());
         let port = Self::new(lower, medium, way);
         port.measure(cx, None);
         let receiver = Receiver { port: Rc::clone(&port), number: 0 };
@@ -200,7 +200,7 @@ impl Port {
     #[must_use]
     pub fn is_open(&self) -> bool {
         match &self.way {
-            Way::Link(_, session) => session.borrow().is_some(),
+            Way::Link(_, session) => session.is_some(),
             Way::Hosts(_) => true,
         }
     }
@@ -228,17 +228,14 @@ impl Port {
 
     fn send(&self, cx: &Kernel, message: Message) {
         let sent = match &self.way {
-            Way::Link(_, session) => {
-                let session = session.borrow().clone();
-                match session {
-                    // What fails is counted below.
-                    Some(session) => {
-                        let _ = session.push(cx, message);
-                        return;
-                    }
-                    None => Err((message, &NO_SESSION)),
+            Way::Link(_, session) => match session.get() {
+                // What fails is counted below.
+                Some(session) => {
+                    let _ = session.push(cx, message);
+                    return;
                 }
-            }
+                None => Err((message, &NO_SESSION)),
+            },
             Way::Hosts(hosts) => hosts.send(cx, &self.lower, &self.receivers, message),
         };
         if let Err((message, why)) = sent {
@@ -316,7 +313,7 @@ impl Protocol for Receiver {
                     let opened = port.lower.open(cx, upper, ends.clone())?;
                     opened.watch();
                     port.measure(cx, Some(&opened));
-                    *session.borrow_mut() = Some(opened);
+                    drop(session.replace(Some(opened)));
                 }
                 Ends::Accept(local) => {
                     port.lower.open_enable(cx, upper, local.clone()).map(drop)?;
@@ -344,8 +341,7 @@ impl Protocol for Receiver {
             lower.hold();
             lower.watch();
             self.port.measure(cx, Some(lower));
-            let last = session.replace(Some(lower.clone()));
-            if let Some(last) = last {
+            if let Some(last) = session.replace(Some(lower.clone())) {
                 last.close(cx);
             }
         }
@@ -354,12 +350,8 @@ impl Protocol for Receiver {
 
     fn gone(&self, _: &Kernel, _: &ProtocolRef, lower: &SessionRef) {
         match &self.port.way {
-            Way::Link(_, session) => {
-                let is_it = session.borrow().as_ref() == Some(lower);
-                if is_it {
-                    drop(session.take());
-                }
-            }
+            Way::Link(_, session) if session.has(lower) => drop(session.take()),
+            Way::Link(..) => {}
             Way::Hosts(hosts) => hosts.gone(lower),
         }
     }
@@ -396,15 +388,9 @@ impl Protocol for Receiver {
     fn stop(&self, cx: &Kernel, _: &ProtocolRef) {
         drop(self.port.turn.take());
         self.port.waiting.borrow_mut().clear();
-        let session = match &self.port.way {
-            Way::Link(_, session) => session.take(),
-            Way::Hosts(hosts) => {
-                hosts.stop(cx);
-                None
-            }
-        };
-        if let Some(session) = session {
-            session.close(cx);
+        match &self.port.way {
+            Way::Link(_, session) => session.close(cx),
+            Way::Hosts(hosts) => hosts.stop(cx),
         }
     }
 }

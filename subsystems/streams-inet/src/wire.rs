@@ -3,7 +3,7 @@
 
 use alloc::rc::{Rc, Weak};
 use core::cell::RefCell;
-use xk_core::object::{OpenError, Refused};
+use xk_core::object::{OpenError, Refused, SessionSlot};
 use xk_core::reason;
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Upper,
@@ -18,7 +18,7 @@ const INFO: ModuleInfo = ModuleInfo::new(0x5769, "wire");
 struct Wire {
     this: Weak<Wire>,
     lower: ProtocolRef,
-    session: RefCell<Option<SessionRef>>,
+    session: SessionSlot,
     /// The read queue of the stream that has the frames.
     up: RefCell<Option<WeakQ>>,
 }
@@ -34,7 +34,7 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef) -> Result<ProtocolRef, O
     let wire = Rc::new_cyclic(|this| Wire {
         this: this.clone(),
         lower,
-        session: RefCell::default(),
+        session: SessionSlot::default(),
         up: RefCell::default(),
     });
     let node = cx.add_protocol(INFO.name, name, Node(Rc::clone(&wire)));
@@ -81,10 +81,7 @@ impl Protocol for Node {
     }
 
     fn stop(&self, cx: &Kernel, _: &ProtocolRef) {
-        let session = self.0.session.take();
-        if let Some(session) = session {
-            session.close(cx);
-        }
+        self.0.session.close(cx);
     }
 }
 
@@ -107,9 +104,8 @@ struct WireStream(Rc<Wire>);
 
 impl WireStream {
     fn send(&self, cx: &Kernel, mp: Mblk) {
-        let session = self.0.session.borrow().clone();
         // The session and the pool have counted what does not go.
-        if let (Some(session), Ok(message)) = (session, mp.into_message()) {
+        if let (Some(session), Ok(message)) = (self.0.session.get(), mp.into_message()) {
             let _ = session.push(cx, message);
         }
     }

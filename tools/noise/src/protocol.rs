@@ -8,7 +8,7 @@ use core::time::Duration;
 use xk_appletalk::addr::Node;
 use xk_core::control::Report;
 use xk_core::graph::{Build, BuildError};
-use xk_core::object::{OpenError, Refused};
+use xk_core::object::{OpenError, Refused, SessionSlot};
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, SessionRef, Upper, reason,
 };
@@ -22,7 +22,7 @@ const ARP_FRAME_OCTETS: usize = 42;
 /// One instance.
 pub struct Noise {
     lower: ProtocolRef,
-    session: RefCell<Option<SessionRef>>,
+    session: SessionSlot,
     generator: RefCell<Generator>,
     target: Target,
     /// Number of frames in all; 0 for no end.
@@ -65,7 +65,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let generator = Generator::new(target, kind.unwrap_or(Kind::Mixed), seed);
     build.add(Noise {
         lower: build.lower(0)?,
-        session: RefCell::default(),
+        session: SessionSlot::default(),
         generator: RefCell::new(generator),
         target,
         count: params.number("count", 0),
@@ -139,8 +139,8 @@ impl Noise {
     }
 
     fn reply(&self, cx: &Kernel, frame: &[u8]) {
-        let session = self.session.borrow().clone();
-        let (Some(session), Ok(message)) = (session, cx.pool().copy_from(0, frame)) else {
+        let (Some(session), Ok(message)) = (self.session.get(), cx.pool().copy_from(0, frame))
+        else {
             return;
         };
         if session.push(cx, message).is_ok() {
@@ -152,7 +152,7 @@ impl Noise {
 impl Protocol for Noise {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
         let session = self.lower.open(cx, Upper::new(this), Participants::default())?;
-        *self.session.borrow_mut() = Some(session);
+        drop(self.session.replace(Some(session)));
         self.arm(cx, this, self.start.max(Duration::from_nanos(1)));
         Ok(())
     }
@@ -183,7 +183,7 @@ impl Protocol for Noise {
     }
 
     fn timeout(&self, cx: &Kernel, this: &ProtocolRef, _: u64) {
-        let Some(session) = self.session.borrow().clone() else {
+        let Some(session) = self.session.get() else {
             return;
         };
         self.send(cx, &session);
@@ -216,8 +216,6 @@ impl Protocol for Noise {
     }
 
     fn stop(&self, cx: &Kernel, _: &ProtocolRef) {
-        if let Some(session) = self.session.take() {
-            session.close(cx);
-        }
+        self.session.close(cx);
     }
 }
