@@ -1,7 +1,7 @@
 //! Errors, as the system calls of BSD name them.
 
 use xk_core::Reason;
-use xk_core::object::{OpenError, PushError};
+use xk_core::object::PushError;
 use xk_core::reason;
 
 macro_rules! errnos {
@@ -79,22 +79,6 @@ impl core::error::Error for Errno {}
 /// Result of a call of BSD: 0 or an error number.
 pub type Result<T = ()> = core::result::Result<T, Errno>;
 
-impl From<Errno> for PushError {
-    fn from(errno: Errno) -> Self {
-        match errno {
-            Errno::EMSGSIZE => Self::TooBig,
-            Errno::ENOBUFS | Errno::ENOMEM => Self::NoBuffers,
-            Errno::EWOULDBLOCK => Self::QueueFull,
-            Errno::ENETUNREACH | Errno::EADDRNOTAVAIL | Errno::ENETDOWN => Self::NoRoute,
-            Errno::EHOSTDOWN | Errno::EHOSTUNREACH | Errno::ECONNREFUSED | Errno::ETIMEDOUT => {
-                Self::Unreachable
-            }
-            Errno::EPIPE | Errno::ENOTCONN | Errno::ECONNRESET | Errno::ESHUTDOWN => Self::Closed,
-            _ => Self::NotSupported,
-        }
-    }
-}
-
 impl From<PushError> for Errno {
     fn from(error: PushError) -> Self {
         match error {
@@ -104,16 +88,6 @@ impl From<PushError> for Errno {
             PushError::NoRoute => Self::ENETUNREACH,
             PushError::Unreachable => Self::EHOSTUNREACH,
             PushError::NotSupported => Self::EOPNOTSUPP,
-        }
-    }
-}
-
-impl From<OpenError> for Errno {
-    fn from(error: OpenError) -> Self {
-        match error {
-            OpenError::Full => Self::ENOBUFS,
-            OpenError::NotSupported => Self::EOPNOTSUPP,
-            _ => Self::EADDRNOTAVAIL,
         }
     }
 }
