@@ -1,7 +1,6 @@
 //! The end of the other side, and its return.
 
 use alloc::boxed::Box;
-use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::time::Duration;
 use xk_core::control::QuestionType;
@@ -12,10 +11,9 @@ use xk_kit::net::stream::{StreamAbort, StreamInfo};
 use crate::carrier::Carrier;
 use crate::exports::Export;
 use crate::frame::{ANSWERED, Header, Op};
-use crate::port::{LOST, NOT_ENABLED, Names, Port, QUESTION_TIME_MAX};
-use crate::queue::Queue;
+use crate::port::{Held, LOST, NOT_ENABLED, Names, Port, QUESTION_TIME_MAX};
 use crate::serve::Outcome;
-use crate::waits::Answered;
+use crate::waits::{Answered, unopened};
 
 /// Notices to the other side that are remembered.
 const TOLD_MAX: usize = 1024;
@@ -84,7 +82,7 @@ impl Port {
         self.count(&LOST);
         self.carrier().close();
         for wait in self.waits.all() {
-            cx.signal(&wait.signal);
+            wait.answer.wake(cx);
         }
         self.standing.borrow_mut().iter_mut().for_each(|standing| standing.there = None);
         // First all of it, for what follows may wait, and the other side come back meanwhile.
@@ -175,7 +173,7 @@ impl Port {
     /// revived.
     pub fn reconnect(&self, cx: &Kernel, carrier: Box<dyn Carrier>) {
         self.lose(cx);
-        *self.carrier.borrow_mut() = carrier.into();
+        *self.carrier.borrow_mut() = Held(carrier.into());
         self.understood.take();
         self.is_lost.set(false);
         self.replays.set(!self.standing.borrow().is_empty() || !self.told.borrow().is_empty());
@@ -192,7 +190,7 @@ impl Port {
         self.is_lost.set(true);
         self.carrier().close();
         // Sessions that go on to their end know this port, and need nothing of the system for it.
-        drop(self.carrier.replace(Rc::new(Queue::ended())));
+        drop(self.carrier.take());
         drop((self.admit.take(), self.guard.take()));
         drop(self.exports.take_all());
         drop(self.imports.take_all());
@@ -231,9 +229,8 @@ impl Port {
         let fields = self.write(cx, &(receiver, selector, participants));
         let body = cx.pool().copy_from(0, &fields).map_err(|_| OpenError::NoBuffers)?;
         let header = Header::new(Op::Enable, 0, lower.0);
-        let Answered::Frame(_, reply) =
-            self.request(cx, (header, body), None, QUESTION_TIME_MAX)?
-        else {
+        let answer = self.request(cx, (header, body), None, QUESTION_TIME_MAX).map_err(unopened)?;
+        let Answered::Frame(_, reply) = answer else {
             return Err(OpenError::NoLower);
         };
         let answer: Option<Outcome<Enable, OpenError>> = self.read(cx, &reply);

@@ -2,9 +2,9 @@
 
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
-use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use xk_core::{Message, Reason, SessionRef};
+use xk_kit::Handles;
 
 use crate::frame::Header;
 
@@ -13,15 +13,6 @@ pub const SESSIONS_MAX: usize = 1 << 17;
 
 /// Frames of one session that wait for a push before them.
 const PUSHES_MAX: usize = 1024;
-
-/// Bits of a handle that say the place, plus 1; those above count how often it was used.
-const PLACE_BITS: u32 = 20;
-
-/// The place that a handle says; `None` if it says none.
-pub(crate) fn place(handle: u32) -> Option<usize> {
-    let place = (handle & ((1 << PLACE_BITS) - 1)).checked_sub(1)? as usize;
-    (place < SESSIONS_MAX).then_some(place)
-}
 
 /// A session that the other side knows.
 pub(crate) struct Export {
@@ -63,29 +54,13 @@ impl Export {
     }
 }
 
-/// All of them.
-#[derive(Default)]
-pub(crate) struct Exports {
-    places: RefCell<Vec<(u32, Option<Rc<Export>>)>>,
-    free: RefCell<Vec<u32>>,
-}
+/// All of them, by handle.
+pub(crate) type Exports = Handles<Rc<Export>>;
 
-impl Exports {
-    /// The session under a handle of its own, which becomes its tag; `None` at the bound.
-    pub(crate) fn add(&self, session: &SessionRef) -> Option<Rc<Export>> {
-        let mut places = self.places.borrow_mut();
-        let at = match self.free.borrow_mut().pop() {
-            Some(at) => at as usize,
-            None if places.len() == SESSIONS_MAX => return None,
-            None => {
-                places.push((0, None));
-                places.len() - 1
-            }
-        };
-        let (used, place) = &mut places[at];
-        *used = used.wrapping_add(1) & ((1 << (32 - PLACE_BITS)) - 1);
-        let handle = *used << PLACE_BITS | (at as u32 + 1);
-        let export = Rc::new(Export {
+/// The session under a handle of its own, which becomes its tag; `None` at the bound.
+pub(crate) fn add(all: &Exports, session: &SessionRef) -> Option<Rc<Export>> {
+    let make = |handle| {
+        Rc::new(Export {
             session: session.clone(),
             handle,
             opens: Cell::new(0),
@@ -98,48 +73,14 @@ impl Exports {
             going_up: Cell::new(0),
             refused: Cell::new(None),
             unwanted: Cell::new(None),
-        });
-        session.head().set_tag(handle);
-        *place = Some(Rc::clone(&export));
-        Some(export)
-    }
+        })
+    };
+    let handle = all.enter(SESSIONS_MAX, make)?;
+    session.head().set_tag(handle);
+    all.get(handle)
+}
 
-    /// Finds the export of a handle that is in use.
-    pub(crate) fn find(&self, handle: u32) -> Option<Rc<Export>> {
-        let places = self.places.borrow();
-        let (used, export) = places.get(place(handle)?)?;
-        export.as_ref().filter(|_| *used == handle >> PLACE_BITS).cloned()
-    }
-
-    /// Finds the export of a session.
-    pub(crate) fn of(&self, session: &SessionRef) -> Option<Rc<Export>> {
-        self.find(session.head().tag()).filter(|export| export.session == *session)
-    }
-
-    /// The handle is of no use any more.
-    pub(crate) fn remove(&self, export: &Export) {
-        let Some(at) = place(export.handle) else {
-            return;
-        };
-        let taken = match self.places.borrow_mut().get_mut(at) {
-            Some((used, place)) if *used == export.handle >> PLACE_BITS => place.take(),
-            _ => None,
-        };
-        if taken.is_some() {
-            self.free.borrow_mut().push(at as u32);
-        }
-    }
-
-    /// Number of exports.
-    pub(crate) fn len(&self) -> usize {
-        self.places.borrow().iter().filter(|(_, export)| export.is_some()).count()
-    }
-
-    /// All of them, which are no longer known to the other side.
-    pub(crate) fn take_all(&self) -> Vec<Rc<Export>> {
-        let mut places = self.places.borrow_mut();
-        // How often each was used stays, so that no handle of before is one of now.
-        *self.free.borrow_mut() = (0..places.len() as u32).collect();
-        places.iter_mut().filter_map(|(_, export)| export.take()).collect()
-    }
+/// Finds the export of a session.
+pub(crate) fn of(all: &Exports, session: &SessionRef) -> Option<Rc<Export>> {
+    all.get(session.head().tag()).filter(|export| export.session == *session)
 }

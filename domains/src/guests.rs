@@ -4,8 +4,7 @@
 use alloc::rc::Rc;
 use xk_core::control::Question;
 use xk_core::object::ProtocolId;
-use xk_core::wire::Sleeper;
-use xk_core::{Ask, Kernel, ProtocolRef, Time};
+use xk_core::{Ask, Kernel, ProtocolRef};
 
 use crate::frame::Op;
 use crate::imports::Facts;
@@ -54,32 +53,7 @@ impl Port {
     /// that at once.
     pub fn is_left(&self, cx: &Kernel) -> bool {
         // Otherwise the last look may be of before.
-        self.woken();
-        self.is_lost() || self.carrier().is_lost(cx)
-    }
-
-    /// See [`Wire::next_poll`](xk_core::wire::Wire::next_poll).
-    pub fn next_poll(&self) -> Option<Time> {
-        let retry_at = self.retry_at.get();
-        let frames = match retry_at {
-            Some(_) if self.waits_for_room() => None,
-            _ => self.carrier().next_poll(),
-        };
-        [retry_at, frames].into_iter().flatten().min().filter(|_| !self.is_lost())
-    }
-
-    /// See [`Wire::rest`](xk_core::wire::Wire::rest).
-    pub fn rest(&self, cx: &Kernel, sleeper: &dyn Sleeper) -> bool {
-        self.carrier().rest(cx, sleeper)
-    }
-
-    /// See [`Wire::woken`](xk_core::wire::Wire::woken).
-    pub fn woken(&self) {
         self.carrier().woken();
-    }
-
-    /// See [`Wire::may_spin`](xk_core::wire::Wire::may_spin).
-    pub fn may_spin(&self) -> bool {
-        self.carrier().may_spin()
+        self.is_lost() || self.carrier().is_lost(cx)
     }
 }

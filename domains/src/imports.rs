@@ -3,16 +3,16 @@
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use xk_core::control::ListSessions;
 use xk_core::object::{CallCause, CallError, Closing, ProtocolId, PushError, Refused};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Question, Session, SessionRef, reason};
+use xk_kit::Marks;
 use xk_kit::control::MaxPacket;
 use xk_kit::wire::segments;
 
-use crate::exports::place;
+use crate::exports::SESSIONS_MAX;
 use crate::frame::{Header, Op};
 use crate::port::{FAILED, Port, Target};
-use crate::waits::{Answered, Unanswered};
+use crate::waits::{Answered, reason_of};
 
 /// A question of which the answer does not change, as octets: its key, it, its answer.
 pub(crate) type Fact = (u32, Vec<u8>, Vec<u8>);
@@ -137,8 +137,8 @@ impl Session for ProxySession {
             return Err(PushError::TooBig);
         }
         if let Err(error) = self.port.offer(cx, self.header(Op::Push), &message) {
-            this.discard(cx, message, error.reason());
-            return Err(error.into());
+            this.discard(cx, message, reason_of(error));
+            return Err(error);
         }
         // A carrier that delivers at once has brought back what became of it.
         self.failed.take().map_or(Ok(()), Err)
@@ -205,69 +205,12 @@ impl Session for ProxySession {
     }
 }
 
-impl From<Unanswered> for CallError {
-    fn from(why: Unanswered) -> Self {
-        match why {
-            Unanswered::Lost => CallCause::Closed,
-            Unanswered::Full => CallCause::Push(PushError::QueueFull),
-            Unanswered::NoBuffers => CallCause::Push(PushError::NoBuffers),
-            Unanswered::TooBig => CallCause::Push(PushError::TooBig),
-            Unanswered::TimedOut => CallCause::TimedOut { tries: 1 },
-            Unanswered::NoShepherds => CallCause::NoShepherds,
-        }
-        .into()
-    }
-}
+/// All of them, by the handles that the other side has for them.
+pub(crate) type Imports = Marks;
 
-/// All of them, by the place in their handles.
-#[derive(Default)]
-pub(crate) struct Imports(RefCell<Vec<Option<(u32, SessionRef)>>>);
-
-impl Imports {
-    /// Finds the session of a handle.
-    pub(crate) fn find(&self, handle: u32) -> Option<SessionRef> {
-        let all = self.0.borrow();
-        let (kept, session) = all.get(place(handle)?)?.as_ref()?;
-        (*kept == handle).then(|| session.clone())
-    }
-
-    /// Notes one; gives back what stood for another session in its place. False if the handle is
-    /// none.
-    #[must_use]
-    pub(crate) fn put(&self, handle: u32, session: &SessionRef) -> bool {
-        let Some(at) = place(handle) else {
-            return false;
-        };
-        let mut all = self.0.borrow_mut();
-        if all.len() <= at {
-            all.resize(at + 1, None);
-        }
-        let before = all[at].replace((handle, session.clone()));
-        drop(all);
-        drop(before);
-        true
-    }
-
-    /// Takes out that of this handle.
-    pub(crate) fn take(&self, handle: u32) -> Option<SessionRef> {
-        let session = self.find(handle)?;
-        let taken = self.0.borrow_mut().get_mut(place(handle)?)?.take();
-        drop(taken);
-        Some(session)
-    }
-
-    /// All of them, for a look from outside.
-    pub(crate) fn list(&self, question: &mut ListSessions) {
-        self.0.borrow().iter().flatten().for_each(|(_, session)| question.push(session));
-    }
-
-    /// Number of imports.
-    pub(crate) fn len(&self) -> usize {
-        self.0.borrow().iter().flatten().count()
-    }
-
-    /// Takes out all of them.
-    pub(crate) fn take_all(&self) -> Vec<SessionRef> {
-        self.0.take().into_iter().flatten().map(|(_, session)| session).collect()
-    }
+/// Takes out the session with this handle.
+pub(crate) fn take(all: &Imports, handle: u32) -> Option<SessionRef> {
+    let session = all.get(handle)?;
+    all.put(SESSIONS_MAX, handle, None);
+    Some(session)
 }

@@ -9,7 +9,7 @@ use core::cell::{Cell, OnceCell, RefCell};
 use core::time::Duration;
 use xk_core::control::{Field, Handles, Kind, QuestionType, Reader, SessionInfo, Writer};
 use xk_core::message::NoBuffers;
-use xk_core::object::{Enable, ProtocolId};
+use xk_core::object::{CallCause, CallError, Enable, ProtocolId, PushError};
 use xk_core::reason::{self, Class};
 use xk_core::shepherd::WaitError;
 use xk_core::{
@@ -23,11 +23,12 @@ use xk_kit::{questions, reasons};
 use crate::account::{Account, Crowding, UPCALLS_MAX};
 use crate::carrier::{Arrival, Carrier, SendError};
 use crate::deaths::{Heard, Standing};
-use crate::exports::Exports;
+use crate::exports::{self, Exports};
 use crate::frame::{ANSWERED, Head, Header, LASTS, OVERHEAD_MAX, Op, UNKNOWN, octets_of};
 use crate::imports::{Fact, Facts, Imports, ProxySession};
 use crate::kept::Kept;
-use crate::waits::{Answered, Opens, Unanswered, Wait, Waits};
+use crate::queue::Queue;
+use crate::waits::{Answered, Opens, Wait, Waits};
 
 /// A frame about a session or a request that has ended meanwhile.
 pub static LATE: Reason = Reason::new("late in a cut", Class::NoPort);
@@ -105,6 +106,7 @@ pub(crate) fn find(
 }
 
 /// The questions and reasons that both sides of a cut know: those that may cross.
+#[derive(Default)]
 pub struct Known {
     questions: Vec<&'static QuestionType>,
     reasons: Vec<&'static Reason>,
@@ -143,13 +145,23 @@ impl Known {
     }
 }
 
+/// The carrier of a port; by default one whose other side is gone.
+pub(crate) struct Held(pub(crate) Rc<dyn Carrier>);
+
+impl Default for Held {
+    fn default() -> Self {
+        Self(Rc::new(Queue::ended()))
+    }
+}
+
 /// One side of a cut between two domains; all edges between them pass through it.
+#[derive(Default)]
 pub struct Port {
     pub(crate) me: Weak<Port>,
     /// Buffer into which the next question is written.
     pub(crate) scratch: Cell<Vec<u8>>,
     /// Another one after the other side was started again.
-    pub(crate) carrier: RefCell<Rc<dyn Carrier>>,
+    pub(crate) carrier: RefCell<Held>,
     known: Known,
     pub(crate) admit: RefCell<Option<Box<Admit>>>,
     pub(crate) guard: RefCell<Option<Box<Guard>>>,
@@ -237,16 +249,16 @@ impl Handles for Names<'_> {
             Some(proxy) if core::ptr::eq(&*proxy.port, self.port) => {
                 Some(YOURS | u64::from(proxy.handle))
             }
-            _ => self.port.exports.of(session).map(|export| u64::from(export.handle)),
+            _ => exports::of(&self.port.exports, session).map(|export| u64::from(export.handle)),
         }
     }
 
     fn session(&self, number: u64) -> Option<SessionRef> {
         let handle = number as u32;
         if number == YOURS | u64::from(handle) {
-            return self.port.exports.find(handle).map(|export| export.session.clone());
+            return self.port.exports.get(handle).map(|export| export.session.clone());
         }
-        let session = self.port.imports.find(handle).filter(|_| number == u64::from(handle))?;
+        let session = self.port.imports.get(handle).filter(|_| number == u64::from(handle))?;
         // What is told of it may change what was known of it.
         if let Some(proxy) = session.body::<ProxySession>() {
             proxy.facts.clear();
@@ -279,44 +291,10 @@ impl Port {
     pub fn new(carrier: Box<dyn Carrier>, known: Known) -> Rc<Self> {
         Rc::new_cyclic(|me| Self {
             me: me.clone(),
-            scratch: Cell::default(),
-            carrier: RefCell::new(carrier.into()),
+            carrier: RefCell::new(Held(carrier.into())),
             known,
-            admit: RefCell::default(),
-            guard: RefCell::default(),
-            granted: RefCell::default(),
-            lowers: RefCell::default(),
-            uppers: RefCell::default(),
-            users: RefCell::default(),
-            exports: Exports::default(),
-            imports: Imports::default(),
-            waits: Waits::default(),
-            standing: RefCell::default(),
-            told: RefCell::default(),
-            heard: RefCell::default(),
-            replays: Cell::new(false),
-            enable_last: Cell::new(0),
-            enables: RefCell::default(),
-            early: RefCell::default(),
-            opening: Cell::new(0),
-            serving: Cell::new(0),
-            upcalls: Cell::new(0),
             upcalls_max: Cell::new(UPCALLS_MAX),
-            account: OnceCell::new(),
-            crowding: Crowding::default(),
-            is_silent: Cell::new(false),
-            learned: RefCell::default(),
-            understood: RefCell::default(),
-            outbox: RefCell::default(),
-            retry_at: Cell::new(None),
-            kept: RefCell::default(),
-            forgets: Cell::new(false),
-            gone_up: Cell::new(0),
-            noted: RefCell::default(),
-            wire: RefCell::default(),
-            tag: Cell::new(0),
-            is_lost: Cell::new(false),
-            losses: Cell::new(0),
+            ..Self::default()
         })
     }
 
@@ -345,7 +323,7 @@ impl Port {
     }
 
     pub(crate) fn carrier(&self) -> Rc<dyn Carrier> {
-        Rc::clone(&self.carrier.borrow())
+        Rc::clone(&self.carrier.borrow().0)
     }
 
     /// True once the other side is gone.
@@ -395,14 +373,14 @@ impl Port {
         cx: &Kernel,
         header: Header,
         message: &Message,
-    ) -> Result<(), Unanswered> {
+    ) -> Result<(), PushError> {
         if self.is_lost() {
-            return Err(Unanswered::Lost);
+            return Err(PushError::Closed);
         }
         self.send_noted(cx);
         let reserve = if header.op == Op::OpenDone { RESERVE / 2 } else { RESERVE };
         if !self.has_room(cx, reserve) {
-            return Err(Unanswered::Full);
+            return Err(PushError::QueueFull);
         }
         let head = self.charged(cx, header).before(message);
         let is_first = self.outbox.borrow().is_empty();
@@ -412,17 +390,17 @@ impl Port {
         };
         match sent {
             Ok(()) => Ok(()),
-            Err(SendError::NoBuffers) => Err(Unanswered::NoBuffers),
+            Err(SendError::NoBuffers) => Err(PushError::NoBuffers),
             // It has a place, but its octets have no room at present.
             Err(SendError::Full) => {
-                let kept = message.try_clone().map_err(|NoBuffers| Unanswered::NoBuffers)?;
+                let kept = message.try_clone().map_err(|NoBuffers| PushError::NoBuffers)?;
                 self.outbox.borrow_mut().push_back((head, kept));
                 Ok(())
             }
-            Err(SendError::TooLong) => Err(Unanswered::TooBig),
+            Err(SendError::TooLong) => Err(PushError::TooBig),
             Err(SendError::Lost) => {
                 self.lose(cx);
-                Err(Unanswered::Lost)
+                Err(PushError::Closed)
             }
         }
     }
@@ -523,28 +501,29 @@ impl Port {
     /// are the protocol and the receiver of a session that is opened.
     ///
     /// # Errors
-    /// [`Unanswered`].
+    /// [`CallError`]: why there is no answer.
     pub(crate) fn request(
         &self,
         cx: &Kernel,
         (mut header, body): (Header, Message),
         opens: Opens,
         limit: Option<Duration>,
-    ) -> Result<Answered, Unanswered> {
+    ) -> Result<Answered, CallError> {
         if self.is_lost() {
-            return Err(Unanswered::Lost);
+            return Err(CallCause::Closed.into());
         }
         if !self.crosses(&body) {
-            return Err(Unanswered::TooBig);
+            return Err(PushError::TooBig.into());
         }
-        let (tag, wait) = self.waits.begin(opens).ok_or(Unanswered::Full)?;
+        let (tag, wait) = self.waits.begin(opens).ok_or(PushError::QueueFull)?;
         let is_call = matches!(header.op, Op::Call | Op::CallUp);
         *(if is_call { &mut header.second } else { &mut header.first }) = tag;
         self.post(cx, header, body);
         self.carrier().flush();
         let answer = self.wait(cx, &wait, limit);
         self.waits.end(tag);
-        self.is_silent.set(matches!(answer, Err(Unanswered::TimedOut)));
+        self.is_silent
+            .set(matches!(&answer, Err(CallError { cause: CallCause::TimedOut { .. }, .. })));
         answer
     }
 
@@ -553,34 +532,31 @@ impl Port {
         cx: &Kernel,
         wait: &Wait,
         limit: Option<Duration>,
-    ) -> Result<Answered, Unanswered> {
+    ) -> Result<Answered, CallError> {
         // A carrier that delivers at once has brought the answer.
-        if let Some(answer) = wait.answer() {
+        if let Some(answer) = wait.answer.take() {
             return Ok(answer);
         }
         if self.is_lost() {
-            return Err(Unanswered::Lost);
+            return Err(CallCause::Closed.into());
         }
-        let waited = cx.wait(&wait.signal, limit);
-        if waited == Err(WaitError::NotOnShepherd) {
-            for _ in 0..TURNS_MAX {
-                self.carrier().turn(cx);
-                self.poll(cx, usize::MAX);
-                if self.is_lost() || wait.is_answered() {
-                    break;
+        let why = match wait.answer.wait(cx, limit) {
+            Ok(Some(answer)) => return Ok(answer),
+            Ok(None) | Err(WaitError::Closed | WaitError::Interrupted) => CallCause::Closed,
+            Err(WaitError::NoShepherds) => CallCause::NoShepherds,
+            Err(WaitError::TimedOut) => CallCause::TimedOut { tries: 1 },
+            Err(WaitError::NotOnShepherd) => {
+                for _ in 0..TURNS_MAX {
+                    self.carrier().turn(cx);
+                    self.poll(cx, usize::MAX);
+                    if self.is_lost() || !wait.answer.waits() {
+                        break;
+                    }
                 }
+                CallCause::TimedOut { tries: 1 }
             }
-        }
-        match (wait.answer(), waited) {
-            (Some(answer), _) => Ok(answer),
-            (None, Ok(()) | Err(WaitError::Closed | WaitError::Interrupted)) => {
-                Err(Unanswered::Lost)
-            }
-            (None, Err(WaitError::NoShepherds)) => Err(Unanswered::NoShepherds),
-            (None, Err(WaitError::TimedOut | WaitError::NotOnShepherd)) => {
-                Err(Unanswered::TimedOut)
-            }
-        }
+        };
+        wait.answer.take().ok_or(why.into())
     }
 
     /// Puts a question to something on the other side, of which `facts` are known.

@@ -4,7 +4,7 @@ use alloc::rc::Rc;
 use core::iter::successors;
 
 use xk_core::control::ListSessions;
-use xk_core::object::{Enable, OpenError, ProtocolId, Refused};
+use xk_core::object::{Enable, OpenError, ProtocolId, PushError, Refused};
 use xk_core::wire::{Sleeper, Wire};
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, SessionRef, Time,
@@ -12,11 +12,12 @@ use xk_core::{
 };
 use xk_kit::net::stream::StreamCredit;
 
+use crate::exports;
 use crate::frame::{Header, Op};
 use crate::imports::Facts;
 use crate::port::{Port, QUESTION_TIME_MAX, Target, WAITING_MAX};
 use crate::serve::Offer;
-use crate::waits::{Answered, Unanswered};
+use crate::waits::{Answered, reason_of, unopened};
 
 /// Octets of a stream that may be on the way to the other side: what its protocol sends back at
 /// once finds room on the way.
@@ -81,7 +82,7 @@ impl Protocol for LowerProxy {
         let body = cx.pool().copy_from(0, &fields).map_err(|_| OpenError::NoBuffers)?;
         let opens = (self.of, upper.receiver.clone());
         let header = Header::new(Op::Open, 0, self.of.0);
-        match port.request(cx, (header, body), Some(opens), QUESTION_TIME_MAX)? {
+        match port.request(cx, (header, body), Some(opens), QUESTION_TIME_MAX).map_err(unopened)? {
             // The other side may have been lost before this shepherd goes on.
             Answered::Session(Ok(session)) if session.head().is_closed() => Err(OpenError::NoLower),
             Answered::Session(session) => session,
@@ -171,13 +172,13 @@ impl Protocol for UpperProxy {
         let sent = match cx.pool().copy_from(0, &fields) {
             Ok(body) => {
                 let header = Header::new(Op::OpenDone, export.handle, self.of.0);
-                port.offer(cx, header, &body).map_err(Unanswered::reason)
+                port.offer(cx, header, &body).map_err(reason_of)
             }
             Err(_) => Err(&reason::NO_BUFFERS),
         };
         export.going_up.set(export.going_up.get() - 1);
         if let Err(why) = sent {
-            port.exports.remove(&export);
+            port.exports.leave(export.handle);
             if export.is_offered.replace(false) {
                 lower.ease(cx);
             }
@@ -188,7 +189,7 @@ impl Protocol for UpperProxy {
     }
 
     fn gone(&self, cx: &Kernel, _: &ProtocolRef, lower: &SessionRef) {
-        if let Some(export) = self.port.exports.of(lower) {
+        if let Some(export) = exports::of(&self.port.exports, lower) {
             self.port.ended(cx, &export);
         }
     }
@@ -201,7 +202,7 @@ impl Protocol for UpperProxy {
         message: Message,
     ) -> Result<(), Refused> {
         let port = &self.port;
-        let Some(export) = port.exports.of(lower) else {
+        let Some(export) = exports::of(&port.exports, lower) else {
             let mut early = port.early.borrow_mut();
             if port.opening.get() > 0 && early.len() < WAITING_MAX {
                 early.push_back((lower.clone(), message));
@@ -215,7 +216,7 @@ impl Protocol for UpperProxy {
         let sent = port.offer(cx, Header::new(Op::Demux, export.handle, number), &message);
         export.going_up.set(export.going_up.get() - 1);
         if let Err(why) = sent {
-            return Err(this.refuse(message, why.reason()));
+            return Err(this.refuse(message, reason_of(why)));
         }
         // A carrier that delivers at once has brought a refusal back by now, counted there.
         if let Some(why) = export.refused.take() {
@@ -233,7 +234,7 @@ impl Protocol for UpperProxy {
         message: Message,
     ) -> Result<Message, Refused> {
         let port = &self.port;
-        let Some(export) = port.exports.of(lower) else {
+        let Some(export) = exports::of(&port.exports, lower) else {
             return Err(this.refuse(message, &reason::NO_PORT));
         };
         // A reference, in case the request comes back.
@@ -242,7 +243,7 @@ impl Protocol for UpperProxy {
         };
         let header = Header::new(Op::CallUp, export.handle, 0);
         let answer = port.upcall(|| port.request(cx, (header, copy), None, None));
-        match answer.unwrap_or(Err(Unanswered::Full)) {
+        match answer.unwrap_or(Err(PushError::QueueFull.into())) {
             Ok(Answered::Frame(Header { op: Op::Return, .. }, reply)) => Ok(reply),
             Ok(Answered::Frame(_, frame)) => match port.read(cx, &frame) {
                 // Counted where it was refused.
@@ -250,7 +251,7 @@ impl Protocol for UpperProxy {
                 None => Err(this.refuse(message, &reason::MALFORMED)),
             },
             Ok(Answered::Session(_)) => Err(this.refuse(message, &reason::MALFORMED)),
-            Err(why) => Err(this.refuse(message, why.reason())),
+            Err(why) => Err(this.refuse(message, reason_of(why.cause.into()))),
         }
     }
 
@@ -298,32 +299,37 @@ impl Protocol for PortWire {
     }
 
     fn wire(&self) -> Option<&dyn Wire> {
-        Some(self)
+        Some(&*self.0)
     }
 }
 
-impl Wire for PortWire {
+impl Wire for Port {
     fn poll(&self, cx: &Kernel, _: &ProtocolRef, budget: usize) -> usize {
-        self.0.poll(cx, budget)
+        Self::poll(self, cx, budget)
     }
 
     fn flush(&self, cx: &Kernel, _: &ProtocolRef) {
-        self.0.flush(cx);
+        Self::flush(self, cx);
     }
 
     fn next_poll(&self) -> Option<Time> {
-        self.0.next_poll()
+        let retry_at = self.retry_at.get();
+        let frames = match retry_at {
+            Some(_) if self.waits_for_room() => None,
+            _ => self.carrier().next_poll(),
+        };
+        [retry_at, frames].into_iter().flatten().min().filter(|_| !self.is_lost())
     }
 
     fn rest(&self, cx: &Kernel, _: &ProtocolRef, sleeper: &dyn Sleeper) -> bool {
-        self.0.rest(cx, sleeper)
+        self.carrier().rest(cx, sleeper)
     }
 
     fn woken(&self, _: &Kernel, _: &ProtocolRef) {
-        self.0.woken();
+        self.carrier().woken();
     }
 
     fn may_spin(&self) -> bool {
-        self.0.may_spin()
+        self.carrier().may_spin()
     }
 }

@@ -11,9 +11,9 @@ use xk_kit::net::stream::{StreamEndRecord, StreamShutdown, StreamSpace};
 use xk_kit::net::template::Headers;
 use xk_kit::rpc::retransmit::LastCopy;
 
-use crate::exports::Export;
+use crate::exports::{self, Export, SESSIONS_MAX};
 use crate::frame::{ANSWERED, Header, LASTS, LOST_QUESTION, Op, UNKNOWN, octets_of};
-use crate::imports::{Fact, ProxySession};
+use crate::imports::{self, Fact, ProxySession};
 use crate::port::{LATE, Names, Port, Wish, find};
 use crate::waits::Answered;
 
@@ -66,14 +66,14 @@ impl Port {
             Op::OpenDone => self.offered(cx, header, frame)?,
             Op::Demux => self.deliver(cx, (first, second), frame),
             Op::Gone => {
-                if let Some(session) = self.imports.take(first) {
+                if let Some(session) = imports::take(&self.imports, first) {
                     session.retire(cx);
                 }
             }
             Op::CallUp => self.call_up(cx, header, frame)?,
             Op::AskProtocol | Op::AskSession => self.answer(cx, header, frame)?,
             Op::Failed => {
-                if let Some(session) = self.imports.find(first) {
+                if let Some(session) = self.imports.get(first) {
                     let error = self.read(cx, &frame)?;
                     let proxy = session.body::<ProxySession>()?;
                     if error == PushError::TooBig {
@@ -90,7 +90,7 @@ impl Port {
             | Op::Close
             | Op::Push
             | Op::Refused
-            | Op::Call => match self.exports.find(first) {
+            | Op::Call => match self.exports.get(first) {
                 Some(export) => self.about(cx, &export, header, frame)?,
                 // Of a session that ended meanwhile.
                 None if op == Op::Call => {
@@ -184,9 +184,9 @@ impl Port {
 
     /// The session as the other side knows it, from now on at the latest; `None` at the bound.
     pub(crate) fn export(&self, session: &SessionRef) -> Option<Rc<Export>> {
-        self.exports.of(session).or_else(|| {
+        exports::of(&self.exports, session).or_else(|| {
             session.watch();
-            self.exports.add(session)
+            exports::add(&self.exports, session)
         })
     }
 
@@ -365,7 +365,7 @@ impl Port {
     /// A session that was offered is not wanted.
     fn unwanted(&self, cx: &Kernel, export: &Rc<Export>, why: &'static Reason) {
         let session = &export.session;
-        self.exports.remove(export);
+        self.exports.leave(export.handle);
         if export.is_offered.replace(false) {
             session.ease(cx);
         }
@@ -381,8 +381,7 @@ impl Port {
 
     /// A session has ended: the other side is told.
     pub(crate) fn ended(&self, cx: &Kernel, export: &Export) {
-        if self.exports.find(export.handle).is_some() {
-            self.exports.remove(export);
+        if self.exports.leave(export.handle).is_some() {
             self.tell(cx, Header::new(Op::Gone, export.handle, 0), &[]);
         }
     }
@@ -412,7 +411,7 @@ impl Port {
 
     /// An open was answered too late.
     fn not_taken(&self, cx: &Kernel, handle: u32, opens: u32) {
-        let session = self.imports.find(handle).filter(|session| session.head().opens() > 0);
+        let session = self.imports.get(handle).filter(|session| session.head().opens() > 0);
         match session.as_ref().and_then(|session| session.body::<ProxySession>()) {
             Some(proxy) => proxy.opens.set(opens.max(proxy.opens.get())),
             None => self.tell(cx, Header::new(Op::Close, handle, opens), &[]),
@@ -428,7 +427,7 @@ impl Port {
         (protocol, upper): (ProtocolId, ProtocolRef),
         facts: Vec<Fact>,
     ) -> Option<SessionRef> {
-        let known = self.imports.find(handle).filter(|session| !session.head().is_closed());
+        let known = self.imports.get(handle).filter(|session| !session.head().is_closed());
         if let Some(session) = known {
             let proxy = session.body::<ProxySession>()?;
             if proxy.upper != upper {
@@ -443,7 +442,7 @@ impl Port {
         let this = self.lower(protocol)?;
         let body = ProxySession::new(&self.strong()?, (handle, opens), protocol, &upper, facts);
         let session = cx.new_session(&this, &upper, body);
-        self.imports.put(handle, &session).then_some(session)
+        self.imports.put(SESSIONS_MAX, handle, Some(session.clone())).map(|_| session)
     }
 
     /// A session was made on the other side for an enable of this one.
@@ -456,13 +455,11 @@ impl Port {
         let (upper, this) = (upper?, self.lower(protocol)?);
         let body = ProxySession::new(&self.strong()?, (handle, 0), protocol, &upper, facts);
         let session = cx.new_passive_session(&this, &upper, source, body);
-        if !self.imports.put(handle, &session) {
-            return None;
-        }
+        self.imports.put(SESSIONS_MAX, handle, Some(session.clone()))?;
         match session.announce(cx, &upper, participants) {
             Ok(()) => self.tell(cx, Header::new(Op::Wanted, handle, 0), &[]),
             Err(why) => {
-                self.imports.take(handle);
+                imports::take(&self.imports, handle);
                 let fields = self.write(cx, &why);
                 self.tell(cx, Header::new(Op::Unwanted, handle, 0), &fields);
                 session.retire(cx);
@@ -473,13 +470,13 @@ impl Port {
 
     /// A message for a session here.
     fn deliver(&self, cx: &Kernel, (handle, number): (u32, u32), message: Message) {
-        let Some(session) = self.imports.find(handle) else {
+        let Some(session) = self.imports.get(handle) else {
             self.count(&LATE);
             return;
         };
         if session.head().is_closed() {
             // Closed here whatever holds it: the next message is to be offered again.
-            self.imports.take(handle);
+            imports::take(&self.imports, handle);
             session.discard(cx, message, &reason::CLOSED);
             self.refuse(cx, handle, number, &reason::CLOSED);
             let fields = self.write(cx, &&reason::CLOSED);
@@ -521,7 +518,7 @@ impl Port {
 
     /// A request for a session here.
     fn call_up(&self, cx: &Kernel, header: Header, message: Message) -> Option<()> {
-        let call = || match self.imports.find(header.first) {
+        let call = || match self.imports.get(header.first) {
             Some(session) => session.call_pop(cx, message).map_err(|refused| refused.reason),
             None => {
                 self.count(&LATE);
@@ -539,7 +536,7 @@ impl Port {
         let key = u32::from_le_bytes(*frame.peek::<4>()?);
         if header.op == Op::AskSession
             && OF_PUSHES.contains(&key)
-            && let Some(export) = self.exports.find(header.second)
+            && let Some(export) = self.exports.get(header.second)
             && export.is_pushing.get()
         {
             match export.wait(header, frame) {
@@ -569,7 +566,7 @@ impl Port {
                 let permits = |wish: Wish<'_>| self.permits(&wish).then_some(());
                 let mut answered = ANSWERED;
                 let answer = if header.op == Op::AskSession {
-                    let Some(export) = self.exports.find(number) else {
+                    let Some(export) = self.exports.get(number) else {
                         return lost();
                     };
                     let of = export.session.head().protocol();

@@ -3,62 +3,31 @@
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use xk_core::object::{OpenError, ProtocolId, PushError};
-use xk_core::shepherd::Semaphore;
+use xk_core::object::{CallCause, CallError, OpenError, ProtocolId, PushError, SessionId};
 use xk_core::{Kernel, Message, ProtocolRef, Reason, SessionRef, reason};
+use xk_kit::{Handles, Pending};
 
 use crate::frame::Header;
 
 /// The most requests that one side has under way.
 pub const WAITS_MAX: usize = 256;
 
-/// Why a request has no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unanswered {
-    /// The other side is gone.
-    Lost,
-    /// As many are under way as may be, or there is no room.
-    Full,
-    /// There is no buffer for it.
-    NoBuffers,
-    /// The message is longer than what crosses.
-    TooBig,
-    /// None came in time.
-    TimedOut,
-    /// The caller can be suspended no more.
-    NoShepherds,
-}
-
-impl Unanswered {
-    /// The reason under which a message counts that did not go.
-    pub(crate) fn reason(self) -> &'static Reason {
-        match self {
-            Self::Lost => &reason::CLOSED,
-            Self::NoBuffers => &reason::NO_BUFFERS,
-            Self::TooBig => &reason::TOO_BIG,
-            Self::Full | Self::TimedOut | Self::NoShepherds => &reason::QUEUE_FULL,
-        }
+/// The reason under which a message counts that did not go.
+pub(crate) fn reason_of(error: PushError) -> &'static Reason {
+    match error {
+        PushError::Closed => &reason::CLOSED,
+        PushError::NoBuffers => &reason::NO_BUFFERS,
+        PushError::TooBig => &reason::TOO_BIG,
+        _ => &reason::QUEUE_FULL,
     }
 }
 
-impl From<Unanswered> for PushError {
-    fn from(why: Unanswered) -> Self {
-        match why {
-            Unanswered::Lost => Self::Closed,
-            Unanswered::NoBuffers => Self::NoBuffers,
-            Unanswered::TooBig => Self::TooBig,
-            Unanswered::Full | Unanswered::TimedOut | Unanswered::NoShepherds => Self::QueueFull,
-        }
-    }
-}
-
-impl From<Unanswered> for OpenError {
-    fn from(why: Unanswered) -> Self {
-        match why {
-            Unanswered::Lost => Self::NoLower,
-            Unanswered::NoBuffers => Self::NoBuffers,
-            _ => Self::Full,
-        }
+/// The error of an open that got no answer.
+pub(crate) fn unopened(error: CallError) -> OpenError {
+    match error.cause {
+        CallCause::Closed => OpenError::NoLower,
+        CallCause::Push(PushError::NoBuffers) => OpenError::NoBuffers,
+        _ => OpenError::Full,
     }
 }
 
@@ -74,102 +43,59 @@ pub(crate) enum Answered {
 pub(crate) type Opens = Option<(ProtocolId, ProtocolRef)>;
 
 /// One request under way.
+#[derive(Default)]
 pub(crate) struct Wait {
-    /// Signalled when the answer is there.
-    pub(crate) signal: Semaphore,
+    /// Finished when the answer is there.
+    pub(crate) answer: Pending<Answered>,
     /// For a request that opens a session.
     opens: RefCell<Opens>,
-    answer: RefCell<Option<Answered>>,
 }
 
 impl Wait {
-    /// The answer, if it is there.
-    pub(crate) fn answer(&self) -> Option<Answered> {
-        self.answer.take()
-    }
-
     /// For a request that opens a session: the protocol and the receiver.
     pub(crate) fn opens(&self) -> Opens {
         self.opens.borrow().clone()
     }
-
-    /// True if the answer is there.
-    pub(crate) fn is_answered(&self) -> bool {
-        self.answer.borrow().is_some()
-    }
-
-    fn put(&self, cx: &Kernel, answer: Answered) {
-        *self.answer.borrow_mut() = Some(answer);
-        cx.signal(&self.signal);
-    }
-}
-
-/// The place where a request waits.
-struct Place {
-    /// Number of requests that have waited here.
-    uses: u16,
-    is_used: bool,
-    wait: Rc<Wait>,
 }
 
 /// All requests of one side.
 #[derive(Default)]
 pub(crate) struct Waits {
-    /// A tag is the place in 16 bits, and above it how often the place was used, never 0.
-    places: RefCell<Vec<Place>>,
+    /// By tag; the other side may answer late, so that a place has many uses before one comes back.
+    all: Handles<Rc<Wait>, 16>,
+    /// Requests that are over, to be used again.
+    spare: RefCell<Vec<Rc<Wait>>>,
     were_answered: Cell<bool>,
 }
 
 impl Waits {
-    /// A place for one more request, and its tag; `None` at the bound. Allocates nothing as long
+    /// Begins one request more, and returns its tag; `None` at the bound. Allocates nothing as long
     /// as no more are under way than before.
     pub(crate) fn begin(&self, opens: Opens) -> Option<(u32, Rc<Wait>)> {
-        let mut places = self.places.borrow_mut();
-        let free = places.iter().position(|place| !place.is_used);
-        let at = free.unwrap_or(places.len());
-        if at == WAITS_MAX {
-            return None;
-        }
-        if at == places.len() {
-            let wait = Wait {
-                signal: Semaphore::new(0),
-                opens: RefCell::default(),
-                answer: RefCell::default(),
-            };
-            places.push(Place { uses: 0, is_used: false, wait: Rc::new(wait) });
-        }
-        let Place { uses, is_used, wait } = &mut places[at];
-        (*uses, *is_used) = (uses.wrapping_add(1).max(1), true);
-        // An answer that was there before the wait leaves its signal.
-        while wait.signal.try_wait() {}
-        *wait.opens.borrow_mut() = opens;
-        Some((u32::from(*uses) << 16 | at as u32, Rc::clone(wait)))
+        let wait = self.spare.borrow_mut().pop().unwrap_or_default();
+        let tag = self.all.enter(WAITS_MAX, |_| Rc::clone(&wait))?;
+        wait.answer.begin(SessionId(0), 0);
+        drop(wait.opens.replace(opens));
+        Some((tag, wait))
     }
 
     /// The request of this tag, if it is under way and has no answer yet.
     pub(crate) fn find(&self, tag: u32) -> Option<Rc<Wait>> {
-        let places = self.places.borrow();
-        let place = places.get(tag as usize & 0xffff)?;
-        let is_it = place.is_used && u32::from(place.uses) == tag >> 16;
-        Some(&place.wait).filter(|wait| is_it && !wait.is_answered()).cloned()
+        self.all.get(tag).filter(|wait| wait.answer.waits())
     }
 
     /// The request with this tag is over, whether it was answered or not.
     pub(crate) fn end(&self, tag: u32) {
-        let mut places = self.places.borrow_mut();
-        let place = places.get_mut(tag as usize & 0xffff);
-        let Some(place) = place.filter(|place| u32::from(place.uses) == tag >> 16) else {
-            return;
-        };
-        place.is_used = false;
-        let left = (place.wait.answer.take(), place.wait.opens.take());
-        drop(places);
-        drop(left);
+        if let Some(wait) = self.all.leave(tag) {
+            wait.answer.end();
+            drop(wait.opens.take());
+            self.spare.borrow_mut().push(wait);
+        }
     }
 
     /// Gives a request its answer.
     pub(crate) fn answer(&self, cx: &Kernel, wait: &Wait, answer: Answered) {
-        wait.put(cx, answer);
+        wait.answer.finish(cx, answer);
         self.were_answered.set(true);
     }
 
@@ -180,8 +106,7 @@ impl Waits {
 
     /// All that are under way, for the end.
     pub(crate) fn all(&self) -> Vec<Rc<Wait>> {
-        let places = self.places.borrow();
-        places.iter().filter(|place| place.is_used).map(|place| Rc::clone(&place.wait)).collect()
+        self.all.all()
     }
 }
 
@@ -194,10 +119,9 @@ mod tests {
         let waits = Waits::default();
         let (first, wait) = waits.begin(None).unwrap();
         assert!(waits.find(first ^ 1 << 16).is_none(), "of another use of the place");
-        let found = waits.find(first).unwrap();
-        *found.answer.borrow_mut() = Some(Answered::Session(Err(OpenError::Full)));
-        assert!(waits.find(first).is_none() && wait.is_answered(), "answered once");
-        assert!(wait.answer().is_some());
+        assert!(waits.find(first).is_some());
+        wait.answer.end();
+        assert!(waits.find(first).is_none(), "answered once");
         waits.end(first);
         waits.end(first);
         let (second, _) = waits.begin(None).unwrap();

@@ -16,10 +16,6 @@
 //! behind    Machine::next, which says when it is due
 //! ```
 
-mod pending;
-
-pub use pending::Pending;
-
 use crate::net::waiting::Alarm;
 use alloc::borrow::Cow;
 use alloc::collections::VecDeque;

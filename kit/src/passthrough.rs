@@ -5,9 +5,8 @@
 //! protocol's number ([`Upper::through`]), and wraps every session of the lower protocol into one
 //! of its own. What it does with the messages is a [`Filter`]'s business.
 
-use crate::control::{IsOutstanding, NetworkError};
-use crate::net::receivers::{Marks, UpperReceiver, UpperReceivers};
-use crate::net::stream::{StreamNotice, StreamSettled};
+use crate::Marks;
+use crate::net::receivers::{UpperReceiver, UpperReceivers, lead_up};
 use crate::net::template::Headers;
 use crate::wire::offload::Offloads;
 use alloc::rc::Rc;
@@ -216,37 +215,15 @@ impl<F: Filter> Shared<F> {
         } else {
             cx.new_passive_session(this, upper, lower.head().source(), body)
         };
-        lower.head().set_tag(self.marks.enter(&session).ok_or(&reason::TABLE_FULL)?);
+        lower.head().set_tag(self.marks.mark(&session).ok_or(&reason::TABLE_FULL)?);
         Ok(session)
     }
 
     /// A question from below goes up: one about a session to whom that belongs, any other to the
     /// protocol that the object receives for which it was asked of. What came back down ends here.
     fn ask_above(&self, cx: &Kernel, place: usize, ask: &mut Ask<'_>) -> Answer {
-        let mut found = None;
-        let mut exchange = |session: &mut SessionRef| {
-            found = self.find(session);
-            if let Some(own) = &found {
-                *session = own.clone();
-            }
-        };
-        let names_session = if let Some(question) = ask.get::<NetworkError>() {
-            question.session.iter_mut().for_each(&mut exchange);
-            true
-        } else if let Some(question) = ask.get::<IsOutstanding>() {
-            exchange(&mut question.session);
-            true
-        } else if let Some(question) = ask.get::<StreamNotice>() {
-            exchange(&mut question.session);
-            true
-        } else if let Some(question) = ask.get::<StreamSettled>() {
-            exchange(&mut question.session);
-            true
-        } else {
-            false
-        };
-        if names_session {
-            let upper = found.and_then(|own| cx.protocol(own.head().upper()));
+        if let Some((_, own)) = lead_up(ask, |lower| self.find(lower)) {
+            let upper = own.and_then(|own| cx.protocol(own.head().upper()));
             return upper.map_or(Answer::Unknown, |upper| upper.control(cx, ask));
         }
         match self.uppers.get(place).filter(|_| self.uppers.may_ask_above(ask)) {
@@ -410,7 +387,7 @@ impl<F: Filter> Protocol for PassThrough<F> {
 
     fn stop(&self, cx: &Kernel, _: &ProtocolRef) {
         self.shared.filter.stop(cx);
-        self.shared.marks.clear();
+        drop(self.shared.marks.take_all());
         self.shared.uppers.clear();
     }
 }
@@ -490,7 +467,7 @@ impl<F: Filter> Session for PassSession<F> {
     fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
         let (lower, head) = (&self.lower, this.head());
         let forget = || self.shared.marks.leave(lower.head().tag());
-        if head.is_aborted() && forget() && head.is_passive() {
+        if head.is_aborted() && forget().is_some() && head.is_passive() {
             // As an `open_done` that is refused: the layer below forgets it, too.
             lower.abort(cx);
         }

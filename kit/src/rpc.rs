@@ -8,7 +8,6 @@ pub mod call_layer;
 pub mod callers;
 pub mod incarnation;
 pub mod onc;
-pub mod pending;
 pub mod retransmit;
 pub mod serve;
 pub mod server;

@@ -422,19 +422,19 @@ impl Wire for Door {
         of_guests.chain(look).min()
     }
 
-    fn rest(&self, cx: &Kernel, _: &ProtocolRef, sleeper: &dyn Sleeper) -> bool {
+    fn rest(&self, cx: &Kernel, this: &ProtocolRef, sleeper: &dyn Sleeper) -> bool {
         // What wakes it may be that one has come.
         self.look_at.set(Time::ZERO);
         let mut is_quiet = true;
         for guest in self.guests() {
-            is_quiet &= guest.port.rest(cx, sleeper);
+            is_quiet &= guest.port.rest(cx, this, sleeper);
         }
         is_quiet
     }
 
-    fn woken(&self, _: &Kernel, _: &ProtocolRef) {
+    fn woken(&self, cx: &Kernel, this: &ProtocolRef) {
         for guest in self.guests() {
-            guest.port.woken();
+            guest.port.woken(cx, this);
         }
     }
 

@@ -20,11 +20,10 @@ use xk_core::{
     Answer, Ask, HostAddr, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
     Reason, Session, SessionRef, Time, Upper, reason,
 };
-use xk_kit::Cache;
 use xk_kit::control::{MyPort, NetworkError, OptPacket, ServesPort};
 use xk_kit::net::attribute::Peer;
 use xk_kit::net::ports::{ANY_HOST, local_host, offer, pop_offer, pop_ports};
-use xk_kit::net::receivers::Marks;
+use xk_kit::{Cache, Marks};
 
 use crate::library::{end_right_soon, follow, stand};
 use crate::membership::Membership;
@@ -251,8 +250,7 @@ impl Parts {
             return is_back.then(|| back.role.set(Role::Offer)).map(|()| there.clone());
         }
         let library = self.library.borrow().clone()?;
-        let local = Participant::of(Part::Host(*own)).with(Part::port(port));
-        let ends = Participants::pair(local, Participant::of(Part::Any));
+        let ends = Participants::pair(Peer { host: *own, port }, Part::Any);
         let far = self.far.open(cx, upper.through(&library), ends).ok()?;
         let is_new = self.find(&far).is_none();
         let all = (&far, *own, None);
@@ -285,7 +283,7 @@ impl Parts {
         let session = cx.new_passive_session(&this, &base.upper, to.host.source(), port);
         let port = session.body::<Port>().ok_or_else(closed)?;
         port.role.set(Role::Taken);
-        let mark = self.sessions.enter(&session);
+        let mark = self.sessions.mark(&session);
         port.mark.set(mark.unwrap_or_default());
         self.member.known.expect(to.host);
         let here = mark.and_then(|_| port.open_here(cx, &this));
@@ -329,7 +327,7 @@ impl Parts {
         let right = self.member.share(cx, &far, false).and_then(|taken| taken.right);
         port.right.set(right);
         // Another may have come for this port meanwhile, or the session have been closed.
-        let is_own = port.own.get().as_ref() == Some(&here) && !session.head().is_closed();
+        let is_own = port.own.has(&here) && !session.head().is_closed();
         if right.is_none() || !is_own {
             port.again_at.set(cx.now() + KNOWN_FOR);
             port.leave_own(cx);
@@ -345,7 +343,7 @@ impl Parts {
         let Some(port) = session.body::<Port>() else {
             return;
         };
-        if port.own.get().as_ref() == Some(lower) {
+        if port.own.has(lower) {
             port.leave_own(cx);
         } else if self.member.is_lost() && port.way().is_some() {
             drop(port.far.take());
@@ -529,7 +527,7 @@ impl Protocol for Datagrams {
     }
 
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
-        self.0.sessions.clear();
+        drop(self.0.sessions.take_all());
         self.0.connected.clear();
         drop((self.0.open.take(), self.0.offers.take(), self.0.library.take()));
     }
@@ -580,7 +578,7 @@ struct Port {
 
 impl Port {
     fn stands_on(&self, lower: &SessionRef) -> bool {
-        [&self.far, &self.own].iter().any(|slot| slot.get().as_ref() == Some(lower))
+        self.far.has(lower) || self.own.has(lower)
     }
 
     fn is_taken(&self) -> bool {
@@ -596,16 +594,13 @@ impl Port {
     fn local(&self) -> Participant {
         match self.host {
             ANY_HOST => Participant::of(Part::port(self.port)),
-            host => Participant::of(Part::Host(host)).with(Part::port(self.port)),
+            host => Peer { host, port: self.port }.into(),
         }
     }
 
     /// The peer's.
     fn peer(&self) -> Participant {
-        match self.to {
-            Some(to) => Participant::of(Part::Host(to.host)).with(Part::port(to.port)),
-            None => Participant::of(Part::Any),
-        }
+        self.to.map_or_else(|| Part::Any.into(), Participant::from)
     }
 
     /// Opens the session of the program's own protocol.
@@ -642,16 +637,14 @@ impl Port {
         if let (Some(right), Some(library)) = (self.right.take(), library) {
             end_right_soon(cx, &library, right);
         }
-        if let Some(own) = self.own.take() {
-            own.close(cx);
-        }
+        self.own.close(cx);
     }
 
     /// The session is over.
     fn leave(&self, cx: &Kernel) {
         let (parts, mark) = (&self.parts, self.mark.get());
         let is_marked = mark != 0;
-        if is_marked && !parts.sessions.leave(mark) {
+        if is_marked && parts.sessions.leave(mark).is_none() {
             return;
         }
         let is_this = |session: SessionRef| {
@@ -665,9 +658,7 @@ impl Port {
             None => parts.open.borrow_mut().retain(|_, open| *open != mark),
         }
         self.leave_own(cx);
-        if let Some(far) = self.far.take() {
-            far.close(cx);
-        }
+        self.far.close(cx);
         if let Some(to) = self.to.filter(|_| self.is_taken()) {
             self.parts.member.known.forget(cx, to.host);
             self.parts.end_withdrawn(cx, self.port);
@@ -691,7 +682,7 @@ impl Session for Port {
         let here = way.filter(|(_, peer)| leads(*peer)).map(|((own, _), _)| own);
         // What has but this peer needs no name of it.
         let has_peer = match &here {
-            Some(here) => self.own.get().as_ref() == Some(here),
+            Some(here) => self.own.has(here),
             None => far.is_some(),
         };
         if !has_peer

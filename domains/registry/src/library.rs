@@ -11,10 +11,10 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, SessionRef, Upper,
     reason, reason::Class,
 };
+use xk_kit::Marks;
 use xk_kit::control::{IsOutstanding, MyHost, MyPort, NetworkError};
 use xk_kit::net::moving::TakeState;
 use xk_kit::net::ports::{ANY_HOST, offer, pop_offer};
-use xk_kit::net::receivers::Marks;
 use xk_kit::net::stream::{StreamNotice, StreamRoom};
 
 use crate::datagrams;
@@ -96,12 +96,10 @@ impl Parts {
 
     /// Has the registry end what has been closed and has not ended: how many are not there yet.
     pub(crate) fn leave(&self, cx: &Kernel, this: &ProtocolRef) -> usize {
-        let mut list = ListSessions::first(usize::MAX);
-        self.sessions.list(&mut list);
         let leaves = |session: &&SessionRef| {
             session.body::<Own>().is_some_and(|own| own.leave(cx, this, session))
         };
-        list.here().filter(leaves).count()
+        self.sessions.all().iter().filter(leaves).count()
     }
 
     /// Takes the state that was passed on between these ends, if it was brought last.
@@ -154,7 +152,7 @@ pub(crate) fn stand(
     session: &SessionRef,
     lower: &SessionRef,
 ) -> Option<u32> {
-    let mark = sessions.enter(session);
+    let mark = sessions.mark(session);
     match mark {
         Some(mark) => follow(mark, lower),
         None => session.retire(cx),
@@ -381,7 +379,7 @@ impl Protocol for Library {
     }
 
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
-        self.0.sessions.clear();
+        drop(self.0.sessions.take_all());
         drop((self.0.offers.take(), self.0.beside.take()));
         self.0.member.stop();
     }

@@ -12,10 +12,11 @@ use xk_core::graph::{Build, BuildError};
 use xk_core::object::{Closing, OpenError, Payer, ProtocolId};
 use xk_core::shepherd::Semaphore;
 use xk_core::{
-    Answer, Ask, HostAddr, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
-    Session, SessionRef, Time, Upper,
+    Answer, Ask, HostAddr, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Session,
+    SessionRef, Time, Upper,
 };
 use xk_kit::control::{IsGroup, MaxPacket, MyEther, MyHost, PeerEther, PeerHost};
+use xk_kit::net::attribute::Peer;
 use xk_kit::net::moving::{EndsFailed, GiveState, ends_of, release};
 use xk_kit::net::neighbour::{HostChanged, HostRoute, WatchHosts};
 use xk_kit::net::stream::{StreamConnected, StreamNotice};
@@ -596,8 +597,7 @@ impl Program {
             return None;
         }
         // Of a session there nothing is sent: any port of the peer's will do.
-        let peer = Participant::of(Part::Host(question.host)).with(Part::port(DISCARD));
-        let ends = Participants::pair(Participant::of(Part::Any), peer);
+        let ends = Participants::pair(Part::Any, Peer { host: question.host, port: DISCARD });
         let way = transport.open(cx, Upper::new(&registry), ends).ok()?;
         let (from, to) = (way.ask(cx, MyHost::default()), way.ask(cx, PeerEther::default()));
         way.close(cx);

@@ -1,8 +1,8 @@
 //! Attributes that several protocols set on or read from messages.
 
 use core::net::SocketAddr;
-use xk_core::HostAddr;
 use xk_core::message::{ATTRIBUTE_OCTETS, Attribute, Crossing, Sender};
+use xk_core::{HostAddr, Part, Participant};
 
 /// Link address of a frame that was not sent to us alone. Set by the link layer on arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,14 @@ impl From<SocketAddr> for Peer {
             SocketAddr::V6(address) => HostAddr::v6(*address.ip(), address.scope_id()),
         };
         Self { host, port: address.port() }
+    }
+}
+
+impl From<Peer> for Participant {
+    /// Returns the host, with the port in front if there is one.
+    fn from(peer: Peer) -> Self {
+        let host = Self::of(Part::Host(peer.host));
+        if peer.port == 0 { host } else { host.with(Part::port(peer.port)) }
     }
 }
 

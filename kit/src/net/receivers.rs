@@ -1,17 +1,16 @@
 //! Shared parts of layers without a header that receive from several lower protocols for several
-//! uppers: an object that receives for each upper, and marks by which a lower session leads to the
-//! session above it.
+//! uppers: an object that receives for each upper, and questions from below that go up to it.
 
 use crate::control::{
     HostConflict, IsOutstanding, NetworkError, PeerEther, PseudoHeader, Resolve, SendError,
     SpecificDestination,
 };
+use crate::net::stream::{StreamNotice, StreamSettled};
 use crate::rpc::call::{LargestPush, NeedsPseudoHeader};
 use crate::wire::offload::Offloads;
 use alloc::format;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use xk_core::control::ListSessions;
 use xk_core::graph::{DerivedNumber, Guarantees, StackingRules};
 use xk_core::object::{Enable, OpenError, ProtocolId};
 use xk_core::{
@@ -179,6 +178,27 @@ impl UpperReceivers {
     }
 }
 
+/// Has a question of a layer below name the session above that `find` says of the one below.
+/// Returns both, if it names one and there is one; `None` if the question is about no session.
+pub fn lead_up(
+    ask: &mut Ask<'_>,
+    find: impl FnOnce(&SessionRef) -> Option<SessionRef>,
+) -> Option<(Option<SessionRef>, Option<SessionRef>)> {
+    let named = if let Some(question) = ask.get::<NetworkError>() {
+        question.session.as_mut()
+    } else if let Some(question) = ask.get::<IsOutstanding>() {
+        Some(&mut question.session)
+    } else if let Some(question) = ask.get::<StreamNotice>() {
+        Some(&mut question.session)
+    } else {
+        Some(&mut ask.get::<StreamSettled>()?.session)
+    };
+    let Some(named) = named else { return Some((None, None)) };
+    let above = find(named);
+    let below = above.clone().map(|above| core::mem::replace(named, above));
+    Some((below, above))
+}
+
 /// Rules for a layer that chooses between a link, its first lower, and a network layer that reaches
 /// all hosts, its second ("RPC in the x-Kernel", sections 3.1 and 5).
 pub const LINK_OR_NET: StackingRules = StackingRules {
@@ -263,85 +283,5 @@ impl<T: Clone> Openings<T> {
             });
         }
         all.pop().map(|(.., whom)| whom)
-    }
-}
-
-/// Low bits of a mark that count its place; the bits above tell the users of one place apart.
-const PLACE_BITS: u32 = 20;
-
-#[derive(Default)]
-struct Slot {
-    mark: u32,
-    session: Option<SessionRef>,
-}
-
-/// Sessions by the mark that their lower ones bear
-/// ([`SessionHead::set_tag`](xk_core::object::SessionHead::set_tag)).
-#[derive(Default)]
-pub struct Marks {
-    slots: RefCell<Vec<Slot>>,
-    free: RefCell<Vec<u32>>,
-}
-
-impl Marks {
-    /// Largest number of marked sessions.
-    pub const MAX: usize = (1 << PLACE_BITS) - 1;
-
-    /// Enters a session; the mark, never 0, or `None` if there is no room.
-    pub fn enter(&self, session: &SessionRef) -> Option<u32> {
-        let mut slots = self.slots.borrow_mut();
-        let place = match self.free.borrow_mut().pop() {
-            Some(place) => place,
-            None if slots.len() < Self::MAX => {
-                slots.push(Slot::default());
-                slots.len() as u32
-            }
-            None => return None,
-        };
-        let slot = slots.get_mut(place as usize - 1)?;
-        // A lower session that still bears the mark of the former user does not lead to the new
-        // one.
-        let user = (slot.mark >> PLACE_BITS).wrapping_add(1);
-        slot.mark = user << PLACE_BITS | place;
-        slot.session = Some(session.clone());
-        Some(slot.mark)
-    }
-
-    /// The session with this mark.
-    #[inline]
-    pub fn get(&self, mark: u32) -> Option<SessionRef> {
-        let place = (mark & Self::MAX as u32).checked_sub(1)?;
-        let slots = self.slots.borrow();
-        let slot = slots.get(place as usize)?;
-        if slot.mark != mark {
-            return None;
-        }
-        slot.session.clone()
-    }
-
-    /// Adds the sessions to a list.
-    pub fn list(&self, list: &mut ListSessions) {
-        self.slots.borrow().iter().filter_map(|s| s.session.as_ref()).for_each(|s| list.push(s));
-    }
-
-    /// Forgets a mark; false if it was forgotten before.
-    pub fn leave(&self, mark: u32) -> bool {
-        let Some(place) = (mark & Self::MAX as u32).checked_sub(1) else {
-            return false;
-        };
-        let mut slots = self.slots.borrow_mut();
-        let slot = slots.get_mut(place as usize).filter(|s| s.mark == mark);
-        let gone = slot.and_then(|slot| slot.session.take());
-        drop(slots);
-        if gone.is_some() {
-            self.free.borrow_mut().push(place + 1);
-        }
-        gone.is_some()
-    }
-
-    /// Forgets all; for the layer's `stop`.
-    pub fn clear(&self) {
-        let (slots, free) = (self.slots.take(), self.free.take());
-        drop((slots, free));
     }
 }

@@ -13,11 +13,10 @@
 //! push         VirtualLayer::push
 //! ```
 
-use crate::control::{
-    IsOutstanding, MinPacket, NetworkError, PeerEther, PeerHost, SpecificDestination,
-};
+use crate::Marks;
+use crate::control::{MinPacket, PeerEther, PeerHost, SpecificDestination};
 use crate::net::neighbour::{UNKNOWN_STATION, peer_host};
-use crate::net::receivers::{LINK_MIN, Marks, UpperReceiver, UpperReceivers, has_no_answer};
+use crate::net::receivers::{LINK_MIN, UpperReceiver, UpperReceivers, has_no_answer, lead_up};
 use crate::net::template::Headers;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -279,7 +278,7 @@ impl<V: VirtualLayer> Virtual<V> {
             false => cx.new_session(this, &upper, body),
         };
         let bound = self.sessions.bind(cx, key, session.clone());
-        let mark = bound.ok().and_then(|()| self.marks.enter(&session));
+        let mark = bound.ok().and_then(|()| self.marks.mark(&session));
         match (mark, session.body::<VirtualSession<V>>()) {
             (Some(mark), Some(own)) => own.mark.set(mark),
             _ => {
@@ -366,15 +365,7 @@ impl<V: VirtualLayer> Virtual<V> {
 
     /// The protocol above the session that a layer below asks about, named as it is known there.
     fn asked_about(&self, ask: &mut Ask<'_>) -> Option<ProtocolRef> {
-        let find = |lower: &SessionRef| self.marks.get(lower.head().tag());
-        let session = if let Some(error) = ask.get::<NetworkError>() {
-            error.session = error.session.as_ref().and_then(find);
-            error.session.clone()
-        } else {
-            let question = ask.get::<IsOutstanding>()?;
-            question.session = find(&question.session)?;
-            Some(question.session.clone())
-        };
+        let (_, session) = lead_up(ask, |lower| self.marks.get(lower.head().tag()))?;
         Some(session?.body::<VirtualSession<V>>()?.receiver.upper.clone())
     }
 }
@@ -499,7 +490,7 @@ impl<V: VirtualLayer> Protocol for Virtual<V> {
             session.abort(cx);
         }
         self.sessions.clear();
-        self.marks.clear();
+        drop(self.marks.take_all());
         self.uppers.clear();
         self.layer.stop();
     }

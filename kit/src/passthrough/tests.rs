@@ -1,7 +1,7 @@
 //! A pass-through between a lower protocol with several sessions and more than one upper.
 
 use super::*;
-use crate::control::{MaxPacket, NetworkErrorKind, Start};
+use crate::control::{MaxPacket, NetworkError, NetworkErrorKind, Start};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;

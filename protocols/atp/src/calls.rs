@@ -6,7 +6,7 @@ use core::cell::RefCell;
 use xk_appletalk::atp::{Arrived, Packet, Payload, Peer};
 use xk_core::Message;
 use xk_core::object::{CallCause, SessionId};
-use xk_kit::rpc::pending::Pending;
+use xk_kit::Pending;
 
 /// The data of a packet: a message, whose buffers are shared by what is kept and what is sent.
 pub(crate) struct Data(pub(crate) Message);

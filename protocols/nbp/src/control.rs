@@ -9,7 +9,8 @@ use xk_appletalk::ddp::is_socket;
 use xk_core::control::Report;
 use xk_core::object::Payer;
 use xk_core::{Answer, Ask, question};
-use xk_kit::machine::{At, Pending};
+use xk_kit::Pending;
+use xk_kit::machine::At;
 use xk_kit::net::appletalk::CableChanged;
 
 pub use xk_kit::net::names::{NbpFound, NbpLookup, NbpRegister};
@@ -50,7 +51,7 @@ pub(crate) struct Search {
 
 impl Search {
     pub(crate) fn new(entity: Entity, socket: Option<u8>, payer: Option<Payer>) -> Rc<Self> {
-        Rc::new(Self { entity, socket, payer, result: Pending::default() })
+        Rc::new(Self { entity, socket, payer, result: Pending::begun() })
     }
 }
 
@@ -128,7 +129,7 @@ impl Nbp {
         let lines = [("names", names), ("refused", self.refused.get()), ("found", found)];
         report.lines = lines.map(|(line, count)| (line.into(), count.to_string())).into();
         // Its names it serves without end.
-        report.finished = self.wanted.iter().all(|(search, _)| search.result.is_over());
+        report.finished = self.wanted.iter().all(|(search, _)| !search.result.waits());
         report.failed = self.refused.get() > 0;
     }
 

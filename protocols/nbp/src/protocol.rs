@@ -150,7 +150,7 @@ impl Nbp {
         };
         if searches.iter().filter(|other| is_of_user(other)).count() >= most {
             // Those that have ended and that nothing asks about give way first.
-            let is_over = |other: &Rc<Search>| is_of_user(other) && other.result.is_over();
+            let is_over = |other: &Rc<Search>| is_of_user(other) && !other.result.waits();
             let Some(ended) = searches.iter().position(is_over) else {
                 at.count(&reason::TABLE_FULL);
                 return false;
@@ -235,7 +235,7 @@ impl Nbp {
                 }
             }
         }
-        search.result.end(at.cx, found);
+        search.result.finish(at.cx, found);
     }
 
     /// A cable has changed: what waited for an address begins.
@@ -346,9 +346,7 @@ impl Machine for Nbp {
     fn stop(&self, cx: &Kernel) {
         self.waiting.take();
         for search in self.searches.take() {
-            if !search.result.is_over() {
-                search.result.end(cx, Vec::new());
-            }
+            search.result.finish(cx, Vec::new());
         }
     }
 }

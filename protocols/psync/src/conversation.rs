@@ -772,7 +772,8 @@ fn open_ways(own: &Own, cx: &Kernel, this: &SessionRef) {
         if core::mem::replace(&mut inner.has_ways, true) {
             return None;
         }
-        let peers = inner.others().map(|at| inner.members[usize::from(at)].address.end());
+        let peers =
+            inner.others().map(|at| Participant::from(inner.members[usize::from(at)].address.peer));
         Some((inner.local.clone(), peers.collect::<Vec<_>>()))
     });
     let Some((local, peers)) = ends.flatten() else {

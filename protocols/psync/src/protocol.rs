@@ -260,8 +260,9 @@ impl Layer<HEADER_OCTETS, Many> for Psync {
         let Some(Arriving { opening, me }) = arriving.get(&key) else {
             return Participants::default();
         };
-        let participant =
-            |address: &Address| address.end().with(Part::Number(PROCESS, address.process.into()));
+        let participant = |address: &Address| {
+            Participant::from(address.peer).with(Part::Number(PROCESS, address.process.into()))
+        };
         let me = usize::from(*me);
         let others = opening.members.iter().enumerate().filter(|(at, _)| *at != me);
         Participants::among(

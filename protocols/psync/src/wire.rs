@@ -11,7 +11,7 @@
 
 use crate::graph::MEMBERS_MAX;
 use alloc::vec::Vec;
-use xk_core::{HostAddr, Message, Part, Participant};
+use xk_core::{HostAddr, Message};
 use xk_kit::net::attribute::Peer;
 
 xk_kit::header! {
@@ -106,17 +106,6 @@ pub struct Address {
     pub process: u32,
     /// Host and port of the member.
     pub peer: Peer,
-}
-
-impl Address {
-    /// Returns the member's end of a session below: its host, and its port if it has one.
-    pub(crate) fn end(&self) -> Participant {
-        let host = Participant::of(Part::Host(self.peer.host));
-        match self.peer.port {
-            0 => host,
-            port => host.with(Part::port(port)),
-        }
-    }
 }
 
 /// List of the members, which the first tells the others.

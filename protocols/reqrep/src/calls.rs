@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use xk_core::object::{CallCause, SessionId};
 use xk_core::{Kernel, Message};
-use xk_kit::rpc::pending::Pending;
+use xk_kit::Pending;
 
 /// One call; its place is used again and again.
 pub(crate) struct Call {

@@ -16,8 +16,9 @@ use xk_core::object::OpenError;
 use xk_core::{
     Kernel, Message, Part, Participant, Participants, Reason, SessionRef, Upper, question, reason,
 };
+use xk_kit::Pending;
 use xk_kit::asks::HEADROOM;
-use xk_kit::machine::{At, Pending};
+use xk_kit::machine::At;
 use xk_kit::net::appletalk::{DdpEnds, SOCKET, cables, socket};
 use xk_kit::rpc::call::{BAD_ARGUMENTS, Transaction};
 
@@ -134,7 +135,7 @@ impl Zip {
         let fetch = match known {
             Some(fetch) => fetch,
             None => {
-                let (is_begun, zones) = (Cell::new(false), Pending::default());
+                let (is_begun, zones) = (Cell::new(false), Pending::begun());
                 let fetch = Rc::new(Fetch { kind, router, is_begun, zones });
                 // The timer has a shepherd that can wait.
                 at.schedule(Duration::ZERO, TOKEN_LIST).ok()?;
@@ -161,7 +162,7 @@ impl Zip {
             let Some(fetch) = next else { return };
             fetch.is_begun.set(true);
             let zones = self.ask_router(at, fetch.router.clone(), fetch.kind);
-            fetch.zones.end(at.cx, zones.unwrap_or_default());
+            fetch.zones.finish(at.cx, zones.unwrap_or_default());
         }
     }
 

@@ -86,7 +86,7 @@ impl Own {
     }
 
     pub(super) fn stands_on(&self, lower: &SessionRef) -> bool {
-        self.lower.get().as_ref() == Some(lower)
+        self.lower.has(lower)
     }
 
     /// Another program has passed it on.

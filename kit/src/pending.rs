@@ -1,4 +1,4 @@
-//! A call that waits for its outcome; used again and again, so that a call allocates nothing.
+//! An answer that a shepherd waits for; used again and again, so that a call allocates nothing.
 
 use core::cell::Cell;
 use core::time::Duration;
@@ -6,7 +6,7 @@ use xk_core::Kernel;
 use xk_core::object::SessionId;
 use xk_core::shepherd::{Semaphore, WaitError};
 
-/// One call, which ends with a `T`.
+/// One call or search, which ends with a `T`.
 pub struct Pending<T> {
     session: Cell<SessionId>,
     tag: Cell<u64>,
@@ -28,6 +28,11 @@ impl<T> Default for Pending<T> {
 }
 
 impl<T> Pending<T> {
+    /// One that has begun, of no session.
+    pub fn begun() -> Self {
+        Self { waits: Cell::new(true), ..Self::default() }
+    }
+
     /// Begins a call of this session, of this name for
     /// [`CancelCall`](crate::rpc::call::CancelCall).
     #[inline]
@@ -62,13 +67,24 @@ impl<T> Pending<T> {
         cx.signal(&self.done);
     }
 
-    /// Waits for the outcome; `None` if the caller was woken for another reason.
+    /// Waits for the outcome, at most as long as `limit` says; `None` if the caller was woken for
+    /// another reason.
     ///
     /// # Errors
     /// Why the wait is over.
     #[inline(always)]
-    pub fn wait(&self, cx: &Kernel, limit: Duration) -> Result<Option<T>, WaitError> {
-        cx.wait(&self.done, Some(limit)).map(|()| self.outcome.take())
+    pub fn wait(
+        &self,
+        cx: &Kernel,
+        limit: impl Into<Option<Duration>>,
+    ) -> Result<Option<T>, WaitError> {
+        cx.wait(&self.done, limit.into()).map(|()| self.take())
+    }
+
+    /// Takes the outcome, if it is there.
+    #[inline]
+    pub fn take(&self) -> Option<T> {
+        self.outcome.take()
     }
 
     /// Ends it: what comes from now on is for another call.
@@ -78,5 +94,18 @@ impl<T> Pending<T> {
         // A signal that came too late must not end another call's wait.
         while self.done.try_wait() {}
         drop(self.outcome.take());
+    }
+}
+
+impl<T: Clone> Pending<T> {
+    /// Returns the outcome, which stays for others that wait; `None` to a caller that may not wait.
+    pub fn get(&self, cx: &Kernel) -> Option<T> {
+        if self.waits() && cx.wait(&self.done, None).is_ok() {
+            // The next one that waits goes on, too.
+            cx.signal(&self.done);
+        }
+        let outcome = self.take();
+        self.outcome.set(outcome.clone());
+        outcome
     }
 }
