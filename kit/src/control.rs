@@ -76,6 +76,11 @@ impl TryOpen {
 pub struct KeepWhole;
 question!(KeepWhole {}, "keep-whole", Tell);
 
+/// Asks that routers look at the packets of a session from now on (RFC 2113).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AlertRouters;
+question!(AlertRouters {}, "alert-routers", Tell);
+
 /// Asks that messages which arrive for the asking protocol bear the values of their headers
 /// ([`Arrived`](crate::net::attribute::Arrived)).
 #[derive(Clone, Copy, Debug, Default)]

@@ -138,9 +138,14 @@ impl At<'_> {
     /// Sends octets from a local participant to a peer. What keeps them from going is counted.
     pub fn send(self, local: impl Into<Participant>, peer: impl Into<Participant>, octets: &[u8]) {
         let Some(message) = self.message(octets) else { return };
-        let Ok(session) = self.open(local, peer) else {
-            return self.count(&reason::TABLE_FULL);
-        };
+        match self.open(local, peer) {
+            Ok(session) => self.push(session, message),
+            Err(_) => self.count(&reason::TABLE_FULL),
+        }
+    }
+
+    /// Sends a message by a session that was opened for it, and is kept open for a while.
+    pub fn push(self, session: SessionRef, message: Message) {
         // A failure below is counted below; what was to be sent is sent again or asked for again.
         let _ = session.push(self.cx, message);
         let mut kept = self.parts.kept.borrow_mut();
@@ -338,6 +343,19 @@ impl<M: Machine> Running<M> {
 
     /// Has the machine hear a message's octets.
     fn hear(&self, at: At<'_>, lower: &SessionRef, message: Message) -> Result<(), Refused> {
+        self.hear_by(at, message, |octets| self.machine.hear(at, lower, octets))
+    }
+
+    /// Has a machine that looks at more than a message's octets hear these.
+    ///
+    /// # Errors
+    /// The message, with the reason why the machine refuses it.
+    pub fn hear_by(
+        &self,
+        at: At<'_>,
+        message: Message,
+        hear: impl FnOnce(&[u8]) -> Result<(), &'static Reason>,
+    ) -> Result<(), Refused> {
         let length = message.len().min(M::OCTETS_MAX);
         let octets = message.peek_slice(length).map_or_else(
             || {
@@ -347,7 +365,7 @@ impl<M: Machine> Running<M> {
             },
             Cow::Borrowed,
         );
-        let heard = self.machine.hear(at, lower, &octets);
+        let heard = hear(&octets);
         at.wake(self.machine.next());
         drop(octets);
         heard.map_err(|why| at.this.refuse(message, why))

@@ -2,10 +2,11 @@
 //! up in that came from another one.
 
 use crate::control::{
-    ClaimHost, DeliverError, HostConflict, IsGroup, IsLocalHost, IsOutstanding, JoinGroup,
-    KeepWhole, LeaveGroup, LinkType, MaxPacket, MinPacket, MyEther, MyHost, MyPort, NetworkError,
-    OptPacket, PeerEther, PeerHost, PeerPort, PeerProved, PseudoHeader, RegisterErrorProtocol,
-    Resolve, SendError, ServesPort, SpecificDestination, TellArrivals, TryOpen, WireRoom,
+    AlertRouters, ClaimHost, DeliverError, HostConflict, IsGroup, IsLocalHost, IsOutstanding,
+    JoinGroup, KeepWhole, LeaveGroup, LinkType, MaxPacket, MinPacket, MyEther, MyHost, MyPort,
+    NetworkError, OptPacket, PeerEther, PeerHost, PeerPort, PeerProved, PseudoHeader,
+    RegisterErrorProtocol, Resolve, SendError, ServesPort, SpecificDestination, TellArrivals,
+    TryOpen, WireRoom,
 };
 use crate::group::{
     Context, IsStable, Leaves, MaskOut, MemberAt, MemberState, MyMember, OrderOf, Outstanding,
@@ -16,7 +17,7 @@ use crate::net::appletalk::{
     SetRoutes, ZoneNets,
 };
 use crate::net::drop_sources::ListDropSources;
-use crate::net::groups::{JoinHost, LeaveHost};
+use crate::net::groups::{GroupChanged, JoinHost, LeaveHost, WatchGroups, WatchedLink};
 use crate::net::moving::{EndsFailed, GiveState, HalfOpen, KeepEnds, TakeState};
 use crate::net::names::{NbpLookup, NbpRegister};
 use crate::net::neighbour::{
@@ -59,6 +60,7 @@ table![
     IsLocalHost,
     IsOutstanding,
     JoinGroup,
+    AlertRouters,
     KeepWhole,
     LeaveGroup,
     LinkType,
@@ -140,6 +142,9 @@ table![
     ListDropSources,
     JoinHost,
     LeaveHost,
+    WatchGroups,
+    WatchedLink,
+    GroupChanged,
     Headers,
     IssueShorthand,
     TakeShorthand,

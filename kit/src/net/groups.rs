@@ -2,7 +2,8 @@
 
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use xk_core::{Answer, Ask, HostAddr, Kernel, ProtocolRef, fields, question};
+use xk_core::message::{ATTRIBUTE_OCTETS, Attribute, Crossing};
+use xk_core::{Answer, Ask, HostAddr, Kernel, ProtocolRef, fields, name_key, question};
 
 /// Sources that a membership names at most (RFC 3376, section 3.1, leaves the number to the host).
 pub const SOURCES_MAX: usize = 64;
@@ -115,6 +116,69 @@ pub struct LeaveHost {
 }
 
 question!(LeaveHost { membership }, "leave-host", Tell);
+
+/// Asked of a network layer by a protocol that tells routers of groups: tell me of the interfaces
+/// ([`WatchedLink`]) and their groups ([`GroupChanged`]), of those that there are at once. What
+/// comes for it by way of a group is taken from every source, and has [`CameBy`].
+pub struct WatchGroups {
+    /// The protocol that is told.
+    pub watcher: ProtocolRef,
+    /// Number of that protocol on the network layer.
+    pub number: u32,
+}
+
+question!(WatchGroups { watcher, number }, "watch-groups", Tell, standing);
+
+/// Tells of an interface on which no group is joined: each that is follows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WatchedLink {
+    /// Place of the interface in the network layer's order.
+    pub interface: u8,
+    /// Our first host there; unspecified if there is none.
+    pub host: HostAddr,
+    /// Octets of the largest packet there.
+    pub octets: u16,
+}
+
+question!(WatchedLink { interface, host, octets }, "watched-link", Tell, upward);
+
+/// Tells that packets to a group are taken from other sources than before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupChanged {
+    /// Place of the interface.
+    pub interface: u8,
+    /// The group.
+    pub group: HostAddr,
+    /// The sources that one of the joins wants; [`Filter::NONE`] if all have left.
+    pub filter: Filter,
+}
+
+question!(GroupChanged { interface, group, filter }, "group-changed", Tell, upward);
+
+/// The way by which a packet has arrived. Set by a network layer for the protocol that watches its
+/// groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CameBy {
+    /// Place of the interface.
+    pub interface: u8,
+    /// True if the packet had routers look at it (RFC 2113).
+    pub alerts: bool,
+}
+
+impl Attribute for CameBy {
+    const KEY: u32 = name_key("came-by");
+    const CROSSES: Crossing = Crossing::UP;
+
+    fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
+        let mut octets = [0; ATTRIBUTE_OCTETS];
+        octets[..2].copy_from_slice(&[self.interface, self.alerts.into()]);
+        octets
+    }
+
+    fn decode([interface, alerts, ..]: [u8; ATTRIBUTE_OCTETS]) -> Self {
+        Self { interface, alerts: alerts != 0 }
+    }
+}
 
 /// The joins of one session of a transport, made below on its behalf.
 #[derive(Debug, Default)]

@@ -17,7 +17,7 @@ use xk_kit::control::{
     RegisterErrorProtocol, SendError, TellArrivals,
 };
 pub use xk_kit::net::attribute::DontFragment;
-use xk_kit::net::groups::{JoinHost, LeaveHost};
+use xk_kit::net::groups::{JoinHost, LeaveHost, WatchGroups};
 use xk_kit::net::neighbour::HostRoute;
 
 /// A way to a network.
@@ -169,6 +169,8 @@ impl Ip {
             return answered(shared.join(cx, &q.membership));
         } else if let Some(q) = ask.get::<LeaveHost>() {
             return answered(shared.leave(cx, &q.membership));
+        } else if let Some(q) = ask.get::<WatchGroups>() {
+            shared.watch(cx, q);
         } else if let Some(q) = ask.get::<MaxPacket>() {
             q.octets = PAYLOAD_MAX as u32;
         } else if let Some(q) = ask.get::<OptPacket>() {

@@ -79,10 +79,20 @@ fn send_one(
     mut piece: Message,
 ) -> Result<(), PushError> {
     header.fragment = place;
+    put_header(header, options, &mut piece)?;
+    lower.push(cx, piece)
+}
+
+/// Puts a header with options in front of a packet.
+pub(crate) fn put_header(
+    mut header: Header,
+    options: Options<'_>,
+    piece: &mut Message,
+) -> Result<(), PushError> {
     let mut octets = [0; HEADER_LEN_MAX];
     let too_big = |_| PushError::TooBig;
     header.set_lengths(options, piece.len()).map_err(too_big)?;
     let octets = header.emit_with(options, &mut octets).map_err(too_big)?;
     piece.push_header(octets.len()).map_err(|_| PushError::NoBuffers)?.copy_from_slice(octets);
-    lower.push(cx, piece)
+    Ok(())
 }

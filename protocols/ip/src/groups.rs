@@ -9,7 +9,7 @@ use xk_core::object::{Payer, USER_SHARE};
 use xk_core::{HostAddr, Kernel};
 use xk_kit::control::{JoinGroup, LeaveGroup};
 use xk_kit::net::addr::{EthAddr, Ipv4};
-use xk_kit::net::groups::{Filter, Membership};
+use xk_kit::net::groups::{Filter, GroupChanged, Membership, WatchGroups, WatchedLink};
 
 /// One join at run time: the user that is charged for it, our host on the interface as the asker
 /// named it, and the sources.
@@ -26,12 +26,25 @@ struct Group {
 }
 
 impl Group {
-    fn update(&mut self) {
-        self.merged = if self.is_kept { Filter::ALL } else { Filter::NONE };
+    /// Merges what is wanted; returns it if it is not what it was.
+    fn update(&mut self) -> Option<Filter> {
+        let mut merged = if self.is_kept { Filter::ALL } else { Filter::NONE };
         for (.., filter) in &self.joins {
-            self.merged.merge(filter);
+            merged.merge(filter);
         }
+        let is_other = merged != self.merged;
+        self.merged = merged;
+        is_other.then(|| self.merged.clone())
     }
+}
+
+/// A change by a join or its end.
+struct Change {
+    interface: usize,
+    /// True for the first join of a group, and for the end of the last.
+    is_edge: bool,
+    /// Sources, if they are others than before.
+    filter: Option<Filter>,
 }
 
 /// All groups that are joined.
@@ -53,14 +66,14 @@ impl Memberships {
         let mut groups = self.groups.borrow_mut();
         let entry = groups.entry((group, interface)).or_default();
         entry.is_kept = true;
-        entry.update();
+        let _ = entry.update();
     }
 
-    /// The groups that are joined on an interface.
-    pub(crate) fn of_interface(&self, interface: usize) -> Vec<Ipv4> {
+    /// The groups that are joined on an interface, and from which sources.
+    pub(crate) fn of_interface(&self, interface: usize) -> Vec<(Ipv4, Filter)> {
         let groups = self.groups.borrow();
-        let of_it = groups.keys().filter(|(_, at)| *at == interface);
-        of_it.map(|(group, _)| *group).collect()
+        let of_it = groups.iter().filter(|((_, at), _)| *at == interface);
+        of_it.map(|((group, _), entry)| (*group, entry.merged.clone())).collect()
     }
 
     /// Whether packets to this group are taken on an interface.
@@ -75,8 +88,8 @@ impl Memberships {
         found.is_some_and(|group| group.merged.admits(source.into()))
     }
 
-    /// Adds a join; `None` if there are too many, else whether it is the group's first.
-    fn add(&self, interface: usize, group: Ipv4, join: Join) -> Option<bool> {
+    /// Adds a join; `None` if there are too many.
+    fn add(&self, interface: usize, group: Ipv4, join: Join) -> Option<Change> {
         let mut groups = self.groups.borrow_mut();
         let is_full = match join.0 {
             None => self.joins.get() >= self.joins_max,
@@ -91,16 +104,14 @@ impl Memberships {
             return None;
         }
         self.joins.set(self.joins.get() + 1);
-        let is_new = !groups.contains_key(&(group, interface));
+        let is_edge = !groups.contains_key(&(group, interface));
         let entry = groups.entry((group, interface)).or_default();
         entry.joins.push(join);
-        entry.update();
-        Some(is_new)
+        Some(Change { interface, is_edge, filter: entry.update() })
     }
 
-    /// Takes a join back, that of the same user before others; `None` if there is none, else its
-    /// interface, and whether it was the group's last.
-    fn remove(&self, group: Ipv4, (payer, on, filter): &Join) -> Option<(usize, bool)> {
+    /// Takes a join back, that of the same user before others; `None` if there is none.
+    fn remove(&self, group: Ipv4, (payer, on, filter): &Join) -> Option<Change> {
         let mut groups = self.groups.borrow_mut();
         let fits = |join: &Join| (&join.1, &join.2) == (on, filter);
         let is_own = |join: &Join| fits(join) && join.0 == *payer;
@@ -111,13 +122,13 @@ impl Memberships {
         let (interface, at) = find(&is_own).or_else(|| find(&fits))?;
         let entry = groups.get_mut(&(group, interface))?;
         entry.joins.swap_remove(at);
-        entry.update();
+        let filter = entry.update();
         self.joins.set(self.joins.get() - 1);
-        let is_last = entry.joins.is_empty() && !entry.is_kept;
-        if is_last {
+        let is_edge = entry.joins.is_empty() && !entry.is_kept;
+        if is_edge {
             groups.remove(&(group, interface));
         }
-        Some((interface, is_last))
+        Some(Change { interface, is_edge, filter })
     }
 }
 
@@ -142,10 +153,7 @@ impl Shared {
         let Some(interface) = interface else { return false };
         let join = (cx.payer(), *on, filter.clone());
         let added = self.interfaces.memberships.add(interface, group, join);
-        if added == Some(true) {
-            self.tell_link(cx, interface, group, true);
-        }
-        added.is_some()
+        added.map(|change| self.changed(cx, group, change, true)).is_some()
     }
 
     /// Takes a join back; false if there is none.
@@ -153,13 +161,47 @@ impl Shared {
         let Membership { group, on, filter } = membership;
         let Some(group) = group.to_v4() else { return false };
         let join = (cx.payer(), *on, filter.clone());
-        let Some((interface, is_last)) = self.interfaces.memberships.remove(group, &join) else {
-            return false;
-        };
-        if is_last {
-            self.tell_link(cx, interface, group, false);
+        let removed = self.interfaces.memberships.remove(group, &join);
+        removed.map(|change| self.changed(cx, group, change, false)).is_some()
+    }
+
+    fn changed(&self, cx: &Kernel, group: Ipv4, change: Change, is_joined: bool) {
+        let Change { interface, is_edge, filter } = change;
+        if is_edge {
+            self.tell_link(cx, interface, group, is_joined);
         }
-        true
+        if let Some(filter) = filter {
+            self.tell_watcher(cx, interface, group, filter);
+        }
+    }
+
+    /// Tells the protocol that watches groups of one. Without such a protocol no router hears of
+    /// it.
+    fn tell_watcher(&self, cx: &Kernel, interface: usize, group: Ipv4, filter: Filter) {
+        let watcher = self.watcher.borrow().clone();
+        let (interface, group) = (interface as u8, group.into());
+        let _ = watcher.map(|(to, _)| to.ask(cx, GroupChanged { interface, group, filter }));
+    }
+
+    /// Has a protocol watch groups from now on, and tells it of those that there are.
+    pub(crate) fn watch(&self, cx: &Kernel, asked: &WatchGroups) {
+        let Ok(number) = u8::try_from(asked.number) else { return };
+        let watcher = asked.watcher.clone();
+        *self.watcher.borrow_mut() = Some((watcher.clone(), number));
+        for (at, interface) in self.interfaces.list.iter().enumerate() {
+            let host = interface.addresses.first();
+            let host = host.map_or(HostAddr::UNSPECIFIED, |cidr| cidr.addr().into());
+            let octets = interface.mtu.get();
+            let _ = watcher.ask(cx, WatchedLink { interface: at as u8, host, octets });
+            for (group, filter) in self.interfaces.memberships.of_interface(at) {
+                self.tell_watcher(cx, at, group, filter);
+            }
+        }
+    }
+
+    /// Whether this is the number of the protocol that watches groups.
+    pub(crate) fn is_watchers(&self, protocol: u8) -> bool {
+        self.watcher.borrow().as_ref().is_some_and(|(_, number)| *number == protocol)
     }
 
     /// Tells the layer below one interface that a group was joined or left. A link with one peer

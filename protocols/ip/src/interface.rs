@@ -96,13 +96,16 @@ impl Interfaces {
         (0..self.list.len()).any(|at| self.memberships.is_joined(at, group))
     }
 
-    /// Whether we take packets of this group and source that arrive by this session below; by any
-    /// interface if it is of none.
-    pub(crate) fn admits(&self, lower: &SessionRef, group: Ipv4, source: Ipv4) -> bool {
+    /// The interfaces by which a session below may bring packets: its own, or all if it is of none.
+    /// `arp` has frames come up from the layer below it.
+    pub(crate) fn of_session(&self, lower: &SessionRef) -> core::ops::Range<usize> {
         let of = lower.head().protocol();
-        let at = self.list.iter().position(|interface| interface.lower.id() == of);
-        let interfaces = at.map_or(0..self.list.len(), |at| at..at + 1);
-        interfaces.into_iter().any(|at| self.memberships.admits(at, group, source))
+        let reaches = |interface: &Interface| {
+            let mut below = core::iter::successors(Some(&interface.lower), |lower| lower.lower());
+            below.any(|lower| lower.id() == of)
+        };
+        let at = self.list.iter().position(reaches);
+        at.map_or(0..self.list.len(), |at| at..at + 1)
     }
 
     /// Whether a packet from outside may not come from this host (RFC 1122, section 3.2.1.3; RFC

@@ -29,8 +29,8 @@
 //!   layer below is told of the first join and the last leave. Packets to a group go out by the
 //!   interface of the host that they come from, else by that of a route to it (the default route is
 //!   none), else by the first, with a time to live of 1, unless their sender asks for another. If
-//!   the group is joined on that interface, a copy goes to this host as well. Memberships are not
-//!   yet reported to routers (IGMP).
+//!   the group is joined on that interface, a copy goes to this host as well. Routers hear of
+//!   memberships from a protocol above that asks to be told of them (`igmp`).
 //! - Packets that a protocol above refuses, that cannot be forwarded or that are not reassembled in
 //!   time go to the error protocol (`icmp`), if one has registered.
 //! - With `forward=#true`: time to live, options (record route, time stamp), fragmentation.
@@ -53,8 +53,8 @@
 //! ```
 //!
 //! # Standard
-//! RFC 791, RFC 1112 without IGMP, RFC 1122 section 3, RFC 1812 (forwarding), RFC 1191, RFC 1624,
-//! RFC 2113, RFC 6864.
+//! RFC 791, RFC 1112 (IGMP is `igmp`'s), RFC 1122 section 3, RFC 1812 (forwarding), RFC 1191, RFC
+//! 1624, RFC 2113, RFC 6864.
 #![no_std]
 
 extern crate alloc;
@@ -156,11 +156,13 @@ pub static ENTRY: Entry = Entry::layer("ip", include_str!("lib.rs"), build)
         question("opt-packet", "the path's maximum less the header"),
         question("keep-whole",
             "of a session: from now on nothing is fragmented, and routers are told not to"),
+        question("alert-routers", "of a session: from now on routers are to look at its packets"),
         question("pseudo-header", "of a session: sum over both hosts and the protocol number"),
         question("is-local-host", "whether a packet to this host is delivered here"),
         question("is-group", "whether this host is a broadcast or a group"),
         question("join-host", "takes packets to a group as well, from some sources or all"),
         question("leave-host", "takes a join with the same fields back"),
+        question("watch-groups", "tells a protocol of every change of groups and their sources"),
         question("host-route", "over which layer a host is reached, and whether directly"),
         question("deliver-error", "passes an error on to who sent the packet"),
         question("register-error-protocol", "who tells senders of errors"),

@@ -1,18 +1,19 @@
 //! Arrivals that no session was waiting for, or that need a closer look.
 
-use crate::interface::Kind;
+use crate::interface::{Interfaces, Kind};
 use crate::path::NextHop;
 use crate::protocol::{Ip, key_of, mark, tell};
 use crate::reassembly::{Key as FragmentKey, Outcome};
 use crate::session::IpSession;
 use crate::shared::{FLAG_GROUP, FLAG_LOOP, TOKEN_REASSEMBLY, reasons};
-use crate::wire::{Error, HEADER_LEN_MAX, Header};
+use crate::wire::{Error, HEADER_LEN, HEADER_LEN_MAX, Header, Options};
 use xk_core::object::Refused;
 use xk_core::reason::{self, Reason};
 use xk_core::{Kernel, Message, Part, Participants, ProtocolRef, SessionRef};
 use xk_kit::control::SendErrorCause;
 use xk_kit::net::addr::Ipv4;
 use xk_kit::net::attribute::{Ecn, LinkCast};
+use xk_kit::net::groups::CameBy;
 use xk_kit::wire::offload::TransportChecksum;
 
 /// The octets of a packet's header, for putting it back in front.
@@ -68,6 +69,8 @@ pub(crate) struct Arrival {
     /// The octet at fault, if an option is malformed.
     pub(crate) bad_option: Option<u8>,
     pub(crate) source_route: bool,
+    /// The way by which it came, for the protocol that watches groups.
+    came_by: Option<CameBy>,
 }
 
 impl Arrival {
@@ -105,6 +108,7 @@ pub(crate) fn read(message: &mut Message, looped: bool) -> Result<Arrival, &'sta
         cast: message.attribute::<LinkCast>().is_some(),
         bad_option: None,
         source_route: false,
+        came_by: None,
     };
     if let Some((fixed, rest)) = front.octets().split_first_chunk()
         && !rest.is_empty()
@@ -116,6 +120,14 @@ pub(crate) fn read(message: &mut Message, looped: bool) -> Result<Arrival, &'sta
         }
     }
     Ok(arrival)
+}
+
+/// The way by which a packet came; `None` if its interface is not known.
+fn came_by(interfaces: &Interfaces, lower: &SessionRef, front: &Front) -> Option<CameBy> {
+    let of = interfaces.of_session(lower);
+    let options = front.octets().get(HEADER_LEN..).map(Options::parse)?;
+    let alerts = options.is_ok_and(Options::alerts);
+    (of.len() == 1).then_some(CameBy { interface: of.start as u8, alerts })
 }
 
 /// Fragments of at most so many octets are copied to be kept.
@@ -157,7 +169,16 @@ impl Ip {
         };
         let interfaces = &self.shared.interfaces;
         let to = interfaces.kind(arrival.header.dst);
-        if !looped && interfaces.is_bad_source(arrival.header.src, to) {
+        if let Some(lower) = lower
+            && self.shared.is_watchers(arrival.header.protocol)
+        {
+            arrival.came_by = came_by(interfaces, lower, &arrival.front);
+        }
+        // A switch that asks for members may have no host of its own (RFC 4541, section 2.1.1).
+        let is_nobodys = arrival.came_by.is_some()
+            && arrival.header.src == Ipv4::UNSPECIFIED
+            && to == Kind::Group;
+        if !looped && !is_nobodys && interfaces.is_bad_source(arrival.header.src, to) {
             return Err(self.refuse(this, message, arrival.header.src, &reason::BAD_SOURCE));
         }
         match to {
@@ -173,7 +194,7 @@ impl Ip {
             Kind::Own => {}
             Kind::Loopback if looped => {}
             Kind::Broadcast => arrival.cast = true,
-            Kind::Group if self.takes(lower, &arrival.header) => arrival.cast = true,
+            Kind::Group if self.takes(lower, &arrival) => arrival.cast = true,
             Kind::Loopback | Kind::Nobody => {
                 return Err(self.refuse(this, message, arrival.header.src, &reasons::MARTIAN));
             }
@@ -194,14 +215,17 @@ impl Ip {
 
     /// Whether a packet to a group is taken where it arrives: by a session below, or from
     /// ourselves, on the interface by which it went out.
-    fn takes(&self, lower: Option<&SessionRef>, header: &Header) -> bool {
-        let (interfaces, Header { src, dst, .. }) = (&self.shared.interfaces, *header);
+    fn takes(&self, lower: Option<&SessionRef>, arrival: &Arrival) -> bool {
+        let (interfaces, Header { src, dst, .. }) = (&self.shared.interfaces, arrival.header);
+        let memberships = &interfaces.memberships;
         match lower {
-            Some(lower) => interfaces.admits(lower, dst, src),
+            // What routers ask is not data, of which a host chooses the sources.
+            Some(lower) => interfaces.of_session(lower).any(|at| match arrival.came_by {
+                Some(_) => memberships.is_joined(at, dst),
+                None => memberships.admits(at, dst, src),
+            }),
             None => match self.shared.next_hop(Some(src), dst) {
-                Some(NextHop::Out { interface, .. }) => {
-                    interfaces.memberships.admits(interface, dst, src)
-                }
+                Some(NextHop::Out { interface, .. }) => memberships.admits(interface, dst, src),
                 _ => false,
             },
         }
@@ -259,6 +283,10 @@ impl Ip {
             self.shared.tells(arrival.header.protocol) || arrival.header.dst.is_multicast();
         if is_told && let Some(header) = arrival.front.octets().first_chunk() {
             tell(&mut message, header);
+        }
+        if let Some(came_by) = arrival.came_by {
+            // A message full of attributes goes without.
+            let _ = message.set_attribute(came_by);
         }
         let key = key_of(&arrival.header, arrival.flags());
         let session = match self.shared.sessions.get(&key) {

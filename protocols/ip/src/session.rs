@@ -12,8 +12,8 @@ use core::cell::Cell;
 use xk_core::object::{Burst, Closing, OpenError, Outgoing, PushError, Refused, SessionSlot};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef, reason};
 use xk_kit::control::{
-    KeepWhole, MaxPacket, MinPacket, MyHost, OptPacket, PeerHost, PeerProved, PseudoHeader,
-    SpecificDestination,
+    AlertRouters, KeepWhole, MaxPacket, MinPacket, MyHost, OptPacket, PeerHost, PeerProved,
+    PseudoHeader, SpecificDestination,
 };
 use xk_kit::net::addr::Ipv4;
 use xk_kit::net::attribute::{Ecn, Sending};
@@ -42,6 +42,8 @@ pub(crate) struct IpSession {
     whole: Cell<Fragment>,
     /// True if a message that does not fit the path is refused.
     keeps_whole: Cell<bool>,
+    /// True if routers are to look at the packets; then none goes straight.
+    alerts: Cell<bool>,
     /// The session to the next hop; `None` to ourselves, or before the path is known.
     lower: SessionSlot,
     /// Octets of the largest packet that goes straight to `lower`; 0 if none does.
@@ -75,6 +77,7 @@ impl IpSession {
             ids: Series::default(),
             whole: Cell::new(whole),
             keeps_whole: Cell::new(false),
+            alerts: Cell::new(false),
             lower: SessionSlot::default(),
             mtu: Cell::new(0),
             path_mtu: Cell::new(0),
@@ -135,7 +138,8 @@ impl IpSession {
         let reported = self.shared.path_mtus.get(self.peer());
         let mtu = reported.map_or(mtu, |path| path.min(mtu));
         self.path_mtu.set(mtu);
-        self.mtu.set(if self.group_on.get().is_some() { 0 } else { mtu });
+        let goes_straight = self.group_on.get().is_none() && !self.alerts.get();
+        self.mtu.set(if goes_straight { mtu } else { 0 });
         let old = self.lower.replace(lower);
         self.generation.set(generation);
         if let Some(old) = old {
@@ -200,11 +204,37 @@ impl IpSession {
         }
     }
 
+    /// Options that all packets of this session have.
+    fn alert(&self) -> Options<'static> {
+        if self.alerts.get() { Options::ALERT } else { Options::NONE }
+    }
+
+    fn header_len(&self) -> usize {
+        HEADER_LEN + self.alert().octets().len()
+    }
+
+    /// The header of a packet, but for its lengths and place.
+    fn header(&self, asked: HeaderOptions) -> Header {
+        let mut header = header(&self.shared, self.key, self.source.get());
+        if let Some(Sending { hops, class, .. }) = asked.sending {
+            header.ttl = if hops == 0 { header.ttl } else { hops };
+            header.traffic_class = class.unwrap_or(header.traffic_class);
+        }
+        // Each piece can be marked as the whole could (RFC 3168, section 5.3).
+        header.traffic_class |= asked.ecn.map_or(0, Ecn::bits);
+        header
+    }
+
     /// Writes the header.
     fn put_header(&self, message: &mut Message, options: HeaderOptions) -> Result<(), PushError> {
         let too_big = |_| PushError::TooBig;
-        let total = u16::try_from(message.len() + HEADER_LEN).map_err(too_big)?;
-        segments::note_network(message, NetworkHeader::ipv4(HEADER_LEN));
+        let total = u16::try_from(message.len() + self.header_len()).map_err(too_big)?;
+        segments::note_network(message, NetworkHeader::ipv4(self.header_len()));
+        if self.alerts.get() {
+            let mut header = self.header(options);
+            (header.id, header.fragment) = (self.id(options), options.whole);
+            return fragment::put_header(header, self.alert(), message);
+        }
         let octets = message.push_header(HEADER_LEN).map_err(|_| PushError::NoBuffers)?;
         let octets = octets.first_chunk_mut().ok_or(PushError::NoBuffers)?;
         self.template(options).emit(total, self.id(options), options.whole, octets);
@@ -344,13 +374,13 @@ impl IpSession {
         }
         if let Some(interface) = self.group_on.get()
             && !options.sending.is_some_and(|sending| sending.stays_out)
-            && (one + HEADER_LEN <= mtu || !dont)
+            && (one + self.header_len() <= mtu || !dont)
             && self.shared.interfaces.memberships.is_joined(interface.into(), self.peer())
         {
             self.loop_copy(cx, this, &message, options);
         }
         // Of a run of segments each goes as a packet of its own.
-        if one + HEADER_LEN <= mtu {
+        if one + self.header_len() <= mtu {
             return match self.put_header(&mut message, options) {
                 Ok(()) => self.send(cx, message),
                 Err(error) => self.fail(cx, this, error),
@@ -362,15 +392,9 @@ impl IpSession {
         let Some(lower) = self.lower.get() else {
             return self.fail(cx, this, PushError::NoRoute);
         };
-        let mut header = header(&self.shared, self.key, self.source.get());
+        let mut header = self.header(options);
         header.id = self.ids.take(1);
-        if let Some(Sending { hops, class, .. }) = options.sending {
-            header.ttl = if hops == 0 { header.ttl } else { hops };
-            header.traffic_class = class.unwrap_or(header.traffic_class);
-        }
-        // Each piece can be marked as the whole could (RFC 3168, section 5.3).
-        header.traffic_class |= options.ecn.map_or(0, Ecn::bits);
-        let cut = Cut { header, first: Options::NONE, mtu };
+        let cut = Cut { header, first: self.alert(), mtu };
         let (sent, result) = fragment::send(cx, &lower, cut, message);
         self.shared.figure(|f| f.fragments_sent += sent);
         result.map_err(not_closed)
@@ -496,7 +520,7 @@ impl Session for IpSession {
                 Ok(mtu) => usize::from(mtu),
                 Err(_) => crate::wire::MTU_MIN,
             };
-            q.octets = mtu.saturating_sub(HEADER_LEN) as u32;
+            q.octets = mtu.saturating_sub(self.header_len()) as u32;
         } else if ask.get::<PeerProved>().is_some() {
             if !self.key.is_looped() {
                 return Answer::Unknown;
@@ -507,6 +531,9 @@ impl Session for IpSession {
         } else if ask.get::<KeepWhole>().is_some() {
             self.whole.set(Fragment::DONT);
             self.keeps_whole.set(true);
+        } else if ask.get::<AlertRouters>().is_some() {
+            self.alerts.set(true);
+            self.mtu.set(0);
         } else if let Some(q) = ask.get::<PseudoHeader>() {
             if !self.shared.interfaces.is_own(self.local()) {
                 // Which of our hosts answers a broadcast is known when the way is. Without one
@@ -521,7 +548,8 @@ impl Session for IpSession {
                 q.answer(this.head().protocol(), || Offloads::of_protocol(cx, &lower));
             }
         } else if let Some(q) = ask.get::<Headers>() {
-            return q.found(self.headers(cx, this));
+            let headers = (!self.alerts.get()).then(|| self.headers(cx, this));
+            return q.found(headers.flatten());
         } else {
             let lower = self.lower.get();
             return lower.map_or(Answer::Unknown, |lower| lower.control(cx, ask));

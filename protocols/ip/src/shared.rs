@@ -134,6 +134,8 @@ pub(crate) struct Shared {
     /// The hosts whose packets were dropped.
     pub(crate) drop_sources: DropSources,
     pub(crate) error_protocol: RefCell<Option<ProtocolRef>>,
+    /// The protocol that is told of groups, and its number.
+    pub(crate) watcher: RefCell<Option<(ProtocolRef, u8)>>,
     /// Packets to ourselves, with the users that are charged for them.
     looped: RefCell<VecDeque<(Option<Payer>, Message)>>,
     pub(crate) identifications: Identifications,
@@ -160,6 +162,7 @@ impl Shared {
             enables: Map::new(key, ENABLES_MAX),
             reassembly_armed: Cell::new(false),
             error_protocol: RefCell::default(),
+            watcher: RefCell::default(),
             looped: RefCell::default(),
             identifications: Identifications::new(cx),
             figures: Cell::default(),
@@ -240,6 +243,7 @@ impl Shared {
         self.enables.clear();
         self.hops.clear(cx);
         self.error_protocol.take();
+        self.watcher.take();
         self.looped.take();
         self.reassembly.borrow_mut().clear();
         self.drop_sources.clear();

@@ -20,6 +20,8 @@ pub struct Options<'a>(&'a [u8]);
 impl<'a> Options<'a> {
     /// No options.
     pub const NONE: Self = Self(&[]);
+    /// Router Alert alone (RFC 2113, section 2.1).
+    pub const ALERT: Options<'static> = Options(&[ROUTER_ALERT, 4, 0, 0]);
 
     /// Reads options, padding included. An error holds the octet at fault.
     pub fn parse(octets: &'a [u8]) -> Result<Self, Error> {
@@ -70,6 +72,11 @@ impl<'a> Options<'a> {
     /// Whether the sender names hosts to pass.
     pub fn has_source_route(self) -> bool {
         self.iter().any(|option| matches!(option[0], LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE))
+    }
+
+    /// Whether routers are to look at the packet.
+    pub fn alerts(self) -> bool {
+        self.iter().any(|option| option[0] == ROUTER_ALERT)
     }
 
     /// The options that fragments after the first must carry too, put together in `room`.

@@ -5,12 +5,20 @@ use core::net::Ipv4Addr;
 use std::cell::RefCell;
 use std::rc::Rc;
 use xk_core::graph::Value;
-use xk_core::object::Payer;
-use xk_core::{Answer, HostAddr, reason};
-use xk_kit::control::{IsLocalHost, JoinGroup, LeaveGroup, MyHost};
+use xk_core::numbers::Number;
+use xk_core::object::{Enable, OpenError, Payer};
+use xk_core::{
+    Answer, HostAddr, Kernel, Part, Participants, Protocol, ProtocolRef, SessionRef, Upper, reason,
+};
+use xk_ip::wire::{Header, Options};
+use xk_kit::control::{AlertRouters, IsLocalHost, JoinGroup, LeaveGroup, MyHost, OptPacket};
 use xk_kit::net::addr::{EthAddr, Ipv4};
 use xk_kit::net::attribute::{Arrived, Sending};
-use xk_kit::net::groups::{Filter, JoinHost, LeaveHost, Membership};
+use xk_kit::net::groups::{
+    CameBy, Filter, GroupChanged, JoinHost, LeaveHost, Membership, WatchGroups, WatchedLink,
+};
+use xk_kit::net::template::Headers;
+use xk_testkit::kernel::{Bottom, Lower, TestKernel, Top};
 
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
 const OTHER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 3);
@@ -194,7 +202,6 @@ fn what_is_sent_to_a_group_comes_back_if_it_is_joined_here() {
 
 #[test]
 fn the_host_it_comes_from_says_the_interface() {
-    use xk_core::{Part, Participants};
     let second = Ipv4Addr::new(10, 0, 1, 1);
     let host = Host::new(Graph::router().route("224.0.0.0/4", Some("10.0.0.254")), &[1500, 1500]);
     let send = |local: Part| {
@@ -207,4 +214,171 @@ fn the_host_it_comes_from_says_the_interface() {
     };
     assert_eq!(send(Part::Any), [Some(OWN), None]);
     assert_eq!(send(Part::host(second)), [None, Some(second)]);
+}
+
+/// Number of the protocol that watches.
+const WATCHER: u8 = 2;
+
+/// Has a protocol watch the host's groups, and returns that one, and the notices that it gets.
+fn watched(host: &Host) -> (Top, Rc<RefCell<Vec<String>>>) {
+    let watcher = Top::add_kind(&host.cx, "igmp", "watcher");
+    let number = Number { upper: "igmp", lower: "ip", number: WATCHER.into() };
+    host.cx.numbers_mut().add(number).unwrap();
+    let told = Rc::<RefCell<Vec<String>>>::default();
+    let all = Rc::clone(&told);
+    watcher.on_ask(Rc::new(move |_, ask| {
+        if let Some(WatchedLink { interface, host, octets }) = ask.get() {
+            all.borrow_mut().push(format!("{interface}: {host}, {octets}"));
+        } else if let Some(GroupChanged { interface, group, filter }) = ask.get() {
+            let Filter { excludes, sources } = filter;
+            let but = if *excludes { "but " } else { "" };
+            all.borrow_mut().push(format!("{interface}: {group} {but}{sources:?}"));
+        } else {
+            return Answer::Unknown;
+        }
+        Answer::Answered
+    }));
+    let _ = watcher.enable(&host.cx, &host.ip, Participants::local(Part::Any)).unwrap();
+    let asked = WatchGroups { watcher: watcher.protocol().clone(), number: WATCHER.into() };
+    assert!(host.ip.ask(&host.cx, asked).is_some());
+    (watcher, told)
+}
+
+#[test]
+fn a_watcher_is_told_of_what_is_wanted_of_each_group() {
+    let host = Host::new(Graph::router().group("239.9.9.9"), &[1500, 576]);
+    let second = wish(Some(Ipv4Addr::new(10, 0, 1, 1)), false, &[PEER]);
+    assert!(host.join(&second));
+    let (_watcher, told) = watched(&host);
+    let all = [
+        "0: 10.0.0.1, 1500",
+        "0: 224.0.0.1 but []",
+        "0: 239.9.9.9 but []",
+        "1: 10.0.1.1, 576",
+        "1: 224.0.0.1 but []",
+        "1: 239.1.2.3 [10.0.0.2]",
+        "1: 239.9.9.9 but []",
+    ];
+    assert_eq!(told.take(), all);
+    let (everything, other) = (wish(None, true, &[]), wish(None, false, &[OTHER]));
+    for (joins, wish, what) in [
+        (true, &everything, Some("0: 239.1.2.3 but []")),
+        (true, &everything, None),
+        (true, &other, None),
+        (false, &everything, None),
+        (false, &everything, Some("0: 239.1.2.3 [10.0.0.3]")),
+        (false, &second, Some("1: 239.1.2.3 []")),
+        (false, &other, Some("0: 239.1.2.3 []")),
+    ] {
+        assert!(if joins { host.join(wish) } else { host.leave(wish) });
+        assert_eq!(told.take(), what.into_iter().collect::<Vec<_>>(), "{wish:?}");
+    }
+}
+
+#[test]
+fn a_watcher_hears_of_a_group_from_everyone_and_by_which_way() {
+    let host = Host::new(Graph::router(), &[1500, 1500]);
+    assert!(host.join(&wish(Some(Ipv4Addr::new(10, 0, 1, 1)), false, &[OTHER])));
+    let (watcher, _) = watched(&host);
+    let heard = |at, source, options: &[u8]| {
+        let packet = Packet {
+            protocol: WATCHER,
+            options: options.to_vec(),
+            ..Packet::new(source, GROUP, b"all")
+        };
+        host.inject(at, &packet.octets());
+        let came = watcher.take_received();
+        came.first().map(|came| came.message.attribute::<CameBy>())
+    };
+    let by = |alerts| Some(Some(CameBy { interface: 1, alerts }));
+    let alert = [148, 4, 0, 0];
+    assert_eq!(heard(1, OTHER, &[]), by(false));
+    assert_eq!(heard(1, PEER, &alert), by(true));
+    // A switch without a host.
+    assert_eq!(heard(1, Ipv4Addr::UNSPECIFIED, &alert), by(true));
+    assert_eq!(heard(0, OTHER, &alert), None);
+    assert_eq!(heard(1, Ipv4Addr::new(10, 0, 0, 1), &alert), None);
+    // Data are as before.
+    host.enable();
+    assert!(host.hears(1, OTHER) && !host.hears(1, PEER));
+    assert!(!host.hears(1, Ipv4Addr::UNSPECIFIED));
+}
+
+#[test]
+fn routers_look_at_what_a_session_sends_if_it_asks() {
+    let host = Host::simple();
+    let group = host.open(GROUP);
+    let alone = host.open(PEER);
+    for session in [group, alone] {
+        let room = |session: &SessionRef| session.ask(&host.cx, OptPacket::default()).unwrap();
+        let before = room(&session).octets;
+        assert!(session.ask(&host.cx, AlertRouters).is_some());
+        assert_eq!(room(&session).octets, before - 4);
+        let mut message = host.cx.message(b"look");
+        let asked = Sending { hops: 7, class: Some(0xc0), ..Sending::default() };
+        message.set_attribute(asked).unwrap();
+        session.push(&host.cx, message).unwrap();
+        session.push(&host.cx, host.cx.message(&[1; 3000])).unwrap();
+        let sent = host.sent(0);
+        let (first, options) = whole(&sent[0]);
+        assert_eq!((first.ttl, first.traffic_class), (7, 0xc0));
+        assert_eq!((options, &sent[0][24..]), (Options::ALERT, &b"look"[..]));
+        assert_eq!(sent.len(), 4);
+        for piece in &sent[1..] {
+            assert!(whole(piece).1.alerts() && piece.len() <= 1500);
+        }
+        assert!(session.ask(&host.cx, Headers::default()).is_none());
+    }
+}
+
+fn whole(octets: &[u8]) -> (Header, Options<'_>) {
+    let (fixed, rest) = octets.split_first_chunk().unwrap();
+    let header = Header::parse(fixed).unwrap();
+    (header, header.parse_options(fixed, rest).unwrap())
+}
+
+/// Has frames come up from the layer below it, as `arp` does.
+struct Resolver(ProtocolRef);
+
+impl Protocol for Resolver {
+    fn open(
+        &self,
+        cx: &Kernel,
+        _: &ProtocolRef,
+        upper: Upper<'_>,
+        ends: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        self.0.open(cx, upper, ends)
+    }
+
+    fn open_enable(
+        &self,
+        cx: &Kernel,
+        _: &ProtocolRef,
+        upper: Upper<'_>,
+        ends: Participants,
+    ) -> Result<Enable, OpenError> {
+        self.0.open_enable(cx, upper, ends)
+    }
+
+    fn lower(&self) -> Option<&ProtocolRef> {
+        Some(&self.0)
+    }
+}
+
+#[test]
+fn a_group_is_taken_where_it_was_joined_by_layers_that_resolve_hosts_too() {
+    let graph = Graph::new().address("10.0.0.1/24", "arp0").address("10.0.1.1/24", "arp1");
+    let cx = TestKernel::new(7);
+    let lowers = ["low0", "low1"].map(|name| Bottom::add(&cx, name, Lower::link(1500)));
+    let resolvers = [("arp0", &lowers[0]), ("arp1", &lowers[1])]
+        .map(|(name, low)| cx.add_protocol("arp", name, Resolver(low.protocol().clone())));
+    let ip = xk_ip::ENTRY.add(&cx, "ip", &resolvers, &graph.0).unwrap();
+    let top = Top::add_kind(&cx, "udp", "top");
+    cx.numbers_mut().add(Number { upper: "udp", lower: "ip", number: NUMBER.into() }).unwrap();
+    cx.start().unwrap();
+    let host = Host { cx, lowers: lowers.into(), ip, top };
+    host.enable();
+    assert!(host.join(&wish(Some(Ipv4Addr::new(10, 0, 1, 1)), true, &[])));
+    assert!(host.hears(1, PEER) && !host.hears(0, PEER));
 }
