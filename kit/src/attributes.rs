@@ -2,7 +2,7 @@
 //! up in that came from the other one.
 
 use crate::answers::AskerProved;
-use crate::group::Node;
+use crate::group::{Commutes, Node};
 use crate::net::attribute::{Arrived, DontFragment, Ecn, LinkCast, Peer, Sending};
 use crate::rpc::call::{CallOptions, Caller, Gather, Transaction};
 use crate::wire::offload::TransportChecksum;
@@ -15,6 +15,7 @@ pub static SHARED: &[AttributeType] = &[
     AttributeType::of::<AskerProved>(),
     AttributeType::of::<CallOptions>(),
     AttributeType::of::<Caller>(),
+    AttributeType::of::<Commutes>(),
     AttributeType::of::<DontFragment>(),
     AttributeType::of::<Ecn>(),
     AttributeType::of::<Gather>(),

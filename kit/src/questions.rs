@@ -10,7 +10,7 @@ use crate::control::{
 };
 use crate::group::{
     Context, IsStable, Leaves, MaskOut, MemberAt, MemberState, MyMember, OrderOf, Outstanding,
-    SendNull, TakeNulls,
+    PlaceOf, SendNull, TakeNulls, TakeOwn,
 };
 use crate::net::appletalk::{
     CableChanged, ClaimNode, DdpCable, DdpEnds, DdpRoutes, NodeClaimed, SetCable, SetRouter,
@@ -91,8 +91,10 @@ table![
     MyMember,
     OrderOf,
     Outstanding,
+    PlaceOf,
     SendNull,
     TakeNulls,
+    TakeOwn,
     CableChanged,
     NbpLookup,
     NbpRegister,

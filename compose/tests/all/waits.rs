@@ -48,7 +48,7 @@ pub(crate) fn sources(kind: &str) -> Option<PathBuf> {
 }
 
 /// Words for a semaphore, or a part of the kit that has one.
-const WAITS: [&str; 3] = ["Semaphore", "WaitQueue", "Pending::begun()"];
+const WAITS: [&str; 4] = ["Semaphore", "WaitQueue", "Pushes,", "Pending::begun()"];
 
 /// Whether a file in the folder or below has something in it that makes a shepherd wait. Modules of
 /// other kinds do not count.
