@@ -42,6 +42,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_host::TCP_ENTRY,
     &xk_host::UDP_ENTRY,
     &xk_icmp::ENTRY,
+    &xk_igmp::ENTRY,
     &xk_ip::ENTRY,
     &xk_llap::ENTRY,
     &xk_ltoudp::ENTRY,

@@ -11,6 +11,7 @@ pub(crate) mod eth;
 pub(crate) mod fragment;
 pub(crate) mod graph;
 pub(crate) mod icmp;
+pub(crate) mod igmp;
 pub(crate) mod ip;
 pub(crate) mod mrpc;
 pub(crate) mod netio;

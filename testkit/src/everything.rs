@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 /// The lines of a graph above `arp`, `ip` and `icmp`, of the host that serves as of the one that
 /// asks.
 pub const LAYERS: &str = r#"
+    igmp ip
     udp ip
     fault udp
     tracer fault ring=10

@@ -12,6 +12,7 @@ mod exhaustion;
 mod filters;
 mod frames;
 mod graphs;
+mod groups;
 mod layers;
 mod manuals;
 mod mixtures;

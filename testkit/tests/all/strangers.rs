@@ -180,6 +180,7 @@ const ELSEWHERE: &[&str] = &[
     "host-eth",
     "host-tcp",
     "host-udp",
+    "igmp",
     "llap",
     "loopback",
     "ltoudp",

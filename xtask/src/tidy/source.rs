@@ -52,6 +52,7 @@ const KIN: &[&str] = &[
     "kit/src/wire/",
     "protocols/arp/",
     "protocols/icmp/",
+    "protocols/igmp/",
     "protocols/ip/",
     "tools/noise/",
 ];
