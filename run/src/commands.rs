@@ -68,15 +68,18 @@ impl<C> CommandQueue<C> {
 
     /// Has a command executed; false if the loop has ended.
     pub fn post(&self, command: C) -> bool {
-        let taken = self.put(command);
+        let taken = self.put(|| Some(command));
         self.bell.ring();
         taken
     }
 
-    /// Has a command executed when the loop turns next: nothing wakes it.
-    pub fn put(&self, command: C) -> bool {
+    /// Has the command executed that `command` makes, if any, when the loop turns next: nothing
+    /// wakes it. Nothing else enters the queue meanwhile. False if the loop has ended.
+    pub fn put(&self, command: impl FnOnce() -> Option<C>) -> bool {
         let mut queue = lock(&self.queue);
-        if !queue.ended {
+        if !queue.ended
+            && let Some(command) = command()
+        {
             queue.commands.push_back(command);
             self.bell.look_again();
         }

@@ -30,10 +30,16 @@ impl Away {
         self.0.octet_slices()
     }
 
-    /// Makes the message again; `None`, and it is lost, if its descriptor is not of this pool.
+    /// Makes the message again.
+    ///
+    /// # Errors
+    /// It stays away if its descriptor is not of this pool.
     #[inline]
-    pub fn back(self, pool: &Pool) -> Option<Message> {
-        (self.0.head.pool == pool.core()).then(|| ManuallyDrop::into_inner(self.0))
+    pub fn back(self, pool: &Pool) -> Result<Message, Self> {
+        match self.0.head.pool == pool.core() {
+            true => Ok(ManuallyDrop::into_inner(self.0)),
+            false => Err(self),
+        }
     }
 }
 
@@ -60,8 +66,9 @@ mod tests {
         let (read, away) = reader.join().unwrap();
         assert_eq!(read, b"header, (payload");
         let other = Pool::new(&PoolConfig::with_octets_max(1 << 20)).unwrap();
-        assert!(Away::new(other.copy_from(0, b"x").unwrap()).back(&pool).is_none());
-        drop(away.back(&pool).unwrap());
-        assert_eq!(pool.stats().buffers_live, 0);
+        let elsewhere = Away::new(other.copy_from(0, b"x").unwrap()).back(&pool);
+        drop(elsewhere.err().unwrap().back(&other).ok().unwrap());
+        drop(away.back(&pool).ok().unwrap());
+        assert_eq!((pool.stats().buffers_live, other.stats().buffers_live), (0, 0));
     }
 }

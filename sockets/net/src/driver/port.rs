@@ -4,7 +4,7 @@
 use super::commands::{Command, CommandQueue};
 use super::drive::Scatter;
 use crate::address::Endpoint;
-use crate::layer::{CHUNK_OCTETS, DATAGRAM_OCTETS_MAX, Phase, Received, Segments, To};
+use crate::layer::{CHUNK_OCTETS, DATAGRAM_OCTETS_MAX, Octets, Phase, Received, Segments, To};
 use crate::ready::{Ready, Status, lock};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -12,6 +12,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use xk_core::Message;
 use xk_core::message::{Away, Pool};
 use xk_kit::net::attribute::Arrived;
 
@@ -20,6 +21,9 @@ use xk_kit::net::attribute::Arrived;
 pub(super) const STREAM_OCTETS_MAX: usize = 256 << 10;
 /// Octets of datagrams that wait here at most, in each direction, each counted with its overhead.
 pub(super) const DATAGRAMS_OCTETS_MAX: usize = 212_992;
+/// Octets of a message from which on it is read where it lies. A buffer for frames of Ethernet has
+/// four times as many.
+const COPIED_BELOW: usize = 512;
 /// Octets that a waiting datagram counts besides its own.
 const OVERHEAD_OCTETS: usize = 256;
 /// Kind of a port's socket.
@@ -41,7 +45,7 @@ pub(super) struct Port {
     pub(super) queued: AtomicBool,
     /// Segments for the thread that reads, which copies them under this lock; taken before that of
     /// the state.
-    reading: Mutex<Segments<Away>>,
+    reading: Mutex<Segments<Segment>>,
     pub(super) state: Mutex<State>,
 }
 
@@ -61,7 +65,7 @@ pub(super) enum Writing {
 pub(super) struct State {
     pub(super) addresses: Option<(Endpoint, Option<Endpoint>)>,
     /// Segments that no reader has taken up.
-    pub(super) arrived: Segments<Away>,
+    pub(super) arrived: Segments<Segment>,
     /// Octets that have arrived and have not been read, and those that still count against the
     /// receive window, read or not.
     pub(super) unread: usize,
@@ -92,6 +96,25 @@ pub(super) struct State {
     pub(super) abandoned: bool,
     /// Octets to be sent that wait here at most, if fewer than usual.
     pub(super) leaving_max: Option<usize>,
+}
+
+/// Octets of a stream that have arrived.
+pub(super) enum Segment {
+    /// The message, which goes back to its pool.
+    Away(Away),
+    /// Octets of small messages, which would keep more of the pool than they hold.
+    Copied(Vec<u8>),
+}
+
+impl Octets for Segment {
+    #[inline]
+    fn octet_slices(&self) -> impl Iterator<Item = &[u8]> {
+        let (away, copied) = match self {
+            Self::Away(away) => (Some(away.octet_slices()), None),
+            Self::Copied(octets) => (None, Some(&octets[..])),
+        };
+        away.into_iter().flatten().chain(copied)
+    }
 }
 
 /// Octets of a stream that are to leave in one message.
@@ -134,6 +157,25 @@ impl State {
     /// Octets that may still be written.
     fn room(&self) -> usize {
         self.leaving_max.unwrap_or(STREAM_OCTETS_MAX).saturating_sub(self.unsent)
+    }
+
+    /// Takes a message that has arrived, on its pool's thread.
+    pub(super) fn arrive(&mut self, message: Message) {
+        let octets = message.len();
+        if octets >= COPIED_BELOW {
+            return self.arrived.push(Segment::Away(Away::new(message)), octets);
+        }
+        match self.arrived.last_mut() {
+            Some(Segment::Copied(last)) if last.len() < CHUNK_OCTETS => {
+                message.octet_slices().for_each(|slice| last.extend_from_slice(slice));
+                self.arrived.unread += octets;
+            }
+            _ => {
+                let mut copied = Vec::with_capacity(octets);
+                message.octet_slices().for_each(|slice| copied.extend_from_slice(slice));
+                self.arrived.push(Segment::Copied(copied), octets);
+            }
+        }
     }
 
     /// Ends a record behind what was written so far; false if none of it waits here.
@@ -208,10 +250,10 @@ impl Port {
 
     /// Has the stack look after the port: at once, or when its loop turns next.
     pub(super) fn tend(self: &Arc<Self>, at_once: bool) {
-        if !self.queued.swap(true, Ordering::SeqCst) {
-            // With a stack that has ended there is nothing to look after.
-            let _ = self.commands.put(Command::Tend(Arc::clone(self)));
-        }
+        // In the queue's lock: a thread that finds the flag set finds the command there, too, and
+        // need but ring. With a stack that has ended there is nothing to look after.
+        let tend = || Command::Tend(Arc::clone(self));
+        let _ = self.commands.put(|| (!self.queued.swap(true, Ordering::SeqCst)).then(tend));
         if at_once {
             self.commands.bell().ring();
         }
@@ -251,7 +293,11 @@ impl Port {
         let (mut reading, mut state) = (lock(&self.reading), lock(&self.state));
         reading.append(&mut state.arrived);
         let end = reading.look(usize::MAX, |octets| state.last.extend(octets));
-        reading.pass(end, |message| drop(message.back(pool)));
+        reading.pass(end, |segment| {
+            if let Segment::Away(message) = segment {
+                drop(message.back(pool));
+            }
+        });
         state.done.drain(..).for_each(|message| drop(message.back(pool)));
     }
 
@@ -308,12 +354,18 @@ impl Port {
             return Ok(read.octets);
         }
         let mut state = lock(&self.state);
-        reading.pass(read, |message| state.done.push(message));
+        reading.pass(read, |segment| {
+            if let Segment::Away(message) = segment {
+                state.done.push(message);
+            }
+        });
         state.unread = state.arrived.unread + reading.unread;
         let hungry = state.owed > 0 && state.unread <= STREAM_OCTETS_MAX / 2;
+        // A program that reads no more leaves no buffers of the pool here.
+        let is_over = state.unread == 0 && !state.done.is_empty();
         drop(state);
-        if hungry {
-            self.tend(true);
+        if hungry || is_over {
+            self.tend(hungry);
         }
         Ok(read.octets)
     }
@@ -505,7 +557,7 @@ mod tests {
         for text in ["one ", "segment ", "and another"] {
             let mut state = lock(&port.state);
             let message = pool.copy_from(0, text.as_bytes()).unwrap();
-            state.arrived.push(Away::new(message), text.len());
+            state.arrived.push(Segment::Away(Away::new(message)), text.len());
             state.unread += text.len();
         }
         assert_eq!((read(2, false), read(9, true)), (Ok("on".into()), Ok("e segment".into())));
@@ -517,5 +569,24 @@ mod tests {
             (Some(Errno::NETDOWN), Phase::Over(true));
         assert_eq!((read(9, false), read(9, false)), (Ok(" and anot".into()), Ok("her".into())));
         assert_eq!((read(9, false), read(9, false)), (Err(Errno::NETDOWN), Ok(String::new())));
+    }
+
+    #[test]
+    fn small_messages_keep_nothing_of_the_pool() {
+        let pool = Pool::new(&PoolConfig::with_octets_max(1 << 20)).unwrap();
+        let port = Port::new(Kind::Stream, 0, &Arc::new(CommandQueue::new().unwrap()));
+        let long = "l".repeat(COPIED_BELOW);
+        for text in ["a", "b", &long, "c", "d"] {
+            lock(&port.state).arrive(pool.copy_from(0, text.as_bytes()).unwrap());
+        }
+        assert_eq!((pool.stats().buffers_live, port.unread()), (1, COPIED_BELOW + 4));
+        let mut read = vec![0; COPIED_BELOW + 10];
+        let octets = port.read(&mut [IoSliceMut::new(&mut read)], false);
+        assert_eq!(octets, Ok(COPIED_BELOW + 4));
+        assert_eq!(read[..COPIED_BELOW + 4], *["ab", &long, "cd"].concat().as_bytes());
+        // The stack is asked to take the long one back.
+        assert_eq!((lock(&port.state).done.len(), port.queued.load(Ordering::SeqCst)), (1, true));
+        port.withdraw(&pool);
+        assert_eq!(pool.stats().buffers_live, 0);
     }
 }

@@ -17,7 +17,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use xk_core::Kernel;
-use xk_core::message::Away;
 
 /// A port and its socket.
 #[derive(Clone)]
@@ -229,10 +228,7 @@ fn tend_stream(cx: &Kernel, socket: &Socket, stream: &Stream, state: &Mutex<Stat
         let _ = stream.shutdown(cx, socket, Shutdown::Write);
         now = lock(state);
     }
-    let octets = stream.hand_over(|message| {
-        let octets = message.len();
-        now.arrived.push(Away::new(message), octets);
-    });
+    let octets = stream.hand_over(|message| now.arrive(message));
     now.unread += octets;
     now.owed += octets;
     now.fresh = octets > 0;

@@ -234,7 +234,11 @@ impl Drive for Thread {
             Setting::Linger(linger) => {
                 lock(&socket.0.state).abandoned = *linger == Some(Duration::ZERO);
             }
-            Setting::EndRecord if lock(&socket.0.state).end_record() => return Ok(()),
+            Setting::EndRecord if lock(&socket.0.state).end_record() => {
+                // All octets before may be on their way already.
+                socket.0.tend(true);
+                return Ok(());
+            }
             // Half of it may wait here.
             Setting::Stream(StreamSetting::UnsentMax(octets)) => {
                 let here = (*octets / 2) as usize;

@@ -16,7 +16,7 @@ pub(crate) use datagram::{DATAGRAM_OCTETS_MAX, Datagrams, Received, To};
 pub use groups::GroupChange;
 pub(crate) use listener::Listener;
 pub use ports::Sharing;
-pub(crate) use segments::Segments;
+pub(crate) use segments::{Octets, Segments};
 pub(crate) use socket::{Body, Socket};
 pub(crate) use stream::{CHUNK_OCTETS, Phase, Stream};
 

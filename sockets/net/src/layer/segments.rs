@@ -56,6 +56,11 @@ impl<M: Octets> Segments<M> {
         self.list.push_back(segment);
     }
 
+    /// The last segment. What makes it longer counts in [`unread`](Self::unread).
+    pub(crate) fn last_mut(&mut self) -> Option<&mut M> {
+        self.list.back_mut()
+    }
+
     /// Adds all of `more`, of which nothing has been read.
     pub(crate) fn append(&mut self, more: &mut Self) {
         match self.list.is_empty() {
