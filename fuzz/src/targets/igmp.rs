@@ -32,6 +32,8 @@ pub(crate) fn wire(data: &[u8]) {
 pub(crate) fn stack(data: &[u8]) {
     let lower = Lower { opt_packet: 100, ..Lower::host(OWN, 2) };
     let rig = Rig::new(lower, 64, &xk_igmp::ENTRY, &integers(&[("groups_max", GROUPS_MAX)]));
+    // Protocol number 2.
+    rig.cx.numbers_mut().override_pair(rig.layer.id(), rig.bottom.protocol().id(), 2);
     rig.start();
     let link = WatchedLink { interface: 0, host: OWN.into(), octets: 100 };
     let _ = rig.layer.ask(&rig.cx, link);

@@ -267,7 +267,7 @@ impl Link {
         if at == ALL_SYSTEMS || is_new && filter == Filter::NONE {
             return true;
         }
-        if is_new && self.groups.len() >= self.settings.groups_max {
+        if is_new && self.groups.len() >= self.settings.groups_max && !self.forget_left() {
             return false;
         }
         let group = self.groups.entry(at).or_default();
@@ -286,6 +286,17 @@ impl Link {
             };
             group.change_at = group.has_news().then_some(now);
         }
+        self.queue(at);
+        true
+    }
+
+    /// Forgets one group of whose end routers are still to be told: they find that by themselves.
+    /// False if there is none.
+    fn forget_left(&mut self) -> bool {
+        let left = self.groups.iter_mut().find(|(_, group)| group.is_left());
+        let Some((at, group)) = left else { return false };
+        let at = *at;
+        (group.change_at, group.answer_at) = (None, None);
         self.queue(at);
         true
     }
@@ -377,8 +388,14 @@ impl Link {
             if is_whole || sources.peek().is_none() {
                 group.asked.clear();
             } else {
-                group.asked.extend(sources.take(SOURCES_MAX + 1));
-                if group.asked.len() > SOURCES_MAX {
+                let mut left = SOURCES_MAX + 1 - group.asked.len();
+                for source in sources {
+                    left -= usize::from(group.asked.insert(source));
+                    if left == 0 {
+                        break;
+                    }
+                }
+                if left == 0 {
                     group.asked.clear();
                 }
             }

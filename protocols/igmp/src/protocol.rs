@@ -111,16 +111,23 @@ impl Igmp {
                 if query.version > 1 && !alerts && self.settings.router_alert {
                     return Err(&reasons::NO_ALERT);
                 }
-                if query.group.is_none() && to.is_some_and(|to| to != ALL_SYSTEMS) {
+                // One of version 1 has no alert that keeps it on its link.
+                let is_astray = to.map_or(query.version == 1, |to| to != ALL_SYSTEMS);
+                if query.group.is_none() && is_astray {
                     return Err(&reasons::ASTRAY);
                 }
+                place.link.query(&query, at.now(), at.cx.random());
                 if let (Some(from), Some(own)) = (from.to_v4(), place.host.to_v4()) {
                     place.link.hear_querier(from, own, at.now());
                 }
-                place.link.query(&query, at.now(), at.cx.random());
                 Ok(())
             }
-            Packet::Report { group, .. } if place.link.report(group, at.now()) => Ok(()),
+            // A report goes to its group.
+            Packet::Report { group, .. }
+                if to == Some(group) && place.link.report(group, at.now()) =>
+            {
+                Ok(())
+            }
             _ => Err(&reason::NOT_MINE),
         }
     }

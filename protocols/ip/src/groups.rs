@@ -26,15 +26,15 @@ struct Group {
 }
 
 impl Group {
-    /// Merges what is wanted; returns it if it is not what it was.
-    fn update(&mut self) -> Option<Filter> {
+    /// Merges the sources that are wanted; returns whether they are others than before.
+    fn update(&mut self) -> bool {
         let mut merged = if self.is_kept { Filter::ALL } else { Filter::NONE };
         for (.., filter) in &self.joins {
             merged.merge(filter);
         }
         let is_other = merged != self.merged;
         self.merged = merged;
-        is_other.then(|| self.merged.clone())
+        is_other
     }
 }
 
@@ -43,8 +43,8 @@ struct Change {
     interface: usize,
     /// True for the first join of a group, and for the end of the last.
     is_edge: bool,
-    /// Sources, if they are others than before.
-    filter: Option<Filter>,
+    /// True if the sources are others than before.
+    is_other: bool,
 }
 
 /// All groups that are joined.
@@ -66,14 +66,19 @@ impl Memberships {
         let mut groups = self.groups.borrow_mut();
         let entry = groups.entry((group, interface)).or_default();
         entry.is_kept = true;
-        let _ = entry.update();
+        entry.update();
     }
 
-    /// The groups that are joined on an interface, and from which sources.
-    pub(crate) fn of_interface(&self, interface: usize) -> Vec<(Ipv4, Filter)> {
+    /// The groups that are joined on an interface.
+    pub(crate) fn of_interface(&self, interface: usize) -> Vec<Ipv4> {
         let groups = self.groups.borrow();
-        let of_it = groups.iter().filter(|((_, at), _)| *at == interface);
-        of_it.map(|((group, _), entry)| (*group, entry.merged.clone())).collect()
+        groups.keys().filter(|(_, at)| *at == interface).map(|(group, _)| *group).collect()
+    }
+
+    /// The sources that packets to a group are taken from on an interface.
+    fn filter(&self, interface: usize, group: Ipv4) -> Filter {
+        let groups = self.groups.borrow();
+        groups.get(&(group, interface)).map_or(Filter::NONE, |group| group.merged.clone())
     }
 
     /// Whether packets to this group are taken on an interface.
@@ -107,7 +112,7 @@ impl Memberships {
         let is_edge = !groups.contains_key(&(group, interface));
         let entry = groups.entry((group, interface)).or_default();
         entry.joins.push(join);
-        Some(Change { interface, is_edge, filter: entry.update() })
+        Some(Change { interface, is_edge, is_other: entry.update() })
     }
 
     /// Takes a join back, that of the same user before others; `None` if there is none.
@@ -122,13 +127,13 @@ impl Memberships {
         let (interface, at) = find(&is_own).or_else(|| find(&fits))?;
         let entry = groups.get_mut(&(group, interface))?;
         entry.joins.swap_remove(at);
-        let filter = entry.update();
+        let is_other = entry.update();
         self.joins.set(self.joins.get() - 1);
         let is_edge = entry.joins.is_empty() && !entry.is_kept;
         if is_edge {
             groups.remove(&(group, interface));
         }
-        Some(Change { interface, is_edge, filter })
+        Some(Change { interface, is_edge, is_other })
     }
 }
 
@@ -166,19 +171,20 @@ impl Shared {
     }
 
     fn changed(&self, cx: &Kernel, group: Ipv4, change: Change, is_joined: bool) {
-        let Change { interface, is_edge, filter } = change;
+        let Change { interface, is_edge, is_other } = change;
         if is_edge {
             self.tell_link(cx, interface, group, is_joined);
         }
-        if let Some(filter) = filter {
-            self.tell_watcher(cx, interface, group, filter);
+        if is_other {
+            self.tell_watcher(cx, interface, group);
         }
     }
 
-    /// Tells the protocol that watches groups of one. Without such a protocol no router hears of
-    /// it.
-    fn tell_watcher(&self, cx: &Kernel, interface: usize, group: Ipv4, filter: Filter) {
+    /// Tells the protocol that watches groups of one, as it is now: another shepherd may have
+    /// changed it while the link was told. Without such a protocol no router hears of it.
+    fn tell_watcher(&self, cx: &Kernel, interface: usize, group: Ipv4) {
         let watcher = self.watcher.borrow().clone();
+        let filter = self.interfaces.memberships.filter(interface, group);
         let (interface, group) = (interface as u8, group.into());
         let _ = watcher.map(|(to, _)| to.ask(cx, GroupChanged { interface, group, filter }));
     }
@@ -193,8 +199,8 @@ impl Shared {
             let host = host.map_or(HostAddr::UNSPECIFIED, |cidr| cidr.addr().into());
             let octets = interface.mtu.get();
             let _ = watcher.ask(cx, WatchedLink { interface: at as u8, host, octets });
-            for (group, filter) in self.interfaces.memberships.of_interface(at) {
-                self.tell_watcher(cx, at, group, filter);
+            for group in self.interfaces.memberships.of_interface(at) {
+                self.tell_watcher(cx, at, group);
             }
         }
     }

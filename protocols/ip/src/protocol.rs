@@ -60,7 +60,7 @@ impl Ip {
             let host = address.addr().into();
             let _ = lower.ask(cx, ClaimHost { host });
         }
-        for (group, _) in self.shared.interfaces.memberships.of_interface(at) {
+        for group in self.shared.interfaces.memberships.of_interface(at) {
             self.shared.tell_link(cx, at, group, true);
         }
     }

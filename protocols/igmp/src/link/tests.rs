@@ -146,10 +146,10 @@ fn all_systems_are_never_told_of_and_groups_are_bounded() {
     assert!(!rig.link.changed(source(9), Filter::ALL, rig.now));
     assert!(rig.link.changed(source(9), Filter::NONE, rig.now));
     rig.set(GROUP, Filter::NONE);
-    // Routers have not heard of the end.
-    assert!(!rig.link.changed(source(9), Filter::ALL, rig.now));
-    rig.run(S(2));
+    // One that has been left gives way, though routers have not heard of its end.
     assert!(rig.link.changed(source(9), Filter::ALL, rig.now));
+    assert_eq!(rig.link.groups(), 2);
+    assert!(!rig.link.changed(GROUP, Filter::ALL, rig.now));
 }
 
 #[test]
