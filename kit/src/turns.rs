@@ -4,6 +4,7 @@
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
+use core::time::Duration;
 use xk_core::Kernel;
 use xk_core::shepherd::Semaphore;
 
@@ -33,6 +34,16 @@ impl<K> Default for Turns<K> {
 impl<K: Copy + PartialEq> Turns<K> {
     /// Takes this key's turn; waits while it is taken.
     pub fn take<'a>(&'a self, cx: &'a Kernel, key: K) -> Turn<'a, K> {
+        self.take_within(cx, key, None)
+    }
+
+    /// Takes this key's turn; waits while it is taken, so long at most.
+    pub fn take_within<'a>(
+        &'a self,
+        cx: &'a Kernel,
+        key: K,
+        limit: Option<Duration>,
+    ) -> Turn<'a, K> {
         let (turns, turn) = (self, Some(key));
         let semaphore = {
             let mut all = self.0.borrow_mut();
@@ -48,13 +59,20 @@ impl<K: Copy + PartialEq> Turns<K> {
             Rc::clone(taken.semaphore.get_or_insert_with(|| Rc::new(Semaphore::new(0))))
         };
         // The wait may have ended otherwise in the moment in which it was given the turn.
-        if cx.wait(&semaphore, None).is_ok() || semaphore.try_wait() {
+        if cx.wait(&semaphore, limit).is_ok() || semaphore.try_wait() {
             return Turn { turns, cx, key: turn };
         }
         if let Some(taken) = self.0.borrow_mut().iter_mut().find(|taken| taken.key == key) {
             taken.waiting -= 1;
         }
         Turn { turns, cx, key: None }
+    }
+}
+
+impl<K: Copy + PartialEq> Turn<'_, K> {
+    /// False for a shepherd that could not wait, or not so long.
+    pub fn is_taken(&self) -> bool {
+        self.key.is_some()
     }
 }
 

@@ -63,6 +63,18 @@ impl<T> WaitQueue<T> {
         options: Option<CallOptions>,
         pass_on: impl FnOnce(T),
     ) -> Result<T, CallCause> {
+        self.wait_at(cx, session, options, false, pass_on)
+    }
+
+    /// Waits like [`wait`](Self::wait), but in front of all others if `is_first`.
+    fn wait_at(
+        &self,
+        cx: &Kernel,
+        session: SessionId,
+        options: Option<CallOptions>,
+        is_first: bool,
+        pass_on: impl FnOnce(T),
+    ) -> Result<T, CallCause> {
         let timed_out = CallCause::TimedOut { tries: 0 };
         let limit = CallOptions::clip(options, cx.now(), Duration::MAX).ok_or(timed_out)?;
         let spare = self.spare.borrow_mut().pop();
@@ -70,7 +82,11 @@ impl<T> WaitQueue<T> {
         waiter.session.set(session);
         waiter.tag.set(options.map_or(0, |options| options.tag));
         waiter.turn.set(Turn::Waits);
-        self.waiting.borrow_mut().push_back(Rc::clone(&waiter));
+        {
+            let mut waiting = self.waiting.borrow_mut();
+            let place = if is_first { 0 } else { waiting.len() };
+            waiting.insert(place, Rc::clone(&waiter));
+        }
         let waited = cx.wait(&waiter.semaphore, (limit != Duration::MAX).then_some(limit));
         if waited.is_err() {
             // What was decided came after the wait had ended: its signal is for no other call.
@@ -189,7 +205,8 @@ impl Pushes {
             }
             self.waiting.set(self.waiting.get() + 1);
             let pass_on = |()| self.goes_on.set(self.queue.grant(cx, ()).is_none());
-            let waited = self.queue.wait(cx, session, options, pass_on);
+            // One that went on, and whose room another took meanwhile, keeps its place.
+            let waited = self.queue.wait_at(cx, session, options, is_next, pass_on);
             self.waiting.set(self.waiting.get() - 1);
             match waited {
                 Ok(()) => {

@@ -171,6 +171,7 @@ fn push_one(
     mut message: Message,
 ) -> Result<(), PushError> {
     let talk = &own.state;
+    let options = message.attribute::<CallOptions>();
     let class = message.remove_attribute::<Commutes>().map_or(0, |commutes| commutes.0);
     let class = if u32::from(class) > own.all.layer.settings.classes { 0 } else { class };
     let mut body = talk.takes_own.get().then(|| message.try_clone()).transpose();
@@ -182,7 +183,13 @@ fn push_one(
         this.discard(cx, message, &reason::NO_BUFFERS);
         return Err(PushError::NoBuffers);
     };
-    let _turn = talk.turns.take(cx, ());
+    let limit = CallOptions::clip(options, cx.now(), Duration::MAX).unwrap_or_default();
+    let limit = (limit != Duration::MAX).then_some(limit);
+    let turn = talk.turns.take_within(cx, (), limit);
+    if !turn.is_taken() {
+        this.discard(cx, message, &reason::QUEUE_FULL);
+        return Err(PushError::QueueFull);
+    }
     if this.head().is_closed() {
         this.discard(cx, message, &reason::CLOSED);
         return Err(PushError::Closed);
@@ -304,7 +311,8 @@ fn answer(own: &Own, cx: &Kernel, this: &SessionRef) {
     };
     if waits > Duration::ZERO && 2 * due.unanswered < talk.window && !is_followed() {
         wake_after(own, cx, this, waits);
-    } else if !send_null(own, cx, this) {
+    } else if talk.has_null.get() || !send_null(own, cx, this) {
+        // One that is below may precede the message that is to be answered.
         wake_after(own, cx, this, RETRY);
     }
 }
@@ -411,8 +419,8 @@ pub(crate) fn control(own: &Own, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'
     if answer.is_answered() {
         less_header(ask, HEADER_OCTETS);
         let _ = ask.answer::<Outstanding>(|q| q.ready += talk.waiting().0);
-        if let Some(MaskOut { index, .. }) = ask.get() {
-            talk.waves.borrow_mut().mask((*index).into());
+        if let Some(MaskOut { index, last }) = ask.get() {
+            talk.waves.borrow_mut().mask((*index).into(), *last);
             go_on(own, cx, this);
         }
     }

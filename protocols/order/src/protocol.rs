@@ -28,7 +28,7 @@ xk_core::settings! {
         classes: u32 = int(0..=255, 0,
             "how many classes of messages there are that commute with those of their class"),
         null_gap: Duration = duration(Duration::from_millis(1),
-            "how long after its last message a member answers one that has not followed that").or_zero(),
+            "how long after its last message a member answers one that has not followed that; 0s: at once").or_zero(),
         sessions_max: u32 = int(1..=1_048_576, 64,
             "how many sessions it holds; idle ones are evicted for new ones"),
     }

@@ -57,7 +57,8 @@ struct Member {
     levels: u32,
     /// Messages of this sender that wait.
     waiting: u32,
-    is_masked: bool,
+    /// Number of the message from which on it is counted no longer.
+    masked_after: Option<u32>,
 }
 
 /// A barrier that waits, with the run behind it.
@@ -176,7 +177,7 @@ impl<B> Waves<B> {
                 true => first.followers >> at & 1 != 0,
                 false => member.levels > first.node.depth,
             };
-            has_answered || member.is_masked
+            has_answered || member.masked_after.is_some_and(|last| member.seq >= last)
         })
     }
 
@@ -226,10 +227,10 @@ impl<B> Waves<B> {
         found.map(|barrier| Due { to: barrier.node.id, unanswered: self.unanswered })
     }
 
-    /// Counts a member no longer.
-    pub fn mask(&mut self, member: usize) {
+    /// Counts a member no longer, once its message number `last` has come.
+    pub fn mask(&mut self, member: usize, last: u32) {
         if let Some(member) = self.members.get_mut(member) {
-            member.is_masked = true;
+            member.masked_after = Some(last);
         }
     }
 

@@ -199,11 +199,11 @@ fn converse(seed: u64) {
     }
     for (at, pushed) in pushed.iter().enumerate() {
         let own = format!("{at}:");
-        let mut heard: Vec<&String> = one.iter().filter(|text| text.starts_with(&own)).collect();
-        heard.sort_unstable();
-        heard.dedup();
+        let heard: Vec<&String> = one.iter().filter(|text| text.starts_with(&own)).collect();
         let is_dead = at < first;
         assert!(is_dead || heard.len() == pushed.len(), "seed {seed}: of {at}'s {}", heard.len());
+        let in_order = heard.iter().zip(pushed).all(|(heard, pushed)| *heard == pushed);
+        assert!(in_order, "seed {seed}: {at}'s own in their order");
     }
     for at in first..n {
         assert_eq!(group.drops(at), [], "seed {seed}: at {at}");

@@ -52,7 +52,7 @@ fn a_member_that_is_masked_out_holds_up_none() {
     take(&mut waves, 0, 1, 0, Some(1));
     take(&mut waves, 1, 1, 1, Some(2));
     assert_eq!(drain(&mut waves), []);
-    waves.mask(2);
+    waves.mask(2, 0);
     assert_eq!(drain(&mut waves), [1]);
     // Another was not masked out here when it sent this.
     assert_eq!(take(&mut waves, 2, 1, 0, Some(3)), []);
@@ -64,7 +64,7 @@ fn a_member_that_is_masked_out_holds_up_none() {
     assert_eq!(take(&mut waves, 2, 3, 1, None), [], "a null has no place");
     for n in 3..5 {
         assert_eq!(take(&mut waves, 1, n, n, Some(n)), []);
-        waves.mask(9);
+        waves.mask(9, 0);
     }
     take(&mut waves, 1, 5, 50, Some(5));
     take(&mut waves, 1, 6, 51, Some(6));
@@ -259,10 +259,11 @@ impl Model {
         for dead in 0..self.n() {
             let last = self.cut[dead];
             let member = &mut self.members[me];
-            let has_all = member.view[dead] == last && member.handed.is_empty();
+            // Some may still be on their way up.
+            let has_all = member.view[dead] == last;
             if !member.masks[dead] && last != u32::MAX && has_all {
                 member.masks[dead] = true;
-                member.waves.mask(dead);
+                member.waves.mask(dead, last);
             }
         }
         self.delivers(me);
@@ -368,7 +369,7 @@ fn normal(log: &[(Id, u8)]) -> Vec<BTreeSet<Id>> {
 
 fn converse(seed: u64) {
     // One that masks out late keeps what others send meanwhile.
-    let dies = seed / 4 % 2 == 0;
+    let dies = (seed / 4).is_multiple_of(2);
     let mut model = Model::new(seed, if dies { 1000 } else { 8 });
     for _ in 0..600 {
         model.act(dies);
@@ -397,7 +398,7 @@ fn masks_that_disagree_do_no_harm() {
                 let other = model.pick(model.n());
                 if other != me {
                     model.members[me].masks[other] = true;
-                    model.members[me].waves.mask(other);
+                    model.members[me].waves.mask(other, 0);
                 }
             }
             match model.pick(4) {
