@@ -137,25 +137,42 @@ impl TapDevice {
     /// # Errors
     /// [`TapError::Descriptor`] if it is not open, or is something else.
     pub fn inherited(number: RawFd, options: &Options) -> Result<Self, TapError> {
-        let device = Self::look_at(number, options)?;
+        let device = Self::given(number, inherited(number)?, options)?;
         xk_linux::claim(number, &device.tun).map_err(|error| descriptor_error(number, &error))?;
         Ok(device)
     }
 
-    /// As [`inherited`](Self::inherited), but programs started by this one inherit it as well.
-    pub(crate) fn look_at(number: RawFd, options: &Options) -> Result<Self, TapError> {
-        let tun = xk_linux::inherited(number).map_err(|error| match error.raw_os_error() {
-            Some(libc::EBADF) => TapError::Descriptor { number, what: "is not open".into() },
-            _ => descriptor_error(number, &error),
-        })?;
-        Self::given(number, tun, options)
+    /// Looks at such a descriptor, and changes nothing that other programs with it would see.
+    ///
+    /// # Errors
+    /// As of [`inherited`](Self::inherited).
+    pub(crate) fn look_at(number: RawFd, options: &Options) -> Result<(), TapError> {
+        Self::found(number, inherited(number)?, options, |_, _, _| Ok(())).map(drop)
     }
 
     /// The device of an open descriptor that the graph calls `number`.
     pub(crate) fn given(number: RawFd, tun: OwnedFd, options: &Options) -> Result<Self, TapError> {
+        Self::found(number, tun, options, |tun, noted, offload| {
+            if noted {
+                device_unsafe::set_header_octets(tun)?;
+            }
+            device_unsafe::set_offloads(tun, offload, offload && options.runs)
+        })
+    }
+
+    /// The device of an open descriptor. `set` sets up one of TAP, whether frames have a header and
+    /// whether checksums are left open.
+    fn found(
+        number: RawFd,
+        tun: OwnedFd,
+        options: &Options,
+        set: impl FnOnce(BorrowedFd<'_>, bool, bool) -> io::Result<()>,
+    ) -> Result<Self, TapError> {
         let fails = |error| descriptor_error(number, &error);
         if let Ok((name, noted)) = device_unsafe::attached(tun.as_fd()) {
-            return Self::of_tap(tun, (name, noted), options).map_err(fails);
+            let offload = noted && options.offload;
+            set(tun.as_fd(), noted, offload).map_err(fails)?;
+            return Self::of_tap(tun, name, noted, options).map_err(fails);
         }
         let is_ours = sockopt::socket_domain(&tun) == Ok(AddressFamily::UNIX)
             && sockopt::socket_type(&tun) == Ok(SocketType::DGRAM);
@@ -179,12 +196,8 @@ impl TapDevice {
         })
     }
 
-    fn of_tap(tun: OwnedFd, (name, noted): (String, bool), options: &Options) -> io::Result<Self> {
+    fn of_tap(tun: OwnedFd, name: String, noted: bool, options: &Options) -> io::Result<Self> {
         let offload = noted && options.offload;
-        if noted {
-            device_unsafe::set_header_octets(tun.as_fd())?;
-        }
-        device_unsafe::set_offloads(tun.as_fd(), offload, offload && options.runs)?;
         let host_hardware_address = xk_linux::hardware_address(&tun, &name)?;
         // Its interface may be in another network namespace, and one of its name in this.
         let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
@@ -480,6 +493,13 @@ fn check_name(name: &str, options: &Options) -> Result<(), TapError> {
         return Err(TapError::Name { name: name.to_owned() });
     }
     Ok(())
+}
+
+fn inherited(number: RawFd) -> Result<OwnedFd, TapError> {
+    xk_linux::inherited(number).map_err(|error| match error.raw_os_error() {
+        Some(libc::EBADF) => TapError::Descriptor { number, what: "is not open".into() },
+        _ => descriptor_error(number, &error),
+    })
 }
 
 fn descriptor_error(number: RawFd, error: &io::Error) -> TapError {

@@ -65,9 +65,9 @@ pub(crate) fn probe(params: &Params, look: Look) -> Result<(), BuildError> {
     }
     let looked = match fd(params) {
         Some(fd) => TapDevice::look_at(fd, &options),
-        None => TapDevice::open(name, &Options { create: true, ..Options::default() }),
+        None => TapDevice::open(name, &Options { create: true, ..Options::default() }).map(drop),
     };
-    looked.map(drop).map_err(|error| no_device(params, &error))
+    looked.map_err(|error| no_device(params, &error))
 }
 
 /// The descriptor that the parameter `fd` names.
