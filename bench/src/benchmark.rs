@@ -34,7 +34,7 @@ pub struct Benchmark {
     pub derived: fn(&[Record]) -> Vec<Record>,
     /// The kind of drawing for its figures.
     pub plot: Plot,
-    /// Where the time goes, as profiles have shown, for the page of results; Markdown.
+    /// Parts that take the time, as profiles have shown, for the page of results; Markdown.
     pub why: &'static str,
 }
 

@@ -126,7 +126,7 @@ impl Host {
         carried
     }
 
-    /// Where what it has sent is kept.
+    /// The place in which sent frames are kept.
     pub(crate) fn kept(&self) -> Rc<Arrivals> {
         Rc::clone(&self.kept)
     }

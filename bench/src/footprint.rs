@@ -34,7 +34,7 @@ const ROWS: [(&str, &str, Option<Goal>); 7] = [
 /// Time for which the idle host is watched.
 const WATCHED: Duration = Duration::from_millis(1000);
 /// Longest time to its first answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut list = vec![
@@ -95,11 +95,11 @@ fn watch(command: &str, graph: &Path, effort: f64) -> Result<Vec<f64>, String> {
         .env_remove(child::VARIABLE)
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    let mut running = Running::start(&mut xk, (Signal::KILL, PATIENCE))
+    let mut running = Running::start(&mut xk, (Signal::KILL, ANSWER_TIME_MAX))
         .map_err(|error| format!("cannot start {command}: {error}"))?;
     while !pings.are_answered() {
-        if start.elapsed() > PATIENCE {
-            return Err(format!("no ping was answered within {PATIENCE:?}"));
+        if start.elapsed() > ANSWER_TIME_MAX {
+            return Err(format!("no ping was answered within {ANSWER_TIME_MAX:?}"));
         }
         if let Ok(Some(status)) = running.child.try_wait() {
             return Err(format!("xk run ended: {status}"));

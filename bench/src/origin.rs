@@ -1,4 +1,4 @@
-//! Where figures come from: the machine and the commit.
+//! Origin of figures: the machine and the commit.
 
 use serde_json::Value;
 use std::fs;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 /// Marks a commit from which files differed.
 pub(crate) const CHANGED: &str = " with changes";
 
-/// Where figures come from.
+/// Origin of figures.
 pub(crate) struct Origin {
     /// The processor and how many cores of it.
     pub(crate) machine: String,

@@ -85,7 +85,7 @@ impl Scale {
         }
     }
 
-    /// Where bars begin.
+    /// Place at which bars begin.
     fn base(&self) -> f64 {
         match self {
             Self::Linear(_) => 0.0,
@@ -349,7 +349,7 @@ fn text_width(text: &str) -> i32 {
     i32::try_from(text.chars().count()).unwrap_or(0) * 12 * 11 / 20
 }
 
-/// Where the names stand, from left to right and then on the next line, and how high they are.
+/// Places of the names, from left to right and then on the next line, and their height.
 fn legend(names: &[String]) -> (Vec<(i32, i32)>, i32) {
     let (mut x, mut y) = (10, 8);
     let place = |name: &String| {

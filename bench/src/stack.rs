@@ -72,7 +72,7 @@ impl BottomWire {
         }
     }
 
-    /// Where pushed messages are kept.
+    /// The place in which pushed messages are kept.
     pub(crate) fn kept(&self) -> Rc<Arrivals> {
         Rc::clone(&self.kept)
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Seeds that are tried at a loss of a twentieth.
 const SEEDS: u64 = 20;
 /// Longest time of one run.
-const PATIENCE: Duration = Duration::from_secs(120);
+const RUN_TIME_MAX: Duration = Duration::from_secs(120);
 /// Times as fast as turmoil.
 const GOAL: Goal = Goal::TimesAsFast(10.0);
 /// The peers of all rows: segments over channels, and packets between simulated kernels.
@@ -39,7 +39,7 @@ fn build() -> Result<PathBuf, Trouble> {
 fn run(program: &Program, words: [&str; 6]) -> Result<[f64; 3], Trouble> {
     let path = shared(program, build)?;
     let found =
-        numbers(Command::new(path).args(words), PATIENCE).map_err(|trouble| match trouble {
+        numbers(Command::new(path).args(words), RUN_TIME_MAX).map_err(|trouble| match trouble {
             // Another round would take as long.
             Trouble::Failed(what) if what.contains("did not end") => Trouble::Skipped(what),
             other => other,

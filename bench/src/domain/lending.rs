@@ -8,7 +8,7 @@ use xk_domains::{Arrival, Carrier};
 use xk_run::lending_kernel;
 
 /// Longest time for the two ends to agree.
-const PATIENCE: Duration = Duration::from_secs(10);
+const MEETING_TIME_MAX: Duration = Duration::from_secs(10);
 const POOL_OCTETS: usize = 1 << 25;
 const MESSAGES: u64 = 20_000;
 const OCTETS: [usize; 3] = [4096, 16_384, 65_000];
@@ -78,10 +78,10 @@ fn sides(way: Way) -> (Side, Side) {
     // Each waits for what the other says.
     let file = other.1;
     let agreed = std::thread::spawn(move || {
-        let terms = Terms::agree(&above, Some(&file), other_kin, PATIENCE).expect("terms");
+        let terms = Terms::agree(&above, Some(&file), other_kin, MEETING_TIME_MAX).expect("terms");
         (above, terms)
     });
-    let terms = Terms::agree(&below, Some(&own.1), kin, PATIENCE).expect("terms");
+    let terms = Terms::agree(&below, Some(&own.1), kin, MEETING_TIME_MAX).expect("terms");
     let (above, other_terms) = agreed.join().expect("no panic");
     (Side::new(below, (own.0, Some(terms))), Side::new(above, (other.0, Some(other_terms))))
 }

@@ -14,12 +14,12 @@ use xk_domains::ring::{Ring, geometry, pair};
 use xk_shm::{Link, Lost};
 
 /// Longest time for the two sides of a link to find each other.
-const PATIENCE: Duration = Duration::from_secs(10);
+const MEETING_TIME_MAX: Duration = Duration::from_secs(10);
 const OPERATIONS: u64 = 50_000;
 /// Name of the bare exchange.
 pub(super) const BARE: &str = "bare";
 
-/// Where the other side is.
+/// Place of the other side.
 #[derive(Clone, Copy)]
 enum Place {
     Here,
@@ -51,7 +51,7 @@ fn mirror(place: Place) -> Rc<Above> {
         }
         Place::Process => {
             let socket = process("domain-mirror");
-            Above::new(Ring::grant(socket, PATIENCE).expect("a ring"), None)
+            Above::new(Ring::grant(socket, MEETING_TIME_MAX).expect("a ring"), None)
         }
     }
 }
@@ -73,7 +73,8 @@ fn socket_of_process() -> Result<OwnedFd, String> {
 pub(crate) fn mirror_process(_: &str) -> Result<Vec<f64>, String> {
     // If it may not, it measures where it is.
     let _ = cores::place(cores().get(1).copied());
-    let ring = Ring::ask(socket_of_process()?, PATIENCE).map_err(|error| error.to_string())?;
+    let ring =
+        Ring::ask(socket_of_process()?, MEETING_TIME_MAX).map_err(|error| error.to_string())?;
     Below::new(ring).spin();
     Ok(Vec::new())
 }
@@ -83,7 +84,8 @@ pub(crate) fn echo_process(_: &str) -> Result<Vec<f64>, String> {
     // If it may not, it measures where it is.
     let _ = cores::place(cores().get(1).copied());
     let socket = socket_of_process()?;
-    let link = Link::ask(socket, &geometry(), PATIENCE).map_err(|error| error.to_string())?;
+    let link =
+        Link::ask(socket, &geometry(), MEETING_TIME_MAX).map_err(|error| error.to_string())?;
     echo(link);
     Ok(Vec::new())
 }
@@ -111,7 +113,7 @@ fn bare(place: Place, octets: usize, batch: u64) -> impl FnMut(u64) {
     let (mut link, other) = match place {
         Place::Process => {
             let socket = process("domain-echo");
-            (Link::grant(socket, &geometry(), PATIENCE).expect("a link"), None)
+            (Link::grant(socket, &geometry(), MEETING_TIME_MAX).expect("a link"), None)
         }
         Place::Here | Place::Thread => {
             let (link, other) = Link::pair(&geometry()).expect("shared memory");

@@ -1,7 +1,7 @@
 //! Progress and results of the user of a measured graph.
 
 use super::endpoint::{Endpoint, Task};
-use super::exchange::{PATIENCE, Trips, Window};
+use super::exchange::{ANSWER_TIME_MAX, Trips, Window};
 use crate::case::Trouble;
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
@@ -31,7 +31,7 @@ pub(super) struct Course {
     pub(super) limit: Duration,
     pub(super) begun: Cell<Option<Time>>,
     pub(super) now: Cell<Time>,
-    /// When something last came, or the beginning.
+    /// Time at which something last came, or of the beginning.
     heard: Cell<Time>,
     pub(super) answered: Cell<bool>,
     pub(super) done: Cell<bool>,
@@ -44,7 +44,7 @@ impl Course {
     pub(super) fn new(end: &Endpoint) -> Self {
         Self {
             task: end.task,
-            limit: end.time * 2 + PATIENCE * 4,
+            limit: end.time * 2 + ANSWER_TIME_MAX * 4,
             begun: Cell::new(None),
             now: Cell::new(Time::ZERO),
             heard: Cell::new(Time::ZERO),
@@ -89,7 +89,7 @@ impl Course {
             Task::Ask | Task::Connect => {
                 // Before the first answer a lost SYN, and a lost question for an address, may each
                 // take a second.
-                let patience = if self.answered.get() { 1 } else { 2 } * PATIENCE;
+                let patience = if self.answered.get() { 1 } else { 2 } * ANSWER_TIME_MAX;
                 now.since(self.heard.get()) > patience
             }
             Task::Receive => self.window.borrow_mut().look(now.since(begun)),
@@ -107,7 +107,7 @@ impl Course {
                 Ok(self.trips.replace(Trips::new(Duration::ZERO)).result())
             }
             Task::Ask | Task::Connect | Task::Call => {
-                Err(Trouble::Failed(format!("no answer within {PATIENCE:?}")))
+                Err(Trouble::Failed(format!("no answer within {ANSWER_TIME_MAX:?}")))
             }
             Task::Receive => self.window.borrow().result(),
             _ => Ok(json!({})),

@@ -56,7 +56,7 @@ pub(super) trait Line {
 /// Longest time that a sleeping line waits.
 pub(super) const WAIT: Duration = Duration::from_millis(50);
 /// Longest time to an answer, and to the first message.
-pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 /// Longest time to the first arrival: an ARP request or a SYN that gets lost is repeated after a
 /// second, and then after more.
 const PATIENCE_FIRST: Duration = Duration::from_secs(5);
@@ -154,7 +154,7 @@ fn ask(end: &Endpoint, line: &mut impl Line) -> Result<Value, Trouble> {
             return Err(Trouble::Failed("no room for one message".into()));
         }
         line.flush().map_err(&broken)?;
-        await_answer(line, number, PATIENCE)?;
+        await_answer(line, number, ANSWER_TIME_MAX)?;
         if !trips.note() || is_requested() {
             return Ok(trips.result());
         }
@@ -169,7 +169,7 @@ fn knock(line: &mut impl Line, message: &[u8]) -> Result<(), Trouble> {
         let _ = line.send(message).map_err(&broken)?;
         line.flush().map_err(&broken)?;
         let answer = await_answer(line, message[0], KNOCK);
-        if answer.is_ok() || begun.elapsed() > PATIENCE {
+        if answer.is_ok() || begun.elapsed() > ANSWER_TIME_MAX {
             return answer;
         }
     }
@@ -224,7 +224,7 @@ fn send(end: &Endpoint, line: &mut impl Line) -> Result<Value, Trouble> {
     std::thread::sleep(KNOCK);
     let mut number: u64 = 1;
     let begun = Instant::now();
-    while !is_requested() && begun.elapsed() < end.time * 2 + PATIENCE {
+    while !is_requested() && begun.elapsed() < end.time * 2 + ANSWER_TIME_MAX {
         // A receiver that has seen enough may have taken the device with it before the signal came.
         let Ok(count) = send_some(line, &mut message, number) else {
             break;
@@ -303,7 +303,7 @@ impl Window {
             return false;
         }
         let (from, messages, _) = *self.from.get_or_insert(mark);
-        let came = self.messages > messages || now > from + PATIENCE;
+        let came = self.messages > messages || now > from + ANSWER_TIME_MAX;
         if now < from + self.time || !came {
             return false;
         }

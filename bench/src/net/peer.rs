@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 /// Longest time for a child to be ready, and to measure longer than asked.
-const PATIENCE: Duration = Duration::from_secs(6);
+const CHILD_TIME_MAX: Duration = Duration::from_secs(6);
 /// Longest time for a child to end when told to.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -50,7 +50,7 @@ impl Peer {
     }
 
     pub(super) fn ready(&mut self) -> Result<(), Trouble> {
-        match self.line(PATIENCE)? {
+        match self.line(CHILD_TIME_MAX)? {
             line if line == READY => Ok(()),
             line => Err(self.judge(&line).err().unwrap_or_else(|| {
                 Trouble::Failed(format!("{}: ended before it began", self.name))
@@ -103,7 +103,7 @@ pub(super) fn run(ends: &[Endpoint; 2], first: usize) -> Result<(Value, Value), 
     peers.sort_by_key(|(decides, ..)| !decides);
     let mut results = Vec::with_capacity(2);
     for (decides, time, mut peer) in peers {
-        results.push(if decides { peer.result(time + PATIENCE)? } else { peer.end()? });
+        results.push(if decides { peer.result(time + CHILD_TIME_MAX)? } else { peer.end()? });
     }
     match <[Value; 2]>::try_from(results) {
         Ok([found, rest]) => Ok((found, rest)),

@@ -31,7 +31,7 @@ const IP_OCTETS: usize = 20;
 struct Sockets {
     /// One of UDP, or a raw one, whose addresses have no port.
     socket: UdpSocket,
-    /// Where messages go: to the last sender, at the end that answers.
+    /// Destination of messages: the last sender, at the end that answers.
     peer: SocketAddr,
     buffer: Vec<u8>,
     /// Octets in front of each message.

@@ -52,7 +52,7 @@ fn address(side: usize) -> &'static str {
     ["10.77.1.1", "10.77.1.2"][side]
 }
 
-/// Where both ends are on the machine's own loopback device.
+/// Address of both ends on the machine's own loopback device.
 const LOOPBACK: &str = "127.0.0.1";
 
 /// A graph of IP, ARP and ETH over a wire with these properties, and a line above.

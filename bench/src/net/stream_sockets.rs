@@ -2,7 +2,7 @@
 
 use super::endpoint::{Endpoint, System, Task};
 use super::endpoint::{failed, ready};
-use super::exchange::{PATIENCE, Trips, WAIT, Window};
+use super::exchange::{ANSWER_TIME_MAX, Trips, WAIT, Window};
 use super::pattern::{Pattern, WRITE_OCTETS};
 use super::sockets::port;
 use super::space::LINUX;
@@ -111,7 +111,7 @@ impl Stream {
     }
 }
 
-/// Where connections come in.
+/// The listener for connections.
 struct Door {
     listener: TcpListener,
     spins: bool,
@@ -295,7 +295,7 @@ fn send(end: &Endpoint) -> Result<Value, Trouble> {
     let octets = end.octets.clamp(1, WRITE_OCTETS);
     let mut at: u64 = 0;
     let begun = Instant::now();
-    while !is_requested() && begun.elapsed() < end.time * 2 + PATIENCE {
+    while !is_requested() && begun.elapsed() < end.time * 2 + ANSWER_TIME_MAX {
         if stream.write_all(pattern.at(at, octets)).is_err() {
             break;
         }

@@ -41,7 +41,7 @@ struct Inner {
     pattern: Pattern,
     buffer: RefCell<Vec<u8>>,
     session: RefCell<Option<SessionRef>>,
-    /// Where in the stream we are: what was pushed, or what has come.
+    /// Place in the stream: octets that were pushed, or have come.
     at: Cell<u64>,
     /// Octets of the current answer that have come.
     got: Cell<usize>,

@@ -1,4 +1,4 @@
-//! Where the two ends of a case stand: namespaces, cores, and the file by which they meet.
+//! Surroundings of the two ends of a case: namespaces, cores, and the file by which they meet.
 
 use super::endpoint::{Endpoint, Path, System, Task, Wire};
 use super::memory;

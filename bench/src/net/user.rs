@@ -18,7 +18,7 @@ const HEADROOM: usize = 128;
 /// Octets sent in one turn at most, so that fragments find room in a device's ring.
 const BURST_OCTETS: usize = 1 << 16;
 
-/// When a stream begins: behind a message or two that find the way.
+/// Time after which a stream begins: a message or two before it find the way.
 const STREAM_AFTER: Duration = Duration::from_millis(50);
 
 /// The user; clones are the same one.
@@ -29,7 +29,7 @@ struct Inner {
     course: Course,
     lower: ProtocolRef,
     participants: Participants,
-    /// Where a message's own octets begin.
+    /// Place at which a message's own octets begin.
     at: usize,
     /// The message to send, without its number.
     data: RefCell<Vec<u8>>,

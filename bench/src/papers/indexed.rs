@@ -6,7 +6,7 @@
 
 use super::member::opens_to;
 use super::organisation::{DISCARD_PORT, ECHO_PORT, member, start};
-use super::times::{PATIENCE, each, sample};
+use super::times::{ANSWER_TIME_MAX, each, sample};
 use crate::case::{Sample, Trouble};
 use crate::child::{self, Running, command};
 use crate::folder;
@@ -25,7 +25,7 @@ const NOBODY: u32 = 65_534;
 /// The host with the applications.
 const SERVER: [u8; 4] = [10, 0, 0, 2];
 
-/// Where the protocols lie at both ends, and how frames find their rights.
+/// Place of the protocols at both ends, and how frames find their rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ends {
     OneProcess,
@@ -188,7 +188,7 @@ fn connection(
         Some(path) => Setup::library(path, PROTOCOLS),
         None => Setup::from_text(graph, PROTOCOLS),
     };
-    let ends = Instant::now() + PATIENCE;
+    let ends = Instant::now() + ANSWER_TIME_MAX;
     let again = |error: std::io::Error| {
         std::thread::sleep(Duration::from_millis(20));
         if Instant::now() > ends { Err(format!("no connection: {error}")) } else { Ok(()) }
@@ -203,8 +203,8 @@ fn connection(
         match TcpStream::connect(&stack, (std::net::Ipv4Addr::from(SERVER), port)) {
             Ok(stream) => {
                 stream.set_nodelay(true).map_err(text)?;
-                stream.set_read_timeout(Some(PATIENCE)).map_err(text)?;
-                stream.set_write_timeout(Some(PATIENCE)).map_err(text)?;
+                stream.set_read_timeout(Some(ANSWER_TIME_MAX)).map_err(text)?;
+                stream.set_write_timeout(Some(ANSWER_TIME_MAX)).map_err(text)?;
                 return Ok((stack, stream));
             }
             Err(error) => again(error)?,

@@ -4,7 +4,7 @@
 
 use super::mechanisms::node;
 use super::segments::Segments;
-use super::times::{PATIENCE, figures};
+use super::times::{ANSWER_TIME_MAX, figures};
 use crate::cable::HEADROOM;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt::Display;
@@ -36,7 +36,7 @@ const LINUX: [u8; 4] = [10, 9, 0, 1];
 const PORT_FIRST: usize = 20_000;
 /// The port that datagrams are sent from, which `graphs/org-library.kdl` grants.
 const DATAGRAM_PORT: u16 = 5000;
-/// When a first datagram is taken for lost.
+/// Time after which a first datagram is taken for lost.
 const AGAIN: Duration = Duration::from_millis(200);
 /// Between two connections, for what the last one leaves behind.
 const PAUSE: Duration = Duration::from_millis(3);
@@ -60,7 +60,7 @@ fn member<T>(
     registry: &Rc<AtRegistry>,
     stand: impl FnOnce(&Kernel, &Program, ProtocolRef) -> Result<T, String>,
 ) -> Result<(Attached, Runner, T), String> {
-    let ends = Instant::now() + PATIENCE;
+    let ends = Instant::now() + ANSWER_TIME_MAX;
     let attached = loop {
         match Attached::at(path, PROTOCOLS) {
             Ok(attached) => break attached,
@@ -204,7 +204,7 @@ struct Asker {
     octets: usize,
     session: OnceCell<SessionRef>,
     answers: Cell<usize>,
-    /// When the last answer came, or the measurement began.
+    /// Time at which the last answer came, or the measurement began.
     last: Cell<Option<Instant>>,
     times: RefCell<Vec<Duration>>,
 }
@@ -247,7 +247,7 @@ impl Asking {
             let finished = Rc::new(move |_: &Kernel| asker.answers.get() >= answers);
             runner.run(Some(limit), finished).map_err(text)
         };
-        let ends = Instant::now() + PATIENCE;
+        let ends = Instant::now() + ANSWER_TIME_MAX;
         while self.asker.answers.get() == 0 && Instant::now() < ends {
             cx.schedule_protocol(&self.this, Duration::ZERO, OPEN).map_err(text)?;
             run(AGAIN, 1)?;
@@ -256,10 +256,12 @@ impl Asking {
         run(AGAIN, usize::MAX)?;
         let before = self.asker.answers.get();
         self.asker.last.set(Some(Instant::now()));
-        run(PATIENCE, before + count)?;
+        run(ANSWER_TIME_MAX, before + count)?;
         match self.asker.answers.get() - before {
             answers if answers >= count => Ok(figures(self.asker.times.take())),
-            answers => Err(format!("{answers} of {count} came within {} s", PATIENCE.as_secs())),
+            answers => {
+                Err(format!("{answers} of {count} came within {} s", ANSWER_TIME_MAX.as_secs()))
+            }
         }
     }
 }
@@ -301,7 +303,7 @@ fn mean<const N: usize>(
     Ok(means.into_iter().chain([p50, p99]).collect())
 }
 
-/// When a connection was begun, and when it was there.
+/// Times at which a connection was begun, and was there.
 struct Times {
     begun: SystemTime,
     there: SystemTime,
@@ -347,7 +349,7 @@ fn parts(
 struct AtRegistry {
     session: OnceCell<SessionRef>,
     there_and_back: Cell<Duration>,
-    /// When the last [`TakeOver`] was put, and when it was answered.
+    /// Times at which the last [`TakeOver`] was put, and was answered.
     taken: Cell<Option<[SystemTime; 2]>>,
 }
 
@@ -402,7 +404,7 @@ impl Session for Watched {
 struct Opener {
     lower: ProtocolRef,
     peer: ([u8; 4], u16),
-    /// Where its connections begin, if they go on elsewhere.
+    /// Place at which its connections begin, if they go on elsewhere.
     registry: Option<Rc<AtRegistry>>,
     opened: Cell<usize>,
     session: RefCell<Option<SessionRef>>,
@@ -488,7 +490,7 @@ impl Opening {
         timer(OPEN)?;
         let looked = Rc::clone(opener);
         let finished = move |cx: &Kernel| looked.trouble.borrow().is_some() || looked.is_there(cx);
-        runner.run(Some(PATIENCE), Rc::new(finished)).map_err(text)?;
+        runner.run(Some(ANSWER_TIME_MAX), Rc::new(finished)).map_err(text)?;
         if let Some(trouble) = opener.trouble.take() {
             return Err(trouble);
         }
@@ -499,7 +501,7 @@ impl Opening {
             let place = place.map_or_else(|| "it was not opened".into(), |told| told.text);
             let told = opener.is_connected.get();
             let left = opener.lower.head().drops().of(&NOT_MOVED);
-            let seconds = PATIENCE.as_secs();
+            let seconds = ANSWER_TIME_MAX.as_secs();
             format!(
                 "no connection within {seconds} s: {place}, connected: {told}, not moved: {left}"
             )

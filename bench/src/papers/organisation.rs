@@ -2,7 +2,7 @@
 //! sockets at the other end of its TAP device.
 
 use super::member::{asks, opens};
-use super::times::{PATIENCE, each, sample};
+use super::times::{ANSWER_TIME_MAX, each, sample};
 use crate::case::{Sample, Trouble};
 use crate::child::{self, Running, command};
 use crate::cores::place;
@@ -152,7 +152,7 @@ pub(super) fn start(command: &Command, output: Stdio) -> Result<Running, String>
     bound.args(["--pdeathsig", "KILL"]).arg(command.get_program()).args(command.get_args());
     bound.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let bound = bound.stdout(output).stderr(Stdio::null());
-    Running::start(bound, (Signal::INT, PATIENCE)).map_err(|error| error.to_string())
+    Running::start(bound, (Signal::INT, ANSWER_TIME_MAX)).map_err(|error| error.to_string())
 }
 
 /// Starts a graph.
@@ -165,7 +165,7 @@ fn run(path: &Path, output: Stdio) -> Result<Running, String> {
 fn run_on_library(at: &Path) -> Result<Running, String> {
     let path = at.with_file_name("rpc.kdl");
     std::fs::write(&path, ON_LIBRARY).map_err(|error| error.to_string())?;
-    let ends = Instant::now() + PATIENCE;
+    let ends = Instant::now() + ANSWER_TIME_MAX;
     while !at.exists() && Instant::now() < ends {
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -271,7 +271,7 @@ pub(super) fn on_veth(graph: &str, device: &str) -> String {
 /// Reads the report that the probe of a graph makes at its end.
 fn asked(path: &Path) -> Result<Vec<f64>, String> {
     let mut running = run(path, Stdio::piped())?;
-    let lines = child::lines_within(&running.lines(), 2 * PATIENCE);
+    let lines = child::lines_within(&running.lines(), 2 * ANSWER_TIME_MAX);
     let lines = lines.map_err(|trouble| format!("{trouble:?}"))?;
     let told = lines.iter().find_map(|line| line.strip_prefix("probe: "));
     let told = told.ok_or("the probe told nothing within its time")?;
@@ -337,10 +337,10 @@ fn datagrams(question: &Question, count: usize) -> Result<Vec<f64>, String> {
         let sent = socket.send_to(&asked, (HOST, question.port()));
         sent.is_ok() && socket.recv(&mut room).is_ok_and(|octets| room[..octets] == answer)
     };
-    let ends = Instant::now() + PATIENCE;
+    let ends = Instant::now() + ANSWER_TIME_MAX;
     while !trip() {
         if Instant::now() > ends {
-            return Err(format!("nothing came back within {} s", PATIENCE.as_secs()));
+            return Err(format!("nothing came back within {} s", ANSWER_TIME_MAX.as_secs()));
         }
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -359,13 +359,17 @@ fn datagrams(question: &Question, count: usize) -> Result<Vec<f64>, String> {
 
 /// A connection to the host, once it is up.
 fn connection(port: u16) -> Result<TcpStream, String> {
-    let ends = Instant::now() + PATIENCE;
+    let ends = Instant::now() + ANSWER_TIME_MAX;
     loop {
-        match TcpStream::connect_timeout(&(HOST, port).into(), PATIENCE) {
+        match TcpStream::connect_timeout(&(HOST, port).into(), ANSWER_TIME_MAX) {
             Ok(stream) => {
                 stream.set_nodelay(true).map_err(|error| error.to_string())?;
-                stream.set_read_timeout(Some(PATIENCE)).map_err(|error| error.to_string())?;
-                stream.set_write_timeout(Some(PATIENCE)).map_err(|error| error.to_string())?;
+                stream
+                    .set_read_timeout(Some(ANSWER_TIME_MAX))
+                    .map_err(|error| error.to_string())?;
+                stream
+                    .set_write_timeout(Some(ANSWER_TIME_MAX))
+                    .map_err(|error| error.to_string())?;
                 return Ok(stream);
             }
             Err(error) if Instant::now() > ends => return Err(format!("no connection: {error}")),

@@ -30,7 +30,7 @@ impl Segments {
         Ok(Self { socket, port })
     }
 
-    /// When the last handshake began, and when the side that began it ended it, of what came since
+    /// Times at which the last handshake began, and its first side ended it, of what came since
     /// the last look; `None` if there was none.
     pub(super) fn handshake(&self) -> io::Result<Option<(SystemTime, SystemTime)>> {
         let (mut begun, mut ended) = (None, None);

@@ -1,4 +1,4 @@
-//! When the system saw the packet that a socket gave last (socket(7), `SIOCGSTAMPNS`).
+//! Time at which the system saw the packet that a socket gave last (socket(7), `SIOCGSTAMPNS`).
 
 use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd};

@@ -46,7 +46,7 @@ const EVENTS: usize = 9;
 const WIRE: usize = 10;
 const OTHER: usize = 11;
 
-/// Where a file's instructions belong. The first part of its path that is found decides.
+/// Part to which a file's instructions belong. The first part of its path that is found decides.
 const FILES: &[(&str, usize)] = &[
     ("domains/src/", BOUNDARY),
     ("wires/shm/", BOUNDARY),
@@ -71,7 +71,7 @@ const FILES: &[(&str, usize)] = &[
     ("bench/src/", OTHER),
 ];
 
-/// Where a function's instructions belong that came from a library's file.
+/// Part to which the instructions of a function from a library's file belong.
 const FUNCTIONS: &[(&str, usize)] = &[
     ("xk_domains", BOUNDARY),
     ("xk_shm", BOUNDARY),

@@ -4,7 +4,7 @@ use crate::case::{Sample, Trouble};
 use std::time::Duration;
 
 /// Longest time for a host to come up, and for an answer to come.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// The mean of times, and what half and 99 of 100 of them did not exceed, in microseconds.
 pub(super) fn figures(mut times: Vec<Duration>) -> Vec<f64> {

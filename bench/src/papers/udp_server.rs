@@ -26,14 +26,14 @@ const GRAPH: &str = include_str!("../../../graphs/org-messages.kdl");
 /// Round trips of a round, as in the paper's trials.
 const TRIPS: f64 = 1000.0;
 const US_PER_MS: f64 = 1000.0;
-/// Where the two ends of every row run, of all systems alike.
+/// Place at which the two ends of every row run, alike for all systems.
 const PLACEMENTS: [Mode; 3] = [Mode::OneCore, Mode::TwoCores, Mode::Unpinned];
 const XK: &str = "xk";
 const BOTH: &str = "xk at both ends";
 /// Time that a round of Linux's own measures.
 const TIME: Duration = Duration::from_millis(80);
 
-/// Where the protocols of a row lie, and how its parts reach each other.
+/// Place of the protocols of a row, and the way by which its parts reach each other.
 #[derive(Clone, Copy)]
 enum Organisation {
     /// In the kernel: Linux's own, at both ends of a veth pair.

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Longest time for a server to be ready, and for a client to measure longer than asked.
-const PATIENCE: Duration = Duration::from_secs(10);
+const SERVER_TIME_MAX: Duration = Duration::from_secs(10);
 
 static RUST: Files = &[
     ("Cargo.toml", include_str!("../../peers/rpc/Cargo.toml")),
@@ -97,7 +97,7 @@ impl Programs {
         let (_server, port) = serve(command("serve", server))?;
         let mut calls = command("call", client);
         calls.args([port.to_string(), octets.to_string(), time.as_micros().to_string()]);
-        let found = numbers(&mut calls, time * 2 + PATIENCE)?;
+        let found = numbers(&mut calls, time * 2 + SERVER_TIME_MAX)?;
         let [p50, p99, ..] = found[..] else {
             return Err(Trouble::Failed(format!("{} said {found:?}", system.name())));
         };
@@ -110,9 +110,9 @@ impl Programs {
 fn serve(mut command: Command) -> Result<(Running, u16), Trouble> {
     let failed = |what: String| Trouble::Failed(format!("the peer's server {what}"));
     command.stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut server = Running::start(&mut command, (Signal::KILL, PATIENCE))
+    let mut server = Running::start(&mut command, (Signal::KILL, SERVER_TIME_MAX))
         .map_err(|error| failed(format!("does not start: {error}")))?;
-    let line = server.lines().recv_timeout(PATIENCE).unwrap_or_default();
+    let line = server.lines().recv_timeout(SERVER_TIME_MAX).unwrap_or_default();
     let port = line.strip_prefix("ready ").and_then(|port| port.parse().ok());
     Ok((server, port.ok_or_else(|| failed(format!("said {line:?}")))?))
 }

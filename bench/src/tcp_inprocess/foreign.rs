@@ -15,7 +15,7 @@ pub(super) const LWIP: &str = "lwIP";
 pub(super) const GVISOR: &str = "gVisor";
 
 /// Longest time of a round.
-const PATIENCE: Duration = Duration::from_secs(60);
+const ROUND_TIME_MAX: Duration = Duration::from_secs(60);
 /// Frames back for each there that an acknowledgement of every second segment makes, with some
 /// grace for what both sides begin with.
 const ANSWERED_MIN: f64 = 0.45;
@@ -86,7 +86,7 @@ const PROGRAM: &str = "stream";
 /// Nanoseconds of one of so many segments.
 fn measure(built: &Built, segments: u64) -> Result<f64, Trouble> {
     let mut program = Command::new(built.path(PROGRAM));
-    let found = numbers(program.arg(segments.to_string()), PATIENCE)?;
+    let found = numbers(program.arg(segments.to_string()), ROUND_TIME_MAX)?;
     let [ns, answered] = found[..] else {
         return Err(Trouble::Failed(format!("the peer's program said {found:?}")));
     };

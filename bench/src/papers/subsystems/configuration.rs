@@ -3,7 +3,7 @@
 /// The paper's systems on its machine.
 pub(super) const SPARC: &str = "SunOS, SPARCstation LX";
 
-/// Where a protocol is written for.
+/// Framework that a protocol is written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Subsystem {
     Xk,
