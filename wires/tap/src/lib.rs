@@ -34,9 +34,9 @@
 //! unfinished checksums), sets its addresses and routes, and brings it up. In place of a TAP device
 //! it may be a connected Unix socket of datagrams, of which each is a frame, as QEMU's `-netdev
 //! dgram` has; nothing is left unfinished then, and our hardware address depends on the socket
-//! unless `address` is given. The descriptor becomes close-on-exec and non-blocking; the latter holds
-//! for every program that has it. It stays open until this program ends. A number that is not open,
-//! or stands for something else, is refused.
+//! unless `address` is given. The descriptor becomes close-on-exec, and non-blocking for every
+//! program that has it. It stays open until this program ends. A number that is not open, or stands
+//! for something else, is refused.
 //!
 //! Programs may use the device without a graph, as [`TapDevice`]: [`TapDevice::receive`] takes a
 //! frame that the host sent, [`TapDevice::transmit`] gives the host one, and neither blocks.
