@@ -69,6 +69,7 @@ impl Attribute for Peer {
     const KEY: u32 = xk_core::name_key("peer");
     const CROSSES: Crossing = Crossing::BOTH;
 
+    #[inline]
     fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
         let (host, scope) = self.host.to_parts();
         let mut octets = [0; ATTRIBUTE_OCTETS];
@@ -78,6 +79,7 @@ impl Attribute for Peer {
         octets
     }
 
+    #[inline]
     fn decode(octets: [u8; ATTRIBUTE_OCTETS]) -> Self {
         let (host, rest) = octets.split_first_chunk().unwrap_or((&[0; 16], &[]));
         let [a, b, c, d, e, f] = *rest.first_chunk().unwrap_or(&[0; 6]);
