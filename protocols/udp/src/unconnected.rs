@@ -56,9 +56,10 @@ impl To {
         }
     }
 
-    fn hears(&self, peer: Option<Peer>) -> bool {
+    /// Whether datagrams of a peer are taken. The peer is asked for only where that depends on it.
+    fn hears(&self, peer: impl FnOnce() -> Option<Peer>) -> bool {
         let Self::Peers(peers) = self else { return true };
-        peer.is_some_and(|peer| peers.contains(&peer))
+        peer().is_some_and(|peer| peers.contains(&peer))
     }
 }
 
@@ -146,7 +147,7 @@ impl Unconnected {
 
     /// Notes that a message of this peer came through this session below, if it is for this one.
     pub(crate) fn heard(&self, lower: &SessionRef, peer: Peer) {
-        if self.to.hears(Some(peer)) {
+        if self.to.hears(|| Some(peer)) {
             let place = lower.id().0 as usize % HEARD_MAX;
             self.heard.borrow_mut()[place] = Some(lower.downgrade());
         }
@@ -235,7 +236,7 @@ impl Session for Unconnected {
 
     /// The protocol has checked length and checksum; the header is still in front.
     fn pop(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), Refused> {
-        if !self.to.hears(message.attribute()) {
+        if !self.to.hears(|| message.attribute()) {
             return Err(this.refuse(cx, message, &reason::NO_PORT));
         }
         let Some(header) = message.pop_array::<HEADER_LEN>().copied() else {
