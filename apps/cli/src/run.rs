@@ -112,7 +112,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let _doors = xk_compose::open_doors(&graph, &host, 0, &kernel, &nodes)?;
     let runner = how.runner(&kernel)?;
     host::start(&graph, &host, &runner, user)?;
-    run(&graph, &host, runner, server.as_ref(), (how, user))
+    run(&graph, &host, runner, server.as_ref(), how, user)
 }
 
 /// Runs a host that has started to its end.
@@ -121,7 +121,8 @@ pub(crate) fn run(
     host: &HostInstance<'_>,
     runner: Rc<Runner>,
     server: Option<&Server>,
-    (how, user): (&HowArgs, User),
+    how: &HowArgs,
+    user: User,
 ) -> Result<(), Failure> {
     run_and_leave(graph, host, runner, server, how, user, &|_| {})
 }

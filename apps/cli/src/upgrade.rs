@@ -77,7 +77,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let server = server.map_err(unseen).inspect_err(Failure::show).ok();
     output::print(&format!("goes on in place of process {pid}, with {count} connections\n"));
     lost.iter().for_each(|line| output::error(&format!("xk: {line}\n")));
-    run::run(&graph, &host, runner, server.as_ref(), (how, user))
+    run::run(&graph, &host, runner, server.as_ref(), how, user)
 }
 
 fn list(value: &Value) -> &[Value] {

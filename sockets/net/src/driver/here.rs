@@ -41,8 +41,12 @@ pub(super) fn run_until_quiet(
 
 /// Turns the loop until it `is_quiet`, and until what has not ended by then ends elsewhere, where
 /// that can be.
-pub(super) fn bid_farewell(made: (&Runner, &Kernel, &Layer), is_quiet: impl Fn() -> bool) {
-    let (runner, kernel, layer) = made;
+pub(super) fn bid_farewell(
+    runner: &Runner,
+    kernel: &Kernel,
+    layer: &Layer,
+    is_quiet: impl Fn() -> bool,
+) {
     // Whatever goes wrong now, no handle is left to tell.
     let _ = run_until_quiet(runner, FAREWELL, is_quiet);
     let _ = run_until_quiet(runner, FAREWELL, || layer.has_left(kernel));
@@ -112,8 +116,8 @@ impl Here {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let made = (&*self.runner, &*self.kernel, &*self.layer);
-        bid_farewell(made, || self.layer.is_quiet(&self.kernel));
+        let Self { runner, kernel, layer } = &*self;
+        bid_farewell(runner, kernel, layer, || layer.is_quiet(kernel));
         self.kernel.stop();
     }
 }

@@ -108,12 +108,11 @@ pub(super) enum Segment {
 
 impl Octets for Segment {
     #[inline]
-    fn octet_slices(&self) -> impl Iterator<Item = &[u8]> {
-        let (away, copied) = match self {
-            Self::Away(away) => (Some(away.octet_slices()), None),
-            Self::Copied(octets) => (None, Some(&octets[..])),
-        };
-        away.into_iter().flatten().chain(copied)
+    fn each_slice(&self, mut take: impl FnMut(&[u8])) {
+        match self {
+            Self::Away(away) => away.octet_slices().for_each(take),
+            Self::Copied(octets) => take(octets),
+        }
     }
 }
 
@@ -183,13 +182,11 @@ impl State {
         if self.unsent == 0 {
             return false;
         }
-        if self.leaving.is_empty() {
-            self.leaving.push_back(Piece::default());
+        match self.leaving.back_mut() {
+            Some(last) => last.ends_record = true,
+            None => self.leaving.push_back(Piece { ends_record: true, ..Piece::default() }),
         }
-        self.leaving.back_mut().is_some_and(|last| {
-            last.ends_record = true;
-            true
-        })
+        true
     }
 
     /// Takes octets that are to be sent, as many as there is room for; answers how many.
@@ -250,10 +247,13 @@ impl Port {
 
     /// Has the stack look after the port: at once, or when its loop turns next.
     pub(super) fn tend(self: &Arc<Self>, at_once: bool) {
-        // In the queue's lock: a thread that finds the flag set finds the command there, too, and
-        // need but ring. With a stack that has ended there is nothing to look after.
-        let tend = || Command::Tend(Arc::clone(self));
-        let _ = self.commands.put(|| (!self.queued.swap(true, Ordering::SeqCst)).then(tend));
+        // The flag is set in the queue's lock: the stack finds the command of a flag that is set
+        // once it has that lock, and a thread that finds it set need but ring. With a stack that
+        // has ended there is nothing to look after.
+        if !self.queued.load(Ordering::SeqCst) {
+            let tend = || Command::Tend(Arc::clone(self));
+            let _ = self.commands.put(|| (!self.queued.swap(true, Ordering::SeqCst)).then(tend));
+        }
         if at_once {
             self.commands.bell().ring();
         }

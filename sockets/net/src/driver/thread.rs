@@ -140,7 +140,7 @@ fn run(setup: &Setup, commands: &Arc<CommandQueue>, told: &SyncSender<io::Result
     // An interrupt of the process ends it, too, and the end of all that it stands on.
     let is_over = move || theirs.bell().is_leaving() || layer.loss() == Loss::All;
     let _ = made.runner.run(None, Rc::new(move |_| is_over()));
-    bid_farewell((&made.runner, &made.kernel, &reactor.layer), || reactor.is_quiet(&made.kernel));
+    bid_farewell(&made.runner, &made.kernel, &reactor.layer, || reactor.is_quiet(&made.kernel));
     drop(ended);
     drop(made.runner);
     made.kernel.stop();

@@ -2,25 +2,17 @@
 
 use std::collections::VecDeque;
 use xk_core::Message;
-use xk_core::message::Away;
 
 /// A message, here or on another thread.
 pub(crate) trait Octets {
-    /// The octets of the slices, from the front.
-    fn octet_slices(&self) -> impl Iterator<Item = &[u8]>;
+    /// Passes the octets of each slice to `take`, from the front.
+    fn each_slice(&self, take: impl FnMut(&[u8]));
 }
 
 impl Octets for Message {
     #[inline]
-    fn octet_slices(&self) -> impl Iterator<Item = &[u8]> {
-        Message::octet_slices(self)
-    }
-}
-
-impl Octets for Away {
-    #[inline]
-    fn octet_slices(&self) -> impl Iterator<Item = &[u8]> {
-        Away::octet_slices(self)
+    fn each_slice(&self, take: impl FnMut(&[u8])) {
+        self.octet_slices().for_each(take);
     }
 }
 
@@ -70,13 +62,19 @@ impl<M: Octets> Segments<M> {
         self.unread += std::mem::take(&mut more.unread);
     }
 
+    /// The end of all segments.
+    #[inline]
+    pub(crate) fn end(&self) -> Place {
+        Place { octets: self.unread, whole: self.list.len(), read: 0 }
+    }
+
     /// Passes at most `octets_max` octets to `take`, slice by slice; they stay.
     #[inline]
     pub(crate) fn look(&self, octets_max: usize, mut take: impl FnMut(&[u8])) -> Place {
         let (mut octets, mut whole, mut read) = (0, 0, self.read);
         for segment in &self.list {
             let (mut at, mut end) = (0, read);
-            for slice in segment.octet_slices() {
+            segment.each_slice(|slice| {
                 if let Some(fresh) = end.checked_sub(at).and_then(|seen| slice.get(seen..)) {
                     let fresh = &fresh[..fresh.len().min(octets_max - octets)];
                     take(fresh);
@@ -84,7 +82,7 @@ impl<M: Octets> Segments<M> {
                     end += fresh.len();
                 }
                 at += slice.len();
-            }
+            });
             if end < at {
                 read = end;
                 break;

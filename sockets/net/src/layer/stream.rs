@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use xk_core::control::{Field, Reader, Writer};
-use xk_core::object::PushError;
+use xk_core::object::{PushError, SessionSlot};
 use xk_core::{HostAddr, Kernel, Message, Participants, SessionRef, Upper};
 use xk_kit::control::NetworkErrorKind;
 use xk_kit::net::moving::{self, Nameless};
@@ -43,7 +43,7 @@ pub(crate) enum Phase {
 
 /// One end of a stream.
 pub(crate) struct Stream {
-    session: RefCell<Option<SessionRef>>,
+    session: SessionSlot,
     pub(crate) phase: Cell<Phase>,
     local: Cell<Endpoint>,
     peer: Cell<Endpoint>,
@@ -61,12 +61,12 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    fn new(session: &SessionRef, phase: Phase, ends: (Endpoint, Endpoint)) -> Self {
+    fn new(session: &SessionRef, phase: Phase, peer: Endpoint) -> Self {
         Self {
-            session: RefCell::new(Some(session.clone())),
+            session: SessionSlot::new(Some(session.clone())),
             phase: Cell::new(phase),
-            local: Cell::new(ends.0),
-            peer: Cell::new(ends.1),
+            local: Cell::new(ANY),
+            peer: Cell::new(peer),
             arrived: RefCell::default(),
             ended: Cell::new(false),
             read_shut: Cell::new(false),
@@ -78,7 +78,7 @@ impl Stream {
 
     /// The end of a stream that a peer has opened.
     pub(super) fn accepted(session: &SessionRef) -> Self {
-        Self::new(session, Phase::Open, (ANY, ANY))
+        Self::new(session, Phase::Open, ANY)
     }
 
     /// Asks where the stream's ends are. The session's socket is known before: what it is told
@@ -96,7 +96,7 @@ impl Stream {
     }
 
     pub(super) fn has(&self, session: &SessionRef) -> bool {
-        self.session.borrow().as_ref() == Some(session)
+        self.session.has(session)
     }
 
     pub(super) fn forget(&self) {
@@ -106,7 +106,7 @@ impl Stream {
     }
 
     fn session(&self) -> Option<SessionRef> {
-        self.session.borrow().clone()
+        self.session.get()
     }
 
     /// Octets that have arrived and have not been read.
@@ -118,7 +118,7 @@ impl Stream {
     /// are [`consumed`](Self::consumed) then. Answers how many octets there are.
     pub(crate) fn hand_over(&self, each: impl FnMut(Message)) -> usize {
         let mut arrived = self.arrived.borrow_mut();
-        let all = arrived.look(usize::MAX, |_| ());
+        let all = arrived.end();
         arrived.pass(all, each);
         all.octets
     }
@@ -502,7 +502,7 @@ impl Layer {
         }
         let opened = tcp.open(cx, Upper::new(&this), ends_there);
         let session = opened.map_err(|error| error::of_open(error, false))?;
-        let body = Stream::new(&session, Phase::Open, (ANY, ANY));
+        let body = Stream::new(&session, Phase::Open, ANY);
         body.ended.set(shut.0);
         body.read_shut.set(shut.1);
         body.write_shut.set(shut.2);
@@ -562,7 +562,7 @@ impl Layer {
             self.ports.unbind(Transport::Tcp, local, Sharing::ANY);
         }
         let session = opened.map_err(|error| error::of_open(error, false))?;
-        let body = Stream::new(&session, Phase::Connecting, (ANY, peer));
+        let body = Stream::new(&session, Phase::Connecting, peer);
         let socket = self.begin(cx, &session, body).inspect_err(|_| {
             let _ = session.ask(cx, StreamAbort);
             session.close(cx);
