@@ -64,8 +64,8 @@ impl Port {
             self.noted.borrow().len(),
         ];
         Holdings {
-            exports: self.exports.len(),
-            imports: self.imports.len(),
+            exports: self.exports.all().len(),
+            imports: self.imports.all().len(),
             waits: self.waits.all().len(),
             serving: self.serving.get(),
             enables: self.enables.borrow().len(),

@@ -1,6 +1,7 @@
 //! Conversations of several members: attributes and questions that the layers of a group share.
 //! `psync` answers them; layers above it ask them.
 
+use crate::net::attribute::Peer;
 use alloc::vec::Vec;
 use core::time::Duration;
 use xk_core::message::{ATTRIBUTE_OCTETS, Attribute, Crossing};
@@ -83,10 +84,8 @@ pub fn ends(cx: &Kernel, session: &SessionRef) -> Participants {
     let my = session.ask(cx, MyMember::default()).unwrap_or_default();
     let end = |index| {
         let member = session.ask(cx, MemberAt { index, ..MemberAt::default() }).unwrap_or_default();
-        let port = (member.port > 0).then(|| Part::port(member.port));
-        let below = core::iter::once(Part::Host(member.host)).chain(port);
-        let end = below.fold(Participant::new(), Participant::with);
-        end.with(Part::Number(PROCESS, member.process.into()))
+        let peer = Peer { host: member.host, port: member.port };
+        Participant::from(peer).with(Part::Number(PROCESS, member.process.into()))
     };
     Participants::among(end(my.index), (0..my.members).filter(|at| *at != my.index).map(end))
 }

@@ -30,7 +30,7 @@ impl<T: Clone, const PLACE_BITS: u32> Handles<T, PLACE_BITS> {
 
     /// Returns the place that a handle says, from 0 on; `None` if it says none.
     #[inline]
-    pub fn place(handle: u32) -> Option<usize> {
+    fn place(handle: u32) -> Option<usize> {
         (handle as usize & Self::MAX).checked_sub(1)
     }
 
@@ -68,16 +68,6 @@ impl<T: Clone, const PLACE_BITS: u32> Handles<T, PLACE_BITS> {
         let left = thing.take()?;
         self.free.borrow_mut().push(at as u32);
         Some(left)
-    }
-
-    /// Number of things.
-    pub fn len(&self) -> usize {
-        self.places.borrow().iter().filter(|(_, thing)| thing.is_some()).count()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Puts a thing under a handle that another table has made, or takes it from there. Returns the
@@ -131,7 +121,7 @@ mod tests {
         let second = all.enter(2, |_| "second").unwrap();
         assert!(second != first && all.get(first).is_none() && all.leave(first).is_none());
         assert!(all.enter(2, |_| "third").is_some() && all.enter(2, |_| "fourth").is_none());
-        assert_eq!((all.take_all().len(), all.len(), all.get(second)), (2, 0, None));
+        assert_eq!((all.take_all().len(), all.all().len(), all.get(second)), (2, 0, None));
         assert!(all.enter(2, |handle| if handle == second { "again" } else { "new" }).is_some());
         assert_eq!(all.all(), ["new"]);
         let others = Handles::<&str>::default();

@@ -222,7 +222,7 @@ impl<F: Filter> Shared<F> {
     /// A question from below goes up: one about a session to whom that belongs, any other to the
     /// protocol that the object receives for which it was asked of. What came back down ends here.
     fn ask_above(&self, cx: &Kernel, place: usize, ask: &mut Ask<'_>) -> Answer {
-        if let Some((_, own)) = lead_up(ask, |lower| self.find(lower)) {
+        if let Some(own) = lead_up(ask, |lower| self.find(lower)) {
             let upper = own.and_then(|own| cx.protocol(own.head().upper()));
             return upper.map_or(Answer::Unknown, |upper| upper.control(cx, ask));
         }

@@ -1,9 +1,7 @@
 //! Messages that another thread reads.
 
+use super::{message_unsafe::Message, pool_unsafe::Pool};
 use core::mem::ManuallyDrop;
-
-use super::message_unsafe::Message;
-use super::pool_unsafe::Pool;
 
 /// A message that another thread may read in place, and sends back: only the thread of its pool
 /// makes a message of it again. Dropped anywhere, it is lost to its pool.

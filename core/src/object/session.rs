@@ -655,7 +655,7 @@ impl SessionRef {
     /// Counts a refusal at the session's protocol and makes it.
     #[cold]
     pub fn refuse(&self, cx: &Kernel, message: Message, reason: &'static Reason) -> Refused {
-        cx.count_drop(self.0.head.protocol, reason);
+        self.count_drop(cx, reason);
         Refused::new(message, reason)
     }
 
@@ -663,6 +663,12 @@ impl SessionRef {
     #[cold]
     pub fn discard(&self, cx: &Kernel, message: Message, reason: &'static Reason) {
         drop(message);
+        self.count_drop(cx, reason);
+    }
+
+    /// Counts something dropped at the session's protocol.
+    #[cold]
+    pub fn count_drop(&self, cx: &Kernel, reason: &'static Reason) {
         cx.count_drop(self.0.head.protocol, reason);
     }
 

@@ -11,7 +11,9 @@ use core::cell::{Cell, OnceCell, RefCell};
 use core::ops::Bound;
 use core::time::Duration;
 use xk_core::control::{Describe, ListSessions};
-use xk_core::object::{Arrivals, Burst, Enable, OpenError, PushError, Refused, USER_SHARE};
+use xk_core::object::{
+    Arrivals, Burst, Enable, OpenError, PushError, Refused, SessionSlot, USER_SHARE,
+};
 use xk_core::reason::{Class, Reason};
 use xk_core::wire::{Sleeper, Wire};
 use xk_core::{
@@ -117,7 +119,7 @@ pub struct Module {
     /// The protocol at which drops are counted.
     this: RefCell<Option<ProtocolRef>>,
     /// The session of the wire.
-    wire: RefCell<Option<SessionRef>>,
+    wire: SessionSlot,
     /// Rate that no channel exceeds, whatever is granted.
     limit: Cell<Rate>,
     /// The hardware address of programs' frames, if one was named.
@@ -160,7 +162,7 @@ impl Module {
             number_last: Cell::default(),
             life: Cell::default(),
             this: RefCell::default(),
-            wire: RefCell::default(),
+            wire: SessionSlot::default(),
             limit: Cell::new(Rate { octets_per_second: u64::MAX, burst_octets: u64::MAX }),
             station: Cell::new(None),
             frame_octets_max: Cell::new(usize::MAX),
@@ -420,7 +422,7 @@ impl Module {
 
     /// The module's own session of the wire: channels stay while the protocol above comes and goes.
     fn wire(&self) -> Option<SessionRef> {
-        self.wire.borrow().clone().filter(|wire| !wire.head().is_closed())
+        self.wire.live()
     }
 
     /// Gives a frame to a program.
@@ -570,8 +572,7 @@ impl Module {
             self.revoke(channel.number);
         }
         drop(self.this.take());
-        let wire = self.wire.take();
-        wire.inspect(|wire| wire.close(cx));
+        self.wire.close(cx);
     }
 
     /// All channels, beginning behind the one that was looked at last.
@@ -601,7 +602,7 @@ impl Protocol for Netio {
         let octets_max = octets.saturating_sub(module.index_octets());
         module.frame_octets_max.set(octets_max);
         self.upper.wire().set_capabilities(able(octets_max));
-        *module.wire.borrow_mut() = Some(wire);
+        drop(module.wire.replace(Some(wire)));
         Ok(())
     }
 
@@ -631,7 +632,7 @@ impl Protocol for Netio {
 
     fn gone(&self, _: &Kernel, _: &ProtocolRef, lower: &SessionRef) {
         let wire = &self.module.wire;
-        if wire.borrow().as_ref() == Some(lower) {
+        if wire.has(lower) {
             drop(wire.take());
         }
     }

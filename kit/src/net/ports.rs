@@ -48,9 +48,7 @@ pub static ATTRIBUTES_FULL: Reason = Reason::new("attributes full", Class::Exhau
 /// [`PushError::NoBuffers`].
 pub fn copy_of(cx: &Kernel, this: &SessionRef, message: &Message) -> Result<Message, PushError> {
     message.try_clone().map_err(|_| {
-        if let Some(protocol) = this.protocol(cx) {
-            protocol.head().drops().count(&reason::NO_BUFFERS);
-        }
+        this.count_drop(cx, &reason::NO_BUFFERS);
         PushError::NoBuffers
     })
 }

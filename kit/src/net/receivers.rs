@@ -179,11 +179,11 @@ impl UpperReceivers {
 }
 
 /// Has a question of a layer below name the session above that `find` says of the one below.
-/// Returns both, if it names one and there is one; `None` if the question is about no session.
+/// Returns that, if there is one; `None` if the question is about no session.
 pub fn lead_up(
     ask: &mut Ask<'_>,
     find: impl FnOnce(&SessionRef) -> Option<SessionRef>,
-) -> Option<(Option<SessionRef>, Option<SessionRef>)> {
+) -> Option<Option<SessionRef>> {
     let named = if let Some(question) = ask.get::<NetworkError>() {
         question.session.as_mut()
     } else if let Some(question) = ask.get::<IsOutstanding>() {
@@ -193,10 +193,11 @@ pub fn lead_up(
     } else {
         Some(&mut ask.get::<StreamSettled>()?.session)
     };
-    let Some(named) = named else { return Some((None, None)) };
-    let above = find(named);
-    let below = above.clone().map(|above| core::mem::replace(named, above));
-    Some((below, above))
+    Some(named.and_then(|named| {
+        let above = find(named)?;
+        *named = above.clone();
+        Some(above)
+    }))
 }
 
 /// Rules for a layer that chooses between a link, its first lower, and a network layer that reaches

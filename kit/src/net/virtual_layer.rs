@@ -365,8 +365,8 @@ impl<V: VirtualLayer> Virtual<V> {
 
     /// The protocol above the session that a layer below asks about, named as it is known there.
     fn asked_about(&self, ask: &mut Ask<'_>) -> Option<ProtocolRef> {
-        let (_, session) = lead_up(ask, |lower| self.marks.get(lower.head().tag()))?;
-        Some(session?.body::<VirtualSession<V>>()?.receiver.upper.clone())
+        let session = lead_up(ask, |lower| self.marks.get(lower.head().tag()))??;
+        Some(session.body::<VirtualSession<V>>()?.receiver.upper.clone())
     }
 }
 

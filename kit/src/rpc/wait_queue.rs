@@ -174,14 +174,13 @@ pub enum Room {
 #[derive(Default)]
 pub struct Pushes {
     queue: WaitQueue<()>,
-    waiting: Cell<u32>,
     /// One of them goes on, and has not yet: it is the only one, so that none loses its place.
     goes_on: Cell<bool>,
 }
 
 impl Pushes {
     /// Largest number of pushes that wait.
-    pub const WAITING_MAX: u32 = 64;
+    pub const WAITING_MAX: usize = 64;
 
     /// Waits until `room` says that there is some: for the deadline of `options`, if there are any.
     ///
@@ -200,14 +199,14 @@ impl Pushes {
             match room()? {
                 Room::ForAny => return Ok(()),
                 Room::ForNext if is_next || self.queue.is_empty() => return Ok(()),
-                _ if self.waiting.get() >= Self::WAITING_MAX => return Err(PushError::QueueFull),
+                _ if self.queue.waiting.borrow().len() >= Self::WAITING_MAX => {
+                    return Err(PushError::QueueFull);
+                }
                 _ => {}
             }
-            self.waiting.set(self.waiting.get() + 1);
             let pass_on = |()| self.goes_on.set(self.queue.grant(cx, ()).is_none());
             // One that went on, and whose room another took meanwhile, keeps its place.
             let waited = self.queue.wait_at(cx, session, options, is_next, pass_on);
-            self.waiting.set(self.waiting.get() - 1);
             match waited {
                 Ok(()) => {
                     self.goes_on.set(false);

@@ -13,7 +13,9 @@ use core::any::Any;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_core::control::{Describe, ListSessions};
-use xk_core::object::{Arrivals, Burst, Closing, Enable, OpenError, PushError, Refused};
+use xk_core::object::{
+    Arrivals, Burst, Closing, Enable, OpenError, PushError, Refused, SessionSlot,
+};
 use xk_core::reason::Class;
 use xk_core::wire::{Sleeper, Wire};
 use xk_core::{
@@ -244,7 +246,7 @@ pub struct DeviceWire<D> {
     capabilities: Cell<Capabilities>,
     this: Weak<Self>,
     arrivals: Arrivals,
-    session: RefCell<Option<SessionRef>>,
+    session: SessionSlot,
     upper: RefCell<Option<ProtocolRef>>,
     /// The number of the enable in force; 0 if there is none.
     enabled: Cell<u64>,
@@ -276,7 +278,7 @@ impl<D: Device> DeviceWire<D> {
 
     /// The session, if there is one.
     pub fn session(&self) -> Option<SessionRef> {
-        self.session.borrow().clone()
+        self.session.get()
     }
 
     /// Messages that have arrived and have not been delivered yet.
@@ -323,7 +325,7 @@ impl<D: Device> DeviceWire<D> {
         };
         let body = WireSession { wire, upper: upper.clone() };
         let session = cx.new_passive_session(this, &upper, 0, body);
-        *self.session.borrow_mut() = Some(session.clone());
+        drop(self.session.replace(Some(session.clone())));
         match session.announce(cx, &upper, Participants::default()) {
             Ok(()) => drop(session.pop(cx, message)),
             Err(why) => {
@@ -541,7 +543,7 @@ impl<D: Device> Anchored<D> {
             capabilities: Cell::new(capabilities),
             this: this.clone(),
             arrivals: Arrivals::default(),
-            session: RefCell::default(),
+            session: SessionSlot::default(),
             upper: RefCell::default(),
             enabled: Cell::new(0),
             enable_last: Cell::new(0),
@@ -580,7 +582,7 @@ impl<D: Device> Protocol for Anchored<D> {
         }
         let body = WireSession { wire: Rc::clone(&self.0), upper: upper.receiver.clone() };
         let session = cx.new_session(this, upper.receiver, body);
-        *wire.session.borrow_mut() = Some(session.clone());
+        drop(wire.session.replace(Some(session.clone())));
         Ok(session)
     }
 
@@ -609,7 +611,7 @@ impl<D: Device> Protocol for Anchored<D> {
             return;
         }
         wire.enabled.set(0);
-        if wire.session.borrow().is_none() {
+        if !wire.session.is_some() {
             drop(wire.upper.take());
         }
     }
@@ -658,7 +660,7 @@ impl<D: Device> WireSession<D> {
         let pieces = match segments::split(run) {
             Ok(pieces) => pieces,
             Err(why) => {
-                count(cx, this, why);
+                this.count_drop(cx, why);
                 return Err(PushError::NotSupported);
             }
         };
@@ -667,21 +669,13 @@ impl<D: Device> WireSession<D> {
             let pushed = match piece {
                 Ok(piece) => self.push(cx, this, piece),
                 Err(why) => {
-                    count(cx, this, why);
+                    this.count_drop(cx, why);
                     Err(PushError::NoBuffers)
                 }
             };
             result = result.and(pushed);
         }
         result
-    }
-}
-
-/// Counts a message as dropped at the session's protocol.
-#[cold]
-fn count(cx: &Kernel, this: &SessionRef, why: &'static Reason) {
-    if let Some(protocol) = this.protocol(cx) {
-        protocol.head().drops().count(why);
     }
 }
 

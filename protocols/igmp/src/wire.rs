@@ -7,8 +7,6 @@ use xk_kit::net::checksum;
 
 /// Octets of the shortest message, and of the front of a report of version 3.
 pub const HEADER_LEN: usize = 8;
-/// Octets of a query of version 3 without sources.
-pub const QUERY_LEN: usize = 12;
 /// Octets of a record without sources.
 pub const RECORD_LEN: usize = 8;
 /// Octets of a source.

@@ -183,10 +183,10 @@ impl Shared {
     /// Tells the protocol that watches groups of one, as it is now: another shepherd may have
     /// changed it while the link was told. Without such a protocol no router hears of it.
     fn tell_watcher(&self, cx: &Kernel, interface: usize, group: Ipv4) {
-        let watcher = self.watcher.borrow().clone();
+        let Some((watcher, _)) = self.watcher.borrow().clone() else { return };
         let filter = self.interfaces.memberships.filter(interface, group);
         let (interface, group) = (interface as u8, group.into());
-        let _ = watcher.map(|(to, _)| to.ask(cx, GroupChanged { interface, group, filter }));
+        let _ = watcher.ask(cx, GroupChanged { interface, group, filter });
     }
 
     /// Has a protocol watch groups from now on, and tells it of those that there are.

@@ -1,12 +1,12 @@
 //! Arrivals that no session was waiting for, or that need a closer look.
 
-use crate::interface::{Interfaces, Kind};
+use crate::interface::Kind;
 use crate::path::NextHop;
 use crate::protocol::{Ip, key_of, mark, tell};
 use crate::reassembly::{Key as FragmentKey, Outcome};
 use crate::session::IpSession;
 use crate::shared::{FLAG_GROUP, FLAG_LOOP, TOKEN_REASSEMBLY, reasons};
-use crate::wire::{Error, HEADER_LEN, HEADER_LEN_MAX, Header, Options};
+use crate::wire::{Error, HEADER_LEN_MAX, Header};
 use xk_core::object::Refused;
 use xk_core::reason::{self, Reason};
 use xk_core::{Kernel, Message, Part, Participants, ProtocolRef, SessionRef};
@@ -69,6 +69,8 @@ pub(crate) struct Arrival {
     /// The octet at fault, if an option is malformed.
     pub(crate) bad_option: Option<u8>,
     pub(crate) source_route: bool,
+    /// True if routers are to look at it.
+    alerts: bool,
     /// The way by which it came, for the protocol that watches groups.
     came_by: Option<CameBy>,
 }
@@ -108,26 +110,22 @@ pub(crate) fn read(message: &mut Message, looped: bool) -> Result<Arrival, &'sta
         cast: message.attribute::<LinkCast>().is_some(),
         bad_option: None,
         source_route: false,
+        alerts: false,
         came_by: None,
     };
     if let Some((fixed, rest)) = front.octets().split_first_chunk()
         && !rest.is_empty()
     {
         match header.parse_options(fixed, rest) {
-            Ok(options) => arrival.source_route = options.has_source_route(),
+            Ok(options) => {
+                arrival.source_route = options.has_source_route();
+                arrival.alerts = options.alerts();
+            }
             Err(Error::Option(at)) => arrival.bad_option = Some(at),
             Err(error) => return Err(reason_of(error)),
         }
     }
     Ok(arrival)
-}
-
-/// The way by which a packet came; `None` if its interface is not known.
-fn came_by(interfaces: &Interfaces, lower: &SessionRef, front: &Front) -> Option<CameBy> {
-    let of = interfaces.of_session(lower);
-    let options = front.octets().get(HEADER_LEN..).map(Options::parse)?;
-    let alerts = options.is_ok_and(Options::alerts);
-    (of.len() == 1).then_some(CameBy { interface: of.start as u8, alerts })
 }
 
 /// Fragments of at most so many octets are copied to be kept.
@@ -172,7 +170,10 @@ impl Ip {
         if let Some(lower) = lower
             && self.shared.is_watchers(arrival.header.protocol)
         {
-            arrival.came_by = came_by(interfaces, lower, &arrival.front);
+            // Not if its interface is not known.
+            let (of, alerts) = (interfaces.of_session(lower), arrival.alerts);
+            arrival.came_by =
+                (of.len() == 1).then_some(CameBy { interface: of.start as u8, alerts });
         }
         // A switch that asks for members may have no host of its own (RFC 4541, section 2.1.1).
         let is_nobodys = arrival.came_by.is_some()

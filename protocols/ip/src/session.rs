@@ -320,9 +320,7 @@ impl IpSession {
             PushError::QueueFull => &reason::TABLE_FULL,
             _ => &reasons::NO_ROUTE,
         };
-        if let Some(protocol) = this.protocol(cx) {
-            protocol.head().drops().count(why);
-        }
+        this.count_drop(cx, why);
         Err(error)
     }
 

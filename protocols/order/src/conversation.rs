@@ -41,6 +41,7 @@ pub(crate) static OTHER_ORDER: Reason = Reason::new("ordered otherwise", Class::
 pub(crate) type Own = Conversation<Order, 0>;
 
 /// State of a conversation.
+#[derive(Default)]
 pub struct Talk {
     /// Own messages are there without their octets, unless they go up.
     waves: RefCell<Waves<Option<Message>>>,
@@ -86,25 +87,18 @@ impl Talk {
             window,
             by: if settings.classes > 0 { CLASSES } else { WAVES },
             wants_past,
-            takes_own: Cell::default(),
-            pushes: Pushes::default(),
-            turns: Turns::default(),
-            under_way: Cell::default(),
-            unnoted: RefCell::default(),
-            has_null: Cell::default(),
-            noted: Cell::default(),
-            noted_at: Cell::default(),
-            timer: Cell::default(),
-            is_woken: Cell::default(),
-            up: Cell::default(),
-            ups: Turns::default(),
+            ..Self::default()
         }
     }
 
-    /// Numbers of messages that wait, and of this member's own.
-    pub(crate) fn waiting(&self) -> (u32, u32) {
-        let waves = self.waves.borrow();
-        (waves.waiting(), waves.waiting_of(self.me.into()) + self.under_way.get())
+    /// Number of messages that wait.
+    pub(crate) fn waiting(&self) -> u32 {
+        self.waves.borrow().waiting()
+    }
+
+    /// Number of this member's own that wait, or are under way.
+    pub(crate) fn mine(&self) -> u32 {
+        self.waves.borrow().waiting_of(self.me.into()) + self.under_way.get()
     }
 
     /// Whether the caller is in an upcall.
@@ -114,7 +108,7 @@ impl Talk {
 
     /// Room for a push. One in an upcall, which no message can be passed up beside, has more.
     fn room(&self, cx: &Kernel) -> Result<Room, PushError> {
-        let (_, mine) = self.waiting();
+        let mine = self.mine();
         match self.is_up(cx) {
             true if mine < self.members * self.window => Ok(Room::ForAny),
             true => Err(PushError::QueueFull),
@@ -125,7 +119,7 @@ impl Talk {
 
     /// Lets the push go on that waits longest, if there is room.
     fn let_push_go_on(&self, cx: &Kernel) {
-        if self.waiting().1 < self.window {
+        if self.mine() < self.window {
             self.pushes.go_on(cx, Ok(Room::ForNext));
         }
     }
@@ -241,14 +235,7 @@ fn place_of(own: &Own, cx: &Kernel, id: NodeId) -> Option<PlaceOf> {
 fn arrive(own: &Own, cx: &Kernel, this: &SessionRef, arrived: Arrived<Option<Message>>) {
     let dropped = own.state.waves.borrow_mut().take(arrived);
     for why in dropped {
-        let why = if why == Dropped::Late { &LATE } else { &TOO_MANY };
-        count(cx, this, why);
-    }
-}
-
-fn count(cx: &Kernel, this: &SessionRef, why: &'static Reason) {
-    if let Some(protocol) = this.protocol(cx) {
-        protocol.head().drops().count(why);
+        this.count_drop(cx, if why == Dropped::Late { &LATE } else { &TOO_MANY });
     }
 }
 
@@ -271,7 +258,7 @@ pub(crate) fn take(
     let most = own.all.layer.settings.classes;
     let header = header.filter(|header| header.by == talk.by && u32::from(header.class) <= most);
     if header.is_none() && !node.is_null {
-        count(cx, this, &OTHER_ORDER);
+        this.count_drop(cx, &OTHER_ORDER);
     }
     let past = match talk.wants_past {
         true => place_of(own, cx, node.id).map_or(Vec::new(), |place| place.past),
@@ -284,7 +271,7 @@ pub(crate) fn take(
     arrive(own, cx, this, Arrived { node, class, past, body });
     answer(own, cx, this);
     let most = talk.members * talk.window;
-    if talk.waiting().0 > most && talk.waves.borrow().ready() > most as usize {
+    if talk.waiting() > most && talk.waves.borrow().ready() > most as usize {
         // An upcall takes long: the members that send are not to go on, either.
         deliver(own, cx, this);
     } else {
@@ -360,7 +347,7 @@ fn deliver(own: &Own, cx: &Kernel, this: &SessionRef) {
             match message.set_attribute(node) {
                 // A refusal ends here, as below: others have passed it up.
                 Ok(()) => drop(own.upper.demux(cx, this, message)),
-                Err(_) => count(cx, this, &reason::NO_BUFFERS),
+                Err(_) => this.count_drop(cx, &reason::NO_BUFFERS),
             }
         }
     }
@@ -418,7 +405,7 @@ pub(crate) fn control(own: &Own, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'
     let answer = own.answer(cx, ask);
     if answer.is_answered() {
         less_header(ask, HEADER_OCTETS);
-        let _ = ask.answer::<Outstanding>(|q| q.ready += talk.waiting().0);
+        let _ = ask.answer::<Outstanding>(|q| q.ready += talk.waiting());
         if let Some(MaskOut { index, last }) = ask.get() {
             talk.waves.borrow_mut().mask((*index).into(), *last);
             go_on(own, cx, this);

@@ -66,6 +66,8 @@ impl Layer<0> for Order {
     type Key = u8;
     type State = Talk;
 
+    /// A conversation that was closed above is over: in the middle of it no order can be known.
+    const NO_RECEIVER: &'static Reason = &reason::CLOSED;
     const ONE_BY_ONE: bool = true;
     const PASSES_OFFERS: bool = true;
 
@@ -118,19 +120,9 @@ impl Layer<0> for Order {
     ) -> Result<(), &'static Reason> {
         let offered = all.offers.get(&process_of(&ends)).or_else(|| all.offers.get(&ANY));
         let Some(Receiver::Protocol(upper)) = offered else {
-            return Err(Self::NO_RECEIVER);
+            return Err(&reason::NO_PROTOCOL);
         };
         all.made(at, &upper, 0).map(drop)
-    }
-
-    /// A conversation that was closed above is over: in the middle of it no order can be known.
-    fn first(
-        all: &Layered<Self, 0>,
-        at: Arrival<'_>,
-        header: &[u8; 0],
-        message: Message,
-    ) -> Result<(), Refused> {
-        all.refuse(at, Some(header), message, &reason::CLOSED)
     }
 
     fn ends(&self, cx: &Kernel, lower: &SessionRef, _: u8) -> Participants {
@@ -171,7 +163,7 @@ impl Layer<0> for Order {
     }
 
     fn describe(&self, own: &Own) -> String {
-        let (all, mine) = own.state.waiting();
+        let (all, mine) = (own.state.waiting(), own.state.mine());
         format!("member {}, {all} waiting, {mine} of them its own", own.state.me)
     }
 

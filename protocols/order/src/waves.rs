@@ -71,7 +71,8 @@ struct Barrier<B> {
     run: VecDeque<(Node, B)>,
 }
 
-/// The order. `B` is what is handed up.
+/// The order. `B` is what is handed up. The default is of no members, and takes no message.
+#[derive(Default)]
 pub struct Waves<B> {
     me: usize,
     waiting_max: u32,

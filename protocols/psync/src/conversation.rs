@@ -713,11 +713,7 @@ fn hand_up(own: &Own, cx: &Kernel, this: &SessionRef, begun: Begun, body: Option
     match marked {
         // A refusal ends here: the message is in the graph, and others have it.
         Some(message) => drop(own.upper.demux(cx, this, message)),
-        None => {
-            if let Some(protocol) = this.protocol(cx) {
-                protocol.head().drops().count(&reason::NO_BUFFERS);
-            }
-        }
+        None => this.count_drop(cx, &reason::NO_BUFFERS),
     }
 }
 
@@ -740,9 +736,7 @@ pub(crate) fn timeout(own: &Own, cx: &Kernel, this: &SessionRef, token: u64) {
 fn work(own: &Own, cx: &Kernel, this: &SessionRef) {
     let mut acts = Acts::new();
     let given_up = with(own, |inner| inner.work(cx.now(), &mut acts)).unwrap_or(0);
-    if let Some(protocol) = this.protocol(cx) {
-        (0..given_up).for_each(|_| protocol.head().drops().count(&NO_PREDECESSOR));
-    }
+    (0..given_up).for_each(|_| this.count_drop(cx, &NO_PREDECESSOR));
     send(own, cx, this, acts);
     arm(own, cx, this);
 }

@@ -285,10 +285,6 @@ impl Layer<HEADER_OCTETS, Many> for Psync {
         false
     }
 
-    fn header(&self, _: &Own, _: &Message) -> Option<[u8; HEADER_OCTETS]> {
-        None
-    }
-
     fn unsent(
         own: &Own,
         cx: &Kernel,

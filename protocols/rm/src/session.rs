@@ -42,14 +42,6 @@ pub(crate) enum Role {
     Passive,
 }
 
-/// Counts what was lost.
-#[cold]
-fn count(cx: &Kernel, this: &SessionRef, why: &'static Reason) {
-    if let Some(protocol) = this.protocol(cx) {
-        protocol.head().drops().count(why);
-    }
-}
-
 /// A stream of records.
 pub(crate) struct Pipe {
     shared: Rc<Shared>,
@@ -187,7 +179,7 @@ impl Pipe {
 
     /// Breaks the connection off: it holds as much as others or more, and there is too much.
     pub(crate) fn holds_most(&self, cx: &Kernel, this: &SessionRef) {
-        count(cx, this, &HELD_MOST);
+        this.count_drop(cx, &HELD_MOST);
         self.break_off(cx, this);
     }
 
@@ -269,7 +261,7 @@ impl Pipe {
                         Broken::TooBig => &RECORD_TOO_BIG,
                         Broken::NoBuffers => &reason::NO_BUFFERS,
                     };
-                    count(cx, this, why);
+                    this.count_drop(cx, why);
                     self.break_off(cx, this);
                     return result;
                 }
@@ -343,12 +335,12 @@ impl Pipe {
         self.connected.set(false);
         let queue = self.queue.take();
         for _ in &queue {
-            count(cx, this, &CONNECTION_LOST);
+            this.count_drop(cx, &CONNECTION_LOST);
         }
         self.queued.set(0);
         let (assembly, held) = (self.assembly.take(), self.held.take());
         if !held.is_empty() {
-            count(cx, this, &CONNECTION_LOST);
+            this.count_drop(cx, &CONNECTION_LOST);
         }
         drop((queue, assembly, held));
         self.count_held(cx);
@@ -408,7 +400,7 @@ impl Session for Pipe {
         if self.is_stalled() || !self.held.borrow().is_empty() {
             let held = self.held.borrow_mut().add(cx.pool(), message);
             if held.is_err() {
-                count(cx, this, &reason::NO_BUFFERS);
+                this.count_drop(cx, &reason::NO_BUFFERS);
                 self.break_off(cx, this);
             }
             self.bound_held(cx);

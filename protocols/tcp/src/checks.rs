@@ -2,7 +2,7 @@
 
 use crate::connection::{Connection, Predicted, Verdict};
 use crate::origin::{is_intact, received};
-use crate::session::{TcpSession, cx_count};
+use crate::session::TcpSession;
 use crate::state::State;
 use crate::wire::{Flags, Header, PLAIN_LEN, Plain};
 use xk_core::{Kernel, Message, Reason, SessionRef, Time, reason};
@@ -69,7 +69,7 @@ impl TcpSession {
             (taken, held.0.is_none() && !connection.is_quiet_so_far())
         };
         if let Err(why) = taken {
-            cx_count(cx, this, why);
+            this.count_drop(cx, why);
             self.table.drop_sources.record(cx, &self.link.lower, self.peer_port(), why);
         }
         may_send

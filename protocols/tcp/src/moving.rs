@@ -363,7 +363,7 @@ impl TcpSession {
             return;
         };
         let Some(mut connection) = Connection::read(&state, cx.pool(), cx.now()) else {
-            crate::session::cx_count(cx, this, &reason::NO_BUFFERS);
+            this.count_drop(cx, &reason::NO_BUFFERS);
             self.finish(cx, this);
             return;
         };

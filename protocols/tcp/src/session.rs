@@ -365,7 +365,7 @@ impl TcpSession {
             } else if let Some(out) = connection.transmit(cx.now()) {
                 match seal_out(cx, self.how(), out) {
                     Ok(message) => burst.push(message),
-                    Err(_) => cx_count(cx, this, &reason::NO_BUFFERS),
+                    Err(_) => this.count_drop(cx, &reason::NO_BUFFERS),
                 }
             } else {
                 break;
@@ -403,7 +403,7 @@ impl TcpSession {
             } else {
                 // As if it were lost on the way.
                 burst.remove(at);
-                cx_count(cx, this, &reason::NO_BUFFERS);
+                this.count_drop(cx, &reason::NO_BUFFERS);
             }
             seq += octets;
         }
@@ -484,7 +484,7 @@ impl TcpSession {
     pub(crate) fn give_up(&self, cx: &Kernel, this: &SessionRef, why: &'static Reason) {
         if this.head().opens() > 0 {
             self.connection.borrow_mut().exhausted(cx.now());
-            cx_count(cx, this, why);
+            this.count_drop(cx, why);
             self.deliver(cx, this);
         } else {
             self.connection.borrow_mut().abort(cx.now());
@@ -627,20 +627,12 @@ pub(crate) fn headers(
     origin.headers(below, (local, peer), header, (CHECKSUM_AT as u8, &fields))
 }
 
-/// Counts a segment as dropped at the session's protocol.
-#[cold]
-pub(crate) fn cx_count(cx: &Kernel, this: &SessionRef, why: &'static xk_core::Reason) {
-    if let Some(protocol) = this.protocol(cx) {
-        protocol.head().drops().count(why);
-    }
-}
-
 impl Session for TcpSession {
     fn push(&self, cx: &Kernel, this: &SessionRef, mut message: Message) -> Result<(), PushError> {
         forget_origin(&mut message);
         let taken = self.connection.borrow_mut().send(message);
         if taken.is_err() {
-            cx_count(cx, this, &reason::QUEUE_FULL);
+            this.count_drop(cx, &reason::QUEUE_FULL);
             return taken;
         }
         self.work(cx, this);
@@ -658,7 +650,7 @@ impl Session for TcpSession {
             forget_origin(&mut message);
             let taken = self.connection.borrow_mut().send(message);
             if taken.is_err() {
-                cx_count(cx, this, &reason::QUEUE_FULL);
+                this.count_drop(cx, &reason::QUEUE_FULL);
             }
             result = result.and(taken);
         }

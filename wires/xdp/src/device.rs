@@ -524,9 +524,8 @@ impl Device for XdpWire {
 
     #[inline]
     fn receive(&self, into: Receiving<'_>) {
-        let Receiving { this, budget, arrivals, .. } = into;
-        if let Err((why, count)) = self.0.borrow_mut().receive(budget, arrivals) {
-            this.head().drops().add(why, count as u64);
+        if let Err((why, count)) = self.0.borrow_mut().receive(into.budget, into.arrivals) {
+            into.lost(why, count);
         }
     }
 
