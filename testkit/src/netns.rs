@@ -195,6 +195,19 @@ impl Drop for Net {
             // dead.
             let _left =
                 Command::new("ip").args(["netns", "del", &name]).stderr(Stdio::null()).status();
+            remove_files(&name);
+        }
+    }
+}
+
+/// Removes the temporary files that are named after a namespace: programs that are killed leave
+/// their sockets.
+fn remove_files(space: &str) {
+    for entry in std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let end = name.to_str().and_then(|name| name.strip_prefix(space));
+        if end.is_some_and(|end| end.starts_with(['.', '-'])) {
+            let _is_a_folder = std::fs::remove_file(entry.path());
         }
     }
 }
@@ -600,6 +613,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_go_with_their_space() {
+        let name = format!("{PREFIX}files-{}", std::process::id());
+        let [one, two, other] = [".sock", "-two.sock", "0.sock"]
+            .map(|end| std::env::temp_dir().join(format!("{name}{end}")));
+        for file in [&one, &two, &other] {
+            std::fs::write(file, "").unwrap();
+        }
+        remove_files(&name);
+        assert_eq!([&one, &two, &other].map(|file| file.exists()), [false, false, true]);
+        std::fs::remove_file(other).unwrap();
+    }
 
     #[test]
     fn names_tell_their_owner() {

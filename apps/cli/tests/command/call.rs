@@ -234,10 +234,8 @@ fn blocks(chapter: &str, kind: &str) -> Vec<String> {
 fn the_chapter_on_calls_is_typed_as_it_stands() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let chapter = std::fs::read_to_string(root.join("docs/guide/10-calls.md")).expect("a chapter");
-    let temporary = |what: &str| {
-        let name = format!("xk-chapter-{}-{what}", std::process::id());
-        std::env::temp_dir().join(name).display().to_string()
-    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let temporary = |what: &str| folder.path().join(what).display().to_string();
     let (socket, control) = (temporary("shm"), temporary("control"));
     let server = own("deadline", "rpc-deadline-server.kdl", &[("xk-deadline.sock", &socket)]);
     let graph = server.display().to_string();

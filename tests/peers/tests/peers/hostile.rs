@@ -80,7 +80,7 @@ impl Victim {
             lan.wire_line()
         );
         let xk = xk.to_string_lossy().into_owned();
-        let (file, control) = (write(&lan, "victim.kdl", &graph), control_socket());
+        let (file, control) = (write(&lan, "victim.kdl", &graph), control_socket(&lan));
         let path = control.to_string_lossy();
         let command = [&xk, "run", "--control", &path, &file];
         let running = lan.ours().spawn(&command).unwrap();
@@ -123,11 +123,11 @@ fn write(lan: &Lan, name: &str, text: &str) -> String {
     file.to_string_lossy().into_owned()
 }
 
-/// A path short enough for a socket.
-fn control_socket() -> PathBuf {
+/// A path short enough for a socket, which is removed with the namespace.
+fn control_socket(lan: &Lan) -> PathBuf {
     static LAST: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let number = LAST.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    let name = format!("xk-hostile-{}-{number}.sock", std::process::id());
+    let name = format!("{}-{number}.sock", lan.ours().name());
     std::env::temp_dir().join(name)
 }
 

@@ -25,7 +25,7 @@ pub(crate) fn streams_go_on_under_iperf3(_: Wire) {
     let [left, right] = [(); 2].map(|()| bed.linux());
     let ours = bed.net.space().unwrap();
     let graph = bed.folder().join("router.kdl");
-    let control = std::env::temp_dir().join(format!("xk-upgrade-{}.sock", std::process::id()));
+    let control = std::env::temp_dir().join(format!("{}.sock", ours.name()));
     let control = control.display().to_string();
     fs::write(
         &graph,
