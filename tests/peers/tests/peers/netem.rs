@@ -1,7 +1,9 @@
 //! A bad link that none of us wrote: a router of Linux's own, with the queueing discipline `netem`
 //! on both its links, in a process of its own.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use xk_net::UdpSocket;
@@ -101,38 +103,52 @@ fn datagram(number: u16) -> Vec<u8> {
 }
 
 /// Datagrams there and back, of which some are lost, and some come twice; none is another.
+///
+/// At most [`WINDOW`] are under way: a guest that has no processor for a while loses no more.
 fn datagrams(lan: &Lan) {
     const COUNT: u16 = 400;
+    const WINDOW: usize = 16;
     let bind = || std::net::UdpSocket::bind((LINUX, 0)).unwrap();
     let linux = lan.linux.enter(bind).unwrap();
-    linux.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    linux.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let to: SocketAddr = linux.local_addr().unwrap();
     let setup = graph(lan, ("", "wire"), "", "udp ip");
     let stack = start(lan, &setup);
     let ours = UdpSocket::bind(&stack, (OURS, 7000)).unwrap();
-    ours.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    ours.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    let is_over = AtomicBool::new(false);
     let echo = || {
         let mut buffer = [0; 2048];
-        while let Ok((octets, from)) = linux.recv_from(&mut buffer) {
-            linux.send_to(&buffer[..octets], from).unwrap();
+        while !is_over.load(Ordering::Relaxed) {
+            if let Ok((octets, from)) = linux.recv_from(&mut buffer) {
+                linux.send_to(&buffer[..octets], from).unwrap();
+            }
         }
     };
     let (mut seen, mut repeated) = (vec![false; usize::from(COUNT)], 0);
     std::thread::scope(|scope| {
         scope.spawn(echo);
-        scope.spawn(|| {
-            for number in 0..COUNT {
-                ours.send_to(&datagram(number), to).unwrap();
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        });
+        let (mut numbers, mut under_way) = (0..COUNT, BTreeSet::new());
         let mut buffer = [0; 2048];
-        while let Ok((octets, from)) = ours.recv_from(&mut buffer) {
+        loop {
+            for number in numbers.by_ref().take(WINDOW - under_way.len()) {
+                ours.send_to(&datagram(number), to).unwrap();
+                under_way.insert(number);
+            }
+            let Ok((octets, from)) = ours.recv_from(&mut buffer) else {
+                if numbers.is_empty() {
+                    break;
+                }
+                under_way.clear();
+                continue;
+            };
             assert_eq!(from, to);
             let number = u16::from_be_bytes([buffer[0], buffer[1]]);
             assert_eq!(buffer[..octets], datagram(number), "{number}");
+            under_way.remove(&number);
             repeated += usize::from(std::mem::replace(&mut seen[usize::from(number)], true));
         }
+        is_over.store(true, Ordering::Relaxed);
     });
     let came = seen.iter().filter(|seen| **seen).count();
     println!("{came} datagrams of {COUNT} came back, {repeated} more than once");
