@@ -2,7 +2,7 @@
 //! up in that came from the other one.
 
 use crate::answers::AskerProved;
-use crate::group::{Commutes, Node};
+use crate::group::{Aside, Commutes, Node};
 use crate::net::attribute::{Arrived, DontFragment, Ecn, LinkCast, Peer, Sending};
 use crate::rpc::call::{CallOptions, Caller, Gather, Transaction};
 use crate::wire::offload::TransportChecksum;
@@ -12,6 +12,7 @@ use xk_core::message::AttributeType;
 /// Every attribute of this crate.
 pub static SHARED: &[AttributeType] = &[
     AttributeType::of::<Arrived>(),
+    AttributeType::of::<Aside>(),
     AttributeType::of::<AskerProved>(),
     AttributeType::of::<CallOptions>(),
     AttributeType::of::<Caller>(),

@@ -77,6 +77,28 @@ impl Attribute for Commutes {
     }
 }
 
+/// A message beside the conversation, without a place in its graph: it is not repeated, and comes
+/// up at once. An attribute of one that goes down, to that member alone, and of one that comes up,
+/// from that member, beside its [`Peer`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Aside {
+    /// Index of the other member.
+    pub member: u8,
+}
+
+impl Attribute for Aside {
+    const KEY: u32 = xk_core::name_key("aside");
+    const CROSSES: Crossing = Crossing::BOTH;
+
+    fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
+        [self.member; ATTRIBUTE_OCTETS]
+    }
+
+    fn decode([member, ..]: [u8; ATTRIBUTE_OCTETS]) -> Self {
+        Self { member }
+    }
+}
+
 /// Returns the ends of a session's conversation, as `open_done` has them: this member, and then the
 /// others in the order of the list.
 #[must_use]

@@ -16,8 +16,8 @@ use xk_core::reason::Class;
 use xk_core::{Answer, Ask, Kernel, Message, Reason, SessionRef, Time, reason};
 use xk_kit::Turns;
 use xk_kit::group::{
-    Commutes, MaskOut, MyMember, Node, NodeId, NodeOrder, OrderOf, Outstanding, PlaceOf, SendNull,
-    TakeNulls, TakeOwn,
+    Aside, Commutes, MaskOut, MyMember, Node, NodeId, NodeOrder, OrderOf, Outstanding, PlaceOf,
+    SendNull, TakeNulls, TakeOwn,
 };
 use xk_kit::layer::Conversation;
 use xk_kit::net::ports::less_header;
@@ -133,6 +133,9 @@ pub(crate) fn push(
     mut message: Message,
 ) -> Result<(), PushError> {
     let talk = &own.state;
+    if message.attribute::<Aside>().is_some() {
+        return own.lower().push(cx, message);
+    }
     if message.len() > own.octets_max {
         this.discard(cx, message, &reason::TOO_BIG);
         return Err(PushError::TooBig);
@@ -247,6 +250,9 @@ pub(crate) fn take(
     mut message: Message,
 ) -> Result<(), Refused> {
     let talk = &own.state;
+    if message.attribute::<Aside>().is_some() {
+        return own.upper.demux(cx, this, message);
+    }
     let node = message.attribute::<Node>().filter(|node| node.id.sender != talk.me);
     let Some(node) = node else {
         return Err(this.refuse(cx, message, &reason::MALFORMED));

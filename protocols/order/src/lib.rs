@@ -45,6 +45,9 @@
 //! and so is a message whose place is before one that was passed up: this happens if members mask
 //! another out after different messages.
 //!
+//! A message with the attribute `aside` passes in both directions at once: it has no place in the
+//! order.
+//!
 //! A member whose session is closed answers no longer. The others mask it out.
 //!
 //! # Example

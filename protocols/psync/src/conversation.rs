@@ -16,7 +16,7 @@ use xk_core::kernel::Timer;
 use xk_core::object::{PushError, Refused};
 use xk_core::reason::Class;
 use xk_core::{Kernel, Message, Participant, Participants, Reason, SessionRef, Time, reason};
-use xk_kit::group::{Node, NodeId as Id};
+use xk_kit::group::{Aside, Node, NodeId as Id};
 use xk_kit::layer::{Conversation, Many, NOT_A_MEMBER};
 use xk_kit::net::attribute::Peer;
 use xk_kit::rpc::call::CallOptions;
@@ -476,6 +476,9 @@ fn push_one(
         this.discard(cx, message, &reason::TOO_BIG);
         return Err(PushError::TooBig);
     }
+    if let Some(Aside { member }) = message.remove_attribute() {
+        return push_aside(own, cx, this, message, member);
+    }
     // One without octets goes at once, where there was room when it was asked for.
     let options = CallOptions::take(&mut message);
     let waited = match is_null {
@@ -522,6 +525,33 @@ fn push_one(
     Ok(())
 }
 
+/// Sends a message to one member, beside the graph.
+fn push_aside(
+    own: &Own,
+    cx: &Kernel,
+    this: &SessionRef,
+    mut message: Message,
+    to: u8,
+) -> Result<(), PushError> {
+    open_ways(own, cx, this);
+    let fitted = with(own, |inner| {
+        let member = inner.members.get(usize::from(to)).filter(|_| to != inner.me);
+        let peer = member.ok_or((PushError::NoRoute, &NOT_A_MEMBER))?.address.peer;
+        let own = Id { sender: inner.me, seq: 0 };
+        let header = inner.header(kind::SIDE, own, 0, message.len());
+        put_front(&mut message, header, &[], None)
+            .and_then(|()| message.set_attribute(peer).map_err(|_| PushError::NoBuffers))
+            .map_err(|error| (error, &reason::NO_BUFFERS))
+    });
+    match fitted.unwrap_or(Err((PushError::Closed, &reason::CLOSED))) {
+        Ok(()) => own.send(cx, this, message),
+        Err((error, why)) => {
+            this.discard(cx, message, why);
+            Err(error)
+        }
+    }
+}
+
 /// Octets of the largest message, with room for all entries and the list of members.
 pub(crate) fn room_of(own: &Own) -> usize {
     let members = with(own, |inner| inner.members.len()).unwrap_or(0);
@@ -565,6 +595,14 @@ pub(crate) fn take(
         None => Err(&STRANGE),
     };
     match taken {
+        // Nothing of the conversation has changed.
+        Ok(Some((.., from))) if header.kind == kind::SIDE => {
+            let peer = peer.map_or(Ok(()), |peer| message.set_attribute(peer));
+            return match peer.and(message.set_attribute(Aside { member: from })) {
+                Ok(()) => own.upper.demux(cx, this, message),
+                Err(_) => Err(this.refuse(cx, message, &reason::NO_BUFFERS)),
+            };
+        }
         Ok(Some((id, before, from))) => {
             let is_null = header.flags & NULL != 0;
             let arrived = with(own, |inner| {
@@ -627,7 +665,9 @@ impl Inner {
             return Err(&MASKED);
         }
         let is_message = matches!(header.kind, kind::DATA | kind::RESENT);
-        if !is_message && (header.seq != 0 || header.length != 0) {
+        let is_aside = header.kind == kind::SIDE;
+        let has_body = is_message || is_aside;
+        if !is_message && header.seq != 0 || !has_body && header.length != 0 {
             return Err(&reason::MALFORMED);
         }
         let entries = take_entries(header, n, message).ok_or(&reason::MALFORMED)?;
@@ -659,6 +699,11 @@ impl Inner {
                 message.truncate(length);
                 message.clear_attributes();
                 return Ok(Some((id, entries)));
+            }
+            kind::SIDE if header.flags | header.entries == 0 => {
+                message.truncate(length);
+                message.clear_attributes();
+                return Ok(Some((Id::default(), entries)));
             }
             kind::REQUEST if entries.count <= self.window as usize => {
                 self.resend(from, entries.list(), now, acts);

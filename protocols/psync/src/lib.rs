@@ -40,6 +40,10 @@
 //! `call-options`, or until there is room. 64 pushes wait at most. A member that does not answer so
 //! holds up the others until the layer above masks it out.
 //!
+//! A message with the attribute `aside` goes to one member, beside the graph: it has no place, is
+//! not sent again when it is lost, waits for no other, and comes up with that attribute, while
+//! upcalls run as well.
+//!
 //! A message has 16,384 octets at most, less where the layer below takes less: eight octets for
 //! each of 64 predecessors are kept free. A conversation of `n` members keeps at most `n` times
 //! twice the window of messages, and four times the window of vectors of `n` numbers.

@@ -8,6 +8,7 @@
 //! | `LEAVES` | the leaves of the sender's view | none |
 //! | `OPEN`, always with the members | none | none |
 //! | `OPEN_ACK` | none | none |
+//! | `SIDE` | none | octets of the layer above |
 
 use crate::graph::MEMBERS_MAX;
 use alloc::vec::Vec;
@@ -97,6 +98,8 @@ pub mod kind {
     pub const OPEN: u8 = 5;
     /// The answer to a list of members.
     pub const OPEN_ACK: u8 = 6;
+    /// A message to one member, beside the graph.
+    pub const SIDE: u8 = 9;
 }
 
 /// Address of a member.

@@ -11,9 +11,10 @@ use xk_core::random::Random;
 use xk_core::shepherd::Semaphore;
 use xk_core::{Kernel, Part, Participant, Participants, ProtocolRef, SessionRef};
 use xk_kit::group::{
-    Context, IsStable, Leaves, MaskOut, MemberAt, MemberState, MyMember, Node, NodeId, NodeOrder,
-    OrderOf, Outstanding, PROCESS, PlaceOf, SendNull, TakeNulls,
+    Aside, Context, IsStable, Leaves, MaskOut, MemberAt, MemberState, MyMember, Node, NodeId,
+    NodeOrder, OrderOf, Outstanding, PROCESS, PlaceOf, SendNull, TakeNulls,
 };
+use xk_kit::net::attribute::Peer;
 use xk_psync::ENTRY;
 use xk_psync::wire::{Header, kind};
 use xk_testkit::kernel::{Bottom, Lower, Task, TestKernel, Top, octets};
@@ -195,6 +196,44 @@ fn all_hear_all_in_the_order_of_causes() {
     assert_eq!((net.texts(0), net.texts(2)), (vec!["answer".into()], Vec::<String>::new()));
     net.arrive(&question[1]);
     assert_eq!(net.texts(2), ["question", "answer"], "the cause comes first");
+    net.calm();
+}
+
+#[test]
+fn what_is_said_aside_has_no_place_in_the_graph() {
+    let net = Net::new(3, &[("window", 1)]);
+    net.push(0, "fills the window").unwrap();
+    let lost = net.sent();
+    let aside = |at: usize, member: u8| {
+        let mut message = net.members[at].cx.message(b"aside");
+        message.set_attribute(Aside { member }).unwrap();
+        net.sessions[at].push(&net.members[at].cx, message)
+    };
+    assert_eq!(
+        (aside(0, 2), aside(0, 0), aside(0, 3)),
+        (Ok(()), Err(PushError::NoRoute), Err(PushError::NoRoute))
+    );
+    let sent = net.sent();
+    assert_eq!(sent.iter().map(|packet| packet.to).collect::<Vec<_>>(), [2], "to one member");
+    net.arrive(&sent[0]);
+    let heard = net.members[2].top.take_received();
+    let message = &heard[0].message;
+    assert_eq!((heard.len(), octets(message)), (1, b"aside".to_vec()));
+    assert_eq!(message.attribute(), Some(Aside { member: 0 }));
+    assert_eq!(message.attribute::<Node>(), None);
+    assert!(message.attribute::<Peer>().is_some(), "it bears its sender");
+    // One that another than the sender brings, or with a number, is none.
+    let other = Packet { from: 1, ..sent[0].clone() };
+    net.arrive(&other);
+    let mut numbered = sent[0].clone();
+    numbered.octets[15] = 1;
+    net.arrive(&numbered);
+    assert_eq!((net.members[2].drops("not a member"), net.members[2].drops("malformed")), (1, 1));
+    lost.iter().for_each(|packet| net.arrive(packet));
+    assert_eq!(
+        (net.texts(1), net.texts(2)),
+        (vec!["fills the window".into()], vec!["fills the window".into()])
+    );
     net.calm();
 }
 
