@@ -6,6 +6,7 @@
 
 use crate::edge::Fault;
 use core::cell::Cell;
+use core::cmp::Ordering;
 use core::net::Ipv4Addr;
 use xk_bsd::Sock;
 use xk_bsd::ether::SNAP_HDR;
@@ -19,8 +20,23 @@ use xk_kit::EthAddr;
 const DATA: usize = 14;
 
 /// An address, whatever subsystem it came from: a zero, the family, and the octets behind it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Addr([u8; 16]);
+
+impl Ord for Addr {
+    /// Compares the octets as one number: maps of addresses do so for each message.
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        u128::from_be_bytes(self.0).cmp(&u128::from_be_bytes(other.0))
+    }
+}
+
+impl PartialOrd for Addr {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
 
 impl Addr {
     /// An address of this family, `AF_INET` or `AF_APPLETALK`, with these octets (`sa_data`); a

@@ -3,8 +3,8 @@
 use core::time::Duration;
 use xk_core::Time;
 use xk_core::graph::{
-    BlockSpec, BuildError, Links, ParamKind, ParamSpec, Params, block, duration, fraction, int,
-    octets, optional, required, word,
+    BlockSpec, BuildError, Links, ParamKind, ParamSpec, Params, block, duration, flag, fraction,
+    int, octets, optional, required, word,
 };
 
 /// Frames that wait at a port, unless the graph says otherwise.
@@ -94,6 +94,8 @@ pub struct LinkConfig {
     pub addresses_max: usize,
     /// Time for which it remembers one that it does not hear.
     pub ageing: Duration,
+    /// Whether a switch sends what is for a group to the ports alone that have members.
+    pub snooping: bool,
     /// Partitions: the hosts that do not hear others, and their times.
     pub partitions: Vec<Partition>,
 }
@@ -116,6 +118,7 @@ impl LinkConfig {
             queue_frames_max: QUEUE_FRAMES_DEFAULT,
             addresses_max: 16_384,
             ageing: Duration::from_secs(300),
+            snooping: false,
             partitions: Vec::new(),
         }
     }
@@ -146,6 +149,7 @@ impl LinkConfig {
             queue_frames_max: params.number("queue", plain.queue_frames_max),
             addresses_max: params.number("addresses", plain.addresses_max),
             ageing: params.duration("ageing", plain.ageing),
+            snooping: params.flag("snooping"),
             partitions,
             ..plain
         })
@@ -196,6 +200,7 @@ const PARAMETERS: &[ParamSpec] = &[
     int("queue", 1..=1_000_000, 100, "how many frames wait at a port"),
     int("addresses", 1..=1_000_000, 16_384, "how many stations a switch remembers"),
     duration("ageing", Duration::from_secs(300), "how long it remembers one that it does not hear"),
+    flag("snooping", false, "whether a switch sends groups to ports with members alone"),
 ];
 
 #[rustfmt::skip]

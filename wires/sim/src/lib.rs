@@ -17,7 +17,10 @@
 //! - `switch`: every port is a full-duplex line to a switch, which stores each frame, learns where
 //!   its source is (at most `addresses` stations, for `ageing`), and sends it out of the
 //!   destination's port, or of all others if it knows none or the destination is a group. At each
-//!   port out, frames wait for their turn again.
+//!   port out, frames wait for their turn again. With `snooping` it reads what members of groups
+//!   and routers say in IGMP, and sends an IPv4 group's frames to their ports alone, for as long as
+//!   some router asks; other groups, 224.0.0.x, and what its table of `addresses` members has no
+//!   room for go to all.
 //! - `hub`: one medium for all; one frame at a time, first come first served. All other ports
 //!   receive it.
 //! - `pointtopoint`: two ports, one line each way.
@@ -45,7 +48,7 @@
 //! ```
 //!
 //! # Standard
-//! IEEE 802.1D-2004 section 7.8 (learning) and 7.9 (ageing).
+//! IEEE 802.1D-2004 section 7.8 (learning) and 7.9 (ageing); RFC 4541 section 2.1 (snooping).
 
 mod config;
 mod digest;
@@ -55,6 +58,7 @@ mod network;
 mod prefetch_unsafe;
 mod protocol;
 mod queue;
+mod snooping;
 mod stations;
 mod stats;
 mod world;

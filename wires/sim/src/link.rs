@@ -3,12 +3,14 @@
 use crate::config::{LinkConfig, LinkKind, Partition};
 use crate::line::{Waiting, sending_ns};
 use crate::network::PortId;
+use crate::snooping::Snooping;
 use crate::stations::{Address, Stations};
 use crate::stats::LinkStats;
 use core::time::Duration;
+use std::collections::VecDeque;
 use std::rc::Rc;
-use xk_core::Time;
 use xk_core::random::Random;
+use xk_core::{Message, Time};
 
 /// Octets of an Ethernet header, which the MTU leaves out.
 pub(crate) const HEADER_OCTETS: usize = 14;
@@ -31,6 +33,8 @@ pub(crate) struct Link {
     pub(crate) random: Random,
     pub(crate) config: LinkConfig,
     pub(crate) name: Rc<str>,
+    /// The groups that a switch hears of, if it snoops.
+    pub(crate) snooping: Option<Box<Snooping>>,
 }
 
 /// A port's two ends of a line: into the link, and out of a switch.
@@ -72,6 +76,8 @@ impl Link {
             delay: config.delay,
             name: config.name.as_str().into(),
             stations: Stations::new(config.addresses_max, config.ageing),
+            snooping: (config.snooping && config.kind == LinkKind::Switch)
+                .then(|| Box::new(Snooping::new(config.addresses_max))),
             config,
             random,
             stats: LinkStats::default(),
@@ -89,6 +95,7 @@ impl Link {
         config.partitions.clone_from(&before.partitions);
         (config.kind, config.mtu_octets) = (before.kind, before.mtu_octets);
         (config.addresses_max, config.ageing) = (before.addresses_max, before.ageing);
+        config.snooping = before.snooping;
         (self.delay, self.rate_bit_s) = (config.delay, config.rate_bit_s);
         self.is_fair = is_fair(&config);
         self.config = config;
@@ -164,6 +171,22 @@ impl Link {
             self.stats.flooded += 1;
         }
         found
+    }
+
+    /// Returns the ports that a frame to a group goes to, if a switch that snoops knows.
+    pub(crate) fn members(
+        &mut self,
+        now: Time,
+        from: PortId,
+        header: Option<&[u8; 12]>,
+        frame: &Message,
+    ) -> Option<VecDeque<PortId>> {
+        let snooping = self.snooping.as_mut()?;
+        let ports = header
+            .filter(|header| header[0] & 1 != 0)
+            .and_then(|_| snooping.ports(now, from, frame))?;
+        self.stats.snooped += 1;
+        Some(ports)
     }
 
     /// Lets chance decide about one delivery between hosts on these sides of the partitions.

@@ -6,7 +6,7 @@ use crate::protocol::{HostSeat, SimPort};
 use crate::queue::{Event, Kind, Queue};
 use crate::stats::LinkStats;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use xk_core::object::{PushError, span};
 use xk_core::random::Random;
@@ -131,7 +131,7 @@ pub(crate) struct Spreading {
     message: Option<Message>,
     from: PortId,
     link: u32,
-    /// The receiver that the frame goes to, if a switch knows; else the place of the next one on
+    /// The receivers that the frame goes to, if a switch knows; else the place of the next one on
     /// the link.
     to: Target,
     /// A second delivery to the same port.
@@ -140,6 +140,7 @@ pub(crate) struct Spreading {
 
 enum Target {
     One(Option<PortId>),
+    Some(VecDeque<PortId>),
     All(usize),
 }
 
@@ -428,7 +429,10 @@ impl Network {
                         Target::One(None)
                     }
                     Some(port) => Target::One(Some(port)),
-                    None => Target::All(0),
+                    None => match link.members(at, from, header, &message) {
+                        Some(ports) => Target::Some(ports),
+                        None => Target::All(0),
+                    },
                 };
                 let link = port.link;
                 Some(Spreading { message: Some(message), from, link, to, again: None })
@@ -507,6 +511,7 @@ impl NetworkState {
     fn next_target(&self, spreading: &mut Spreading) -> Option<(PortId, bool)> {
         match &mut spreading.to {
             Target::One(to) => to.take().map(|to| (to, true)),
+            Target::Some(ports) => ports.pop_front().map(|to| (to, ports.is_empty())),
             Target::All(next) => {
                 let ports = &self.links.get(spreading.link as usize)?.ports;
                 let others = |at: &usize| ports.get(*at) != Some(&spreading.from);

@@ -30,6 +30,8 @@ pub struct LinkStats {
     pub flooded: u64,
     /// Frames that a switch sent nowhere: for a station behind the port that they came from.
     pub filtered: u64,
+    /// Frames to a group that a switch which snoops sent to some ports alone, or to none.
+    pub snooped: u64,
     /// Frames whose source a switch did not learn, its table being full.
     pub not_learned: u64,
     /// Deliveries to interfaces taken down meanwhile.
@@ -38,7 +40,7 @@ pub struct LinkStats {
 
 impl LinkStats {
     /// The figures with their names, in the order to print them.
-    pub fn list(&self) -> [(&'static str, u64); 15] {
+    pub fn list(&self) -> [(&'static str, u64); 16] {
         [
             ("sent", self.sent),
             ("octets", self.sent_octets),
@@ -53,6 +55,7 @@ impl LinkStats {
             ("no buffers", self.no_buffers),
             ("flooded", self.flooded),
             ("filtered", self.filtered),
+            ("snooped", self.snooped),
             ("not learned", self.not_learned),
             ("gone", self.gone),
         ]

@@ -12,6 +12,7 @@ mod exec;
 mod fastopen;
 mod frameworks;
 mod granted;
+mod groups;
 mod host;
 mod hostile;
 mod library;
@@ -176,6 +177,7 @@ const COMPANY: &[Test] = tests! {
     frameworks::closed_ports_are_refused over TapOffload;
     client::learns_of_unreachable_hosts over Tap;
     client::finds_the_maximum_of_a_path over Tap Veth;
+    groups::a_bridge_follows_joins_and_leaves over Veth;
     arp::answers_arping over Tap Veth XdpGeneric;
     arp::is_found_by_duplicate_detection over Tap Veth XdpGeneric;
     arp::counts_conflicts over Tap Veth;

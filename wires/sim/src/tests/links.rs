@@ -304,3 +304,106 @@ fn a_link_is_read_from_its_parameters() {
     let wrong = LinkConfig::from_params("lan", &params);
     assert!(matches!(wrong, Err(BuildError::Param { name: "partition", index: 1, .. })));
 }
+
+/// A frame with an IPv4 packet from a station to a group.
+fn to_group(cx: &Kernel, from: u8, group: [u8; 4], protocol: u8, data: &[u8]) -> Message {
+    let mut octets = vec![0x01, 0x00, 0x5e, group[1] & 0x7f, group[2], group[3]];
+    octets.extend([2, 0, 0, 0, 0, from, 8, 0, 0x45, 0]);
+    octets.extend((20 + data.len() as u16).to_be_bytes());
+    octets.extend([0, 0, 0, 0, 1, protocol, 0, 0, 10, 0, 0, from]);
+    octets.extend(group);
+    octets.extend(data);
+    octets.resize(octets.len().max(60), 0);
+    cx.pool().copy_from(0, &octets).unwrap()
+}
+
+/// An IGMP message with its checksum.
+fn igmp(mut octets: Vec<u8>) -> Vec<u8> {
+    let sum = xk_kit::net::checksum::checksum(&octets);
+    octets[2..4].copy_from_slice(&sum.to_be_bytes());
+    octets
+}
+
+const GROUP: [u8; 4] = [239, 1, 2, 3];
+
+fn about(kind: u8, group: [u8; 4]) -> Vec<u8> {
+    igmp([&[kind, 10, 0, 0][..], &group].concat())
+}
+
+/// Frames that each station has heard since the last look, in a net of stations as many.
+struct Heard {
+    net: Net,
+    before: Vec<usize>,
+}
+
+impl Heard {
+    /// Sends a packet, and returns the number that each station hears of it.
+    fn of(&mut self, from: u8, group: [u8; 4], protocol: u8, data: &[u8]) -> Vec<usize> {
+        self.net.send(u32::from(from) - 1, |cx| to_group(cx, from, group, protocol, data)).unwrap();
+        let until = self.net.world.now().after(Duration::from_millis(1));
+        self.net.world.run_until(until);
+        let hosts = 0..self.before.len();
+        let now: Vec<_> = hosts.map(|host| self.net.times(host).len()).collect();
+        let before = std::mem::replace(&mut self.before, now.clone());
+        now.iter().zip(before).map(|(now, before)| now - before).collect()
+    }
+
+    fn wait(&mut self, seconds: u64) {
+        let until = self.net.world.now().after(Duration::from_secs(seconds));
+        self.net.world.run_until(until);
+    }
+}
+
+fn snoops(addresses_max: usize) -> Heard {
+    let switch = LinkConfig { snooping: true, addresses_max, ..link(LinkKind::Switch) };
+    Heard { net: Net::of(1, switch, 4, &Manner::default()), before: vec![0; 4] }
+}
+
+#[test]
+fn a_switch_that_snoops_sends_groups_to_members_and_routers() {
+    let mut lan = snoops(100);
+    // While no router asks, members are silent, and groups go to all.
+    assert_eq!(lan.of(4, GROUP, 17, b"x"), [1, 1, 1, 0]);
+    assert_eq!(lan.of(1, [224, 0, 0, 1], 2, &about(0x11, [0; 4])), [0, 1, 1, 1]);
+    // No member, but the router hears it.
+    assert_eq!(lan.of(4, GROUP, 17, b"x"), [1, 0, 0, 0]);
+    // Reports go to the router alone.
+    assert_eq!(lan.of(2, GROUP, 2, &about(0x16, GROUP)), [1, 0, 0, 0]);
+    let one_source = [&[0x22, 0, 0, 0, 0, 0, 0, 2, 5, 0, 0, 1][..], &GROUP, &[192, 0, 2, 1]];
+    let of_none = [3, 0, 0, 0, 239, 9, 9, 9];
+    let records = igmp([&one_source.concat()[..], &of_none].concat());
+    assert_eq!(lan.of(3, [224, 0, 0, 22], 2, &records), [1, 0, 0, 0]);
+    assert_eq!(lan.of(4, GROUP, 17, b"x"), [1, 1, 1, 0]);
+    assert_eq!(lan.of(2, GROUP, 17, b"x"), [1, 0, 1, 0], "not back to where it came from");
+    assert_eq!(lan.of(4, [239, 9, 9, 9], 17, b"x"), [1, 0, 0, 0]);
+    assert_eq!(lan.of(4, [224, 0, 0, 251], 17, b"x"), [1, 1, 1, 0]);
+    // The second station leaves; the router asks whether another is there, and the third is.
+    assert_eq!(lan.of(2, [224, 0, 0, 2], 2, &about(0x17, GROUP)), [1, 0, 0, 0]);
+    assert_eq!(lan.of(1, GROUP, 2, &about(0x11, GROUP)), [0, 1, 1, 1]);
+    assert_eq!(lan.of(3, GROUP, 2, &about(0x16, GROUP)), [1, 0, 0, 0]);
+    assert_eq!(lan.of(4, GROUP, 17, b"x"), [1, 1, 1, 0]);
+    lan.wait(2);
+    assert_eq!(lan.of(4, GROUP, 17, b"x"), [1, 0, 1, 0]);
+    assert!(lan.net.stats().snooped > 5);
+    // Without a router that asks, nothing is known after a while.
+    lan.wait(260);
+    assert_eq!(lan.of(4, GROUP, 17, b"x"), [1, 1, 1, 0]);
+}
+
+#[test]
+fn a_switch_that_snoops_believes_no_damaged_report_and_misses_no_member_for_want_of_room() {
+    let mut lan = snoops(1);
+    lan.of(1, [224, 0, 0, 1], 2, &about(0x11, [0; 4]));
+    let mut damaged = about(0x16, GROUP);
+    damaged[7] ^= 1;
+    lan.of(2, GROUP, 2, &damaged);
+    for length in 0..8 {
+        lan.of(2, GROUP, 2, &about(0x16, GROUP)[..length]);
+    }
+    assert_eq!(lan.of(4, GROUP, 17, b"x"), [1, 0, 0, 0]);
+    lan.of(2, GROUP, 2, &about(0x16, GROUP));
+    assert_eq!(lan.of(4, GROUP, 17, b"x"), [1, 1, 0, 0]);
+    // The table is full: the third one's group is not known to have a member, so all have.
+    lan.of(3, GROUP, 2, &about(0x16, [239, 4, 5, 6]));
+    assert_eq!(lan.of(4, [239, 4, 5, 6], 17, b"x"), [1, 1, 1, 0]);
+}
