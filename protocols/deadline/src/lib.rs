@@ -9,25 +9,25 @@
 //! Above stands any protocol that could stand on the layer below, under the type number that it has
 //! there; one serves, any number call. Layers of authentication stand below it.
 //!
-//! A request gets four octets in front, in network order: for how many microseconds its client
-//! still waits, rounded up, 2^32 - 1 without end. It is the time left until the deadline of the
-//! call (`call-options`), `wait_max` at most, which becomes the deadline then. A call whose
-//! deadline has passed is not sent: it fails as timed out before it was.
+//! A request gets four octets in front, in network order: the time for which its client still
+//! waits, in microseconds, rounded up; 2^32 - 1 is without end. It is the time until the deadline
+//! of the call (`call-options`), but at most `wait_max`, which then becomes the deadline. A call
+//! whose deadline has passed is not sent, and fails as timed out.
 //!
 //! The server's clock counts from the request's arrival. A request with less time left than
-//! `time_min` is not begun: it is counted as `too little time left`, and so the client is told. Any
-//! other goes up with a deadline of its own, which every call made on its behalf obeys, through
-//! whatever layers. A procedure that makes no calls is not interrupted; if its reply comes when
-//! no caller waits any more, it is sent all the same, and counted as late. A reply has four octets
-//! in front: 0, or 1 if the request was not begun.
+//! `time_min` is not executed: it is counted as `too little time left`, and the client gets that
+//! reason. Any other request goes up with its own deadline, which every call made on its behalf
+//! obeys, through any layers. A procedure that makes no calls is not interrupted; a reply after the
+//! deadline is still sent, and counted as late. A reply has four octets in front: 0, or 1 if the
+//! request was not begun.
 //!
-//! The server's deadline is never before the client's. It is later by the time that the request was
-//! under way, and a request that was lost and sent again below says how much was left at first.
-//! That a client takes its call back is not told to the server. Nothing is sent twice here: a call
-//! is executed as often as the layers below have it.
+//! The server's deadline is never before the client's. It is later by the time that the request
+//! took to arrive, and a request that a layer below sent again has the time that was left at first.
+//! The server is not told when a client cancels its call. This layer retransmits nothing: the
+//! layers below determine how often a call is executed.
 //!
 //! Calls of a program's procedure 0 and their replies have no header: the layer of programs below
-//! answers them itself, and nothing above it hears of them.
+//! answers them itself, and no layer above sees them.
 //!
 //! # Example
 //! ```kdl

@@ -6,36 +6,38 @@
 //! None.
 //!
 //! # Behaviour
-//! The layer below tells it of every interface, and of every change of the sources that packets to
-//! a group are taken from there. Nothing is told of 224.0.0.1, nor of an interface without a host.
+//! The layer below tells it of every interface, and of every change of the sources from which the
+//! interface takes packets to a group. Nothing is reported for 224.0.0.1, nor on an interface
+//! without a host address.
 //!
 //! - *Changes* are reported at once, and again after a random time of at most
-//!   `unsolicited_interval`, `robustness` times in all. What changes meanwhile is merged (RFC 3376,
-//!   section 5.1). Groups that change at one time share reports, then and later.
-//! - *Queries* are answered after a random time within what the router allows, 100 ms at least.
-//!   Queries that come meanwhile get the same answer (section 5.2).
+//!   `unsolicited_interval`, `robustness` times in all. Changes in between are merged (RFC 3376,
+//!   section 5.1). Groups that change at the same time share reports, then and later.
+//! - *Queries* are answered after a random time, up to the limit in the query but at least 100 ms.
+//!   Queries that arrive in between share the answer (section 5.2).
 //! - *Older routers*: after a general query of version 1 or 2 the interface speaks that version,
-//!   for as long as section 8.12 says, and sources are no longer told. Another member's report then
-//!   makes ours needless. Of the end of a group hears version 2 alone, from the member that
-//!   reported the group last.
-//! - A router of version 3 says its robustness and query interval, which hold from then on.
-//! - With `querier=#true` it asks for all groups every `query_interval`, `robustness` times at
-//!   first in a quarter of that, as a switch that snoops needs it where no router is. It keeps no
-//!   table of members, and is silent while another host with a lower address asks.
-//! - Packets go with a time to live of 1, in class 0xc0, with the option Router Alert, in reports
-//!   that fit the interface. They are not delivered to this host. At most 64 go at once, the next
-//!   10 ms later.
+//!   for the time of section 8.12, and does not report sources. Another member's report then
+//!   replaces this host's. Only version 2 has messages for the end of a membership; the member that
+//!   reported the group last sends one.
+//! - A router of version 3 announces its robustness and query interval, which then replace the
+//!   parameters.
+//! - With `querier=#true` it queries all groups every `query_interval`, at first `robustness` times
+//!   at a quarter of that interval. A snooping switch needs this on a link without a router. It
+//!   keeps no table of members, and is silent while a host with a lower address sends queries.
+//! - Packets have a time to live of 1, the traffic class 0xc0 and the option Router Alert, and fit
+//!   the interface's MTU. They are not delivered to this host. At most 64 are sent at once, the
+//!   next ones 10 ms later.
 //!
-//! Version 3 reports of others and all leaves are "not mine". So are packets on interfaces that it
-//! does not know.
+//! Version 3 reports of other hosts and all leaves are counted as "not mine", and so are packets on
+//! unknown interfaces.
 //!
 //! # Security
-//! Every host of a link can query, and report groups of its own choice. Answers about all groups
-//! are a second apart at least, those about one group 100 ms; these have 64 sources at most, or all
-//! of the group. A forged query of version 1 or 2 turns the interface to that version; in these
-//! versions, a forged report keeps a host from reporting, until the next query. Queries of versions
-//! 2 and 3 without Router Alert, which routers may forward, are dropped, as are general queries to
-//! other groups than 224.0.0.1.
+//! Every host of a link can send queries, and reports for any group. Answers about all groups are
+//! at least one second apart, answers about one group 100 ms; an answer about one group has at most
+//! 64 sources, or stands for all. A forged query of version 1 or 2 switches the interface to that
+//! version. In these versions a forged report suppresses a host's own report until the next query.
+//! Queries of versions 2 and 3 without Router Alert, which routers may forward, are dropped, as are
+//! general queries to other groups than 224.0.0.1.
 //!
 //! # Example
 //! ```kdl
@@ -50,8 +52,8 @@
 //!
 //! # Standard
 //! RFC 1112 (version 1), RFC 2236 (version 2), RFC 3376 (version 3), RFC 2113. Not covered: routers
-//! (RFC 3376, section 6, but for queries about all groups); version 3 reports that those of older
-//! versions suppress (section 7.2.2).
+//! (RFC 3376, section 6, except for queries about all groups); suppression of version 3 reports by
+//! reports of older versions (section 7.2.2).
 #![no_std]
 
 extern crate alloc;

@@ -1,54 +1,54 @@
 //! # Synopsis
-//! `order LOWER [safe=#true] [classes=N]` — all members of a conversation hear all messages in the
-//! same order.
+//! `order LOWER [safe=#true] [classes=N]` — all members of a conversation receive all messages in
+//! the same order.
 //!
 //! # Participants
-//! As of `psync`: the members of the conversation, this one first.
+//! Those of `psync`: the members of the conversation, this one first.
 //!
 //! # Behaviour
-//! Messages come from the layer below after those that they follow, with the *depth* of each in the
-//! context graph: the length of the longest path that leads to it. Those of one depth are a *wave*.
-//! A wave is complete when every member has sent a message at least as deep, for what a member
-//! sends later is deeper. Complete waves are passed up one after the other, the messages of a wave
-//! in the order of the members. So each member finds the same order by itself, and it extends that
-//! of the layer below. A member that holds up a wave holds up all: until it answers, or until the
-//! layer above masks it out, at all members after the same messages.
+//! The layer below passes up each message after its predecessors, with its *depth* in the context
+//! graph: the length of the longest path that leads to it. Messages of one depth are a *wave*. A
+//! wave is complete when every member has sent a message at least as deep, because later messages
+//! of a member are deeper. Complete waves are passed up one after the other, the messages of a wave
+//! in the order of the members. So each member computes the same order, which extends the order of
+//! the layer below. A member that holds up a wave holds up all members, until it answers, or until
+//! the layer above masks it out, at all members after the same messages.
 //!
-//! The protocol above that tells its session `take-own` gets this member's own messages as well, in
+//! A protocol above that puts `take-own` to its session also gets this member's own messages, in
 //! their places. A message that comes up has the attribute `node`, as on `psync`.
 //!
-//! A member that has nothing to send answers with a message without octets, a *null*, when one
-//! comes that is deeper than its own last message. So the messages of a single sender are passed up
-//! after one round trip. No null is answered. A null goes at once to a sender that had this
-//! member's last message when it sent, and when half a window is unanswered. Otherwise it goes
-//! `null_gap` after this member's last message, and answers all that came by then: a sender that
-//! does not wait for answers gets few.
+//! A member with nothing to send answers a message deeper than its own last one with a *null*, a
+//! message without octets. So the messages of a single sender are passed up after one round trip. A
+//! null is not answered. A null is sent at once if the sender had this member's last message when
+//! it sent, or if half a window is unanswered. Otherwise it is sent `null_gap` after this member's
+//! last message, and answers all messages until then: a sender that does not wait for answers gets
+//! few nulls.
 //!
-//! With `safe=#true` a message is passed up when, besides, every member has sent one that follows
-//! it: then all members have it, and none can miss it that another has acted upon. It takes nulls
-//! of members that would else owe none.
+//! With `safe=#true` a message is passed up only after every member has also sent a message that
+//! follows it. Then all members have it, so no member can miss a message on which another has
+//! acted. This needs nulls from members that would otherwise send none.
 //!
-//! With `classes=N` a message may bear the attribute `commutes`, a class from 1 to `N`. Messages of
-//! one class that lie between the same others are passed up when they come, without waiting, and in
-//! an order that may differ from member to member. All others are ordered and safe. `classes` has
-//! to be alike at all members: a message that is ordered otherwise than here is dropped. It does
-//! not go with `safe`, which a message of a class cannot be.
+//! With `classes=N` a message may have the attribute `commutes`, a class from 1 to `N`. Messages of
+//! one class between the same other messages are passed up as they arrive, without waiting, in an
+//! order that may differ between members. All other messages are ordered and safe. `classes` must
+//! be equal at all members: a message from a member with other rules of order is dropped. It
+//! excludes `safe`, because a message with a class cannot be safe.
 //!
-//! A push waits while `window` messages of this member, as many as the layer below says, have not
-//! been passed up here: for the deadline of a message that bears `call-options`, or without end.
-//! One in an upcall would wait for itself. It may go on with as many times `window` as there are
-//! members, and waits for the layer below for a second at most, unless it has a deadline; then it
-//! fails.
+//! A push waits while `window` messages of this member (the window of the layer below) have not
+//! been passed up here: until the deadline of a message with `call-options`, otherwise without a
+//! limit. A push in an upcall would wait for itself. So it may go beyond `window`, up to `window`
+//! times the number of members. It waits for the layer below until its deadline, or one second
+//! without one; then it fails.
 //!
-//! Two times as many messages of one sender wait here at most. While half as many in all wait for
-//! an upcall that takes long, the layer below passes up no more. What exceeds the bound is dropped,
-//! and so is a message whose place is before one that was passed up: this happens if members mask
-//! another out after different messages.
+//! At most twice as many messages of one sender wait here. While half as many in all wait for a
+//! long upcall, the layer below passes up no more. Messages beyond the bound are dropped, and so is
+//! a message whose place precedes one that was passed up: this happens if members mask out another
+//! one after different messages.
 //!
 //! A message with the attribute `aside` passes in both directions at once: it has no place in the
 //! order.
 //!
-//! A member whose session is closed answers no longer. The others mask it out.
+//! A member whose session is closed does not answer; the others mask it out.
 //!
 //! # Example
 //! ```kdl

@@ -1,60 +1,62 @@
 //! # Synopsis
 //! `psync LOWER [window=16] [upcalls=1]` — a conversation of several processes, in which every
-//! message comes after those that its sender had when it sent.
+//! message arrives after the messages that its sender had received when it sent it.
 //!
 //! # Participants
-//! - `open`: our own end, such as `process1` or `process1@10.0.0.1`, and one to 63 others:
-//!   `process7@10.0.0.2, process7@10.0.0.3`. The layer below takes what is left of each. No two may
-//!   have the same host and port. An `open` with the same list finds the same conversation.
-//! - `open_enable`: `process7`, or `*` for every process that is enabled by no other protocol.
-//! - `open_done`: our own end, and then the others in the order of the list.
+//! - `open`: the local end, such as `process1` or `process1@10.0.0.1`, and one to 63 others:
+//!   `process7@10.0.0.2, process7@10.0.0.3`. The layer below takes the rest of each participant. No
+//!   two may have the same host and port. An `open` with the same list finds the same conversation.
+//! - `open_enable`: `process7`, or `*` for every process that no other protocol has enabled.
+//! - `open_done`: the local end, and then the others in the order of the list.
 //!
 //! # Behaviour
 //! The *members* of a conversation are the processes of an `open`, in its order. The protocol sends
 //! the list to each of the others, where the protocol that has enabled the process gets the
-//! session; a host refuses a conversation whose window is larger than its own. Members do not come
-//! or go later: one that has lost its session does not find its way back, and the layer above masks
-//! it out, at all members.
+//! session. A host refuses a conversation whose window is larger than its own. Members neither join
+//! nor leave later: a member that has lost its session cannot return, and the layer above masks it
+//! out at all members.
 //!
-//! A message *precedes* another if the sender of the other had it when it sent. The messages form a
-//! graph without circles, the *context graph*, and all members see the same graph. A message sent
-//! goes to all members, with its immediate predecessors. It is passed up when the upcalls of all of
-//! them have returned. Two messages that do not precede each other may come up in either order;
-//! with `upcalls` above 1 they may be in their upcalls at the same time, one of each sender at
-//! most. No shepherd waits for its turn. A message that is sent during the upcall of another
-//! follows that.
+//! Message A *precedes* message B if the sender of B had received or sent A before B. The messages
+//! form an acyclic graph, the *context graph*, which is the same at all members. A message goes to
+//! all members, with the names of its immediate predecessors. It is passed up when the upcalls of
+//! all its predecessors have returned. Two messages of which neither precedes the other may come up
+//! in either order; with `upcalls` above 1 their upcalls may run at the same time, at most one for
+//! each sender. No shepherd waits for its turn. A message that is sent during the upcall of another
+//! one follows it.
 //!
-//! A message that comes up has its place as the attribute `node`: sender, number, and *depth*, the
-//! length of the longest path that leads to it. What the protocol above refuses is dropped there.
+//! A message that comes up has its place in the graph as the attribute `node`: sender, number, and
+//! *depth*, the length of the longest path that leads to it. A message that the protocol above
+//! refuses is dropped.
 //!
-//! A message whose predecessor is missing waits, at most `window` of each sender. After 20 ms the
-//! predecessor is asked for at the host that the waiting message came from, which has it, together
-//! with the messages before it; then, from the fourth time on, at the others in turn. After ten
-//! times without any progress the waiting message is dropped; later packets name it again.
+//! A message whose predecessor is missing waits; at most `window` messages of each sender wait.
+//! After 20 ms the predecessor, and the messages before it, are requested from the host that sent
+//! the waiting message, which has them. From the fourth request on, the other members are asked in
+//! turn. After ten requests without progress the waiting message is dropped; later packets name it
+//! again.
 //!
 //! A member keeps a message until all members have it in their *view*, that is until its upcall has
-//! begun there. Members tell their views by their messages, or else by `LEAVES`: after half a
-//! window, after 40 ms, and when they are asked. A member that has sent something that others may
-//! lack asks them after 500 ms, then after twice the time, up to 2 s. A push waits while `window`
-//! messages of this member are not in all views: for the deadline of a message that bears
-//! `call-options`, or until there is room. 64 pushes wait at most. A member that does not answer so
-//! holds up the others until the layer above masks it out.
+//! begun at all of them. Members announce their views in their messages, or else by the packet
+//! `LEAVES`: after half a window, after 40 ms, and on request. A member whose messages others may
+//! lack requests their views after 500 ms, then after twice the time, up to 2 s. A push waits while
+//! `window` messages of this member are not in all views: until the deadline of a message with the
+//! attribute `call-options`, otherwise until there is room. At most 64 pushes wait. So a member
+//! that does not answer holds up the others until the layer above masks it out.
 //!
-//! A message with the attribute `aside` goes to one member, beside the graph: it has no place, is
-//! not sent again when it is lost, waits for no other, and comes up with that attribute, while
-//! upcalls run as well.
+//! A message with the attribute `aside` goes to one member, outside the graph: it has no place in
+//! it, is not retransmitted, waits for no other message, and comes up with that attribute, even
+//! while upcalls run.
 //!
-//! A message has 16,384 octets at most, less where the layer below takes less: eight octets for
-//! each of 64 predecessors are kept free. A conversation of `n` members keeps at most `n` times
-//! twice the window of messages, and four times the window of vectors of `n` numbers.
+//! A message has at most 16,384 octets, or fewer if the layer below takes less: eight octets for
+//! each of 64 predecessors are reserved. A conversation of `n` members keeps at most `2 n window`
+//! messages, and `4 window` vectors of `n` numbers.
 //!
 //! # Security
-//! A packet is taken from members alone, by the host and port that the layer below says. One that
-//! can forge these must guess the number of the conversation, which has 32 random bits; one on the
-//! way can read it. Nothing is sent to the hosts that a stranger's `OPEN` names before the protocol
-//! above sends or the host itself is heard. A member can lie: it can send others' messages again
-//! with other octets, and claim to hold what it lacks. Requests are answered with twice the window
-//! of messages in 100 ms at most.
+//! Packets are accepted only from members, by the host and port that the layer below reports. An
+//! attacker that forges these must also guess the number of the conversation, which has 32 random
+//! bits; one on the path can read it. Nothing is sent to the hosts that a stranger's `OPEN` names
+//! until the protocol above sends, or the host itself has sent a packet. A member can lie: it can
+//! repeat messages of others with other octets, and claim to have messages that it lacks. Requests
+//! are answered with at most two windows of messages in 100 ms.
 //!
 //! # Example
 //! ```kdl
@@ -70,8 +72,8 @@
 //!
 //! # Standard
 //! Peterson, Buchholz and Schlichting, "Preserving and Using Context Information in Interprocess
-//! Communication" (1989), for the model; its packets are not published, and ours are our own.
-//! Hutchinson and Peterson, "The x-Kernel", section V.C, for upcalls at the same time.
+//! Communication" (1989), for the model; its packet format is not published, and this one is xk's
+//! own. Hutchinson and Peterson, "The x-Kernel", section V.C, for concurrent upcalls.
 #![no_std]
 
 extern crate alloc;

@@ -5,10 +5,10 @@
 //! Sockets of nodes, as `sockaddr_at`.
 //!
 //! # Behaviour
-//! A program that asks for echoes has a socket of DDP's, and sends type 4.
+//! A program that sends echo requests uses a socket of DDP, with type 4.
 //!
-//! A request to socket 4 goes back as a reply, its data shared and not copied. Requests to all
-//! nodes are not answered, nor is what comes from an echoer's socket.
+//! A request to socket 4 goes back as a reply, without a copy of its data. Requests to all nodes,
+//! and packets from socket 4, are not answered.
 //!
 //! # Example
 //! ```kdl

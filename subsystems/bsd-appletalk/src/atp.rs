@@ -5,16 +5,16 @@
 //! Sockets of nodes, as `sockaddr_at`.
 //!
 //! # Behaviour
-//! Its sockets are of type `SOCK_DGRAM`. A datagram is a request or a reply; which, and how it is
-//! to be done, says an mbuf of type `MT_CONTROL` beside it ([`xk_appletalk::atp::Options`]). One
-//! without is a request for up to eight responses, and otherwise as the parameters say.
+//! Its sockets are of type `SOCK_DGRAM`. A datagram is a request or a reply. An mbuf of type
+//! `MT_CONTROL` beside it tells which, with its options ([`xk_appletalk::atp::Options`]). A
+//! datagram without one is a request for up to eight responses, with the options of the parameters.
 //!
-//! A request that is sent goes until its responses are there, or its tries are over; then the reply
-//! is received, up to eight packets in one datagram, or its failure with what there is. A request
-//! that arrives at a bound socket is received; its reply is sent with the options of it turned
-//! around, and cut into packets. Exactly-once requests are executed once within their release
-//! timer. What the machines wait for is looked at every 200 ms (`pr_fasttimo`); `interval` is in
-//! steps of 100 ms.
+//! A request is repeated until its responses have arrived or its tries are used up. Then the socket
+//! receives the reply, up to eight packets in one datagram, or the failure with the responses so
+//! far. A request that arrives at a bound socket is received; its reply is sent with the request's
+//! options, source and destination exchanged, and is cut into packets. Exactly-once requests are
+//! executed once within their release timer. Timers are checked every 200 ms (`pr_fasttimo`);
+//! `interval` has steps of 100 ms.
 //!
 //! # Example
 //! ```kdl

@@ -6,19 +6,18 @@
 //! Sockets of nodes, as `sockaddr_at`.
 //!
 //! # Behaviour
-//! Protocols above are told apart by protocol type. Data of sockets of type `SOCK_DGRAM` begin with
+//! The protocol type selects the protocol above. Data of sockets of type `SOCK_DGRAM` begin with
 //! the protocol type, as in netatalk.
 //!
-//! In the output of `ether` below, AARP resolves addresses; an interface that resolves by itself
-//! can be there instead, which an adapter puts there.
+//! AARP resolves addresses in the output of `ether` below. An adapter may put an interface there
+//! that resolves addresses itself.
 //!
-//! At the start AARP claims an address, by ten probes in two seconds: the one that `net` and `node`
-//! say, or one drawn of `net`, or of the networks of nodes that know no router. What is sent before
-//! waits, 50 packets at most.
+//! At the start AARP claims an address by ten probes in two seconds: that of `net` and `node`, or
+//! one drawn from `net`, or from the start-up range. Packets sent before wait, at most 50.
 //!
-//! A datagram that arrives goes to the socket that it names: a user's, or else the protocol of its
-//! type. One that is for none is dropped, and the sender is not told. Datagrams for other networks
-//! go to the router that `rtmp` has heard last. What is sent to all nodes is heard here as well.
+//! An arriving datagram goes to the user's socket that it names, or else to the protocol of its
+//! type. Without either it is dropped, and the sender is not told. Datagrams for other networks go
+//! to the router that `rtmp` heard last. A datagram to all nodes also comes up at this node.
 //!
 //! # Example
 //! ```kdl

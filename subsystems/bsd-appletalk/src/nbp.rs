@@ -6,19 +6,19 @@
 //! Names: `object:type@zone`.
 //!
 //! # Behaviour
-//! Its sockets are of type `SOCK_RAW` and protocol 2. What is sent is a name to look up, with `=`
-//! for any object or type; received is one datagram for each entity, its name, from its address,
-//! and an empty one at the end. A name is registered by the option [`NBP_REGISTER`] of the level 2,
-//! whose value is the socket's number and the name; when that was looked up an empty datagram is
-//! received if it is registered, or the socket's error is `EADDRINUSE`. [`NBP_REMOVE`] takes it
-//! away.
+//! Its sockets are of type `SOCK_RAW` and protocol 2. A datagram sent is a name to look up, with
+//! `=` for any object or type. The socket receives one datagram for each entity, with the name,
+//! from the entity's address, and an empty one at the end. The option [`NBP_REGISTER`] of level 2
+//! registers a name; its value is the socket's number and the name. After the look-up the socket
+//! receives an empty datagram if the name is registered; otherwise its error is `EADDRINUSE`.
+//! [`NBP_REMOVE`] removes a name.
 //!
-//! Requests are answered from the names of this node, a node's by 100 packets a second at most. A
-//! look-up asks three times, a second apart: all nodes of the cable, or the router if DDP knows
-//! one; this node's own names are among what is found. With `zone` the node hears what routers ask
-//! in its zone, at that zone's address of the link; without it only what they send to all nodes.
-//! Names that the graph registers are looked up first as well, when there is an address. What falls
-//! due is looked at every 200 ms.
+//! Requests are answered from the names of this node, with at most 100 packets a second for each
+//! asking node. A look-up sends three requests, a second apart: to all nodes of the cable, or to
+//! the router if DDP knows one. Its results include this node's own names. With `zone` the node
+//! receives the requests of routers to its zone's multicast address; without it only those to all
+//! nodes. Names that the graph registers are also looked up first, once there is an address. Timers
+//! are checked every 200 ms.
 //!
 //! # Example
 //! ```kdl

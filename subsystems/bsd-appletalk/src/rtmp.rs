@@ -1,16 +1,17 @@
 //! # Synopsis
-//! `rtmp DDP` — hears routers of AppleTalk, in the BSD network subsystem.
+//! `rtmp DDP` — the Routing Table Maintenance Protocol of a node, in the BSD network subsystem.
 //!
 //! # Participants
 //! None.
 //!
 //! # Behaviour
-//! It tells `ddp` below the networks of the cable and the router heard last, by ioctl. What stands
-//! in for DDP and does not know the ioctl is not told.
+//! It tells `ddp` below the networks of the cable and the router heard last, by ioctl. A lower
+//! protocol without that ioctl is not told.
 //!
-//! The stub of a node that routes nothing. It asks once, when the node has its address, if what is
-//! below knows routers (`SIOCGATROUTER`); routers say every ten seconds what they know, and one
-//! that is silent for 50 is forgotten. What contradicts the networks that are known is refused.
+//! It is the stub of a node that does not route. It asks for a router once, when the node has its
+//! address, if the protocol below has routers (`SIOCGATROUTER`). Routers send their tables every
+//! ten seconds; one that is silent for 50 seconds is forgotten. Data that contradict the known
+//! networks are refused.
 //!
 //! # Example
 //! ```kdl

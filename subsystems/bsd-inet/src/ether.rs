@@ -2,20 +2,21 @@
 //! `ether WIRE` — an Ethernet interface of the BSD network subsystem, with ARP.
 //!
 //! # Participants
-//! Those of its families: the lines above hand it socket addresses.
+//! Those of its address families: the lines above pass it socket addresses.
 //!
 //! # Behaviour
-//! Protocols above find its interface by the line, and its station by [`xk_bsd::ether::Arpcom`].
+//! Protocols above find its interface by the line, and its hardware address by
+//! [`xk_bsd::ether::Arpcom`].
 //!
-//! Frames are Ethernet II's, or IEEE 802.3's with LLC and SNAP. What arrives is lent by the wire,
-//! loses its header and goes to the queue of its protocol's software interrupt; what is for no
-//! protocol, not for this station and not for a group that it has joined is dropped and counted by
-//! the interface. What is sent waits in the interface's queue of 50 until the wire takes it, which
-//! is at once. Short frames are padded.
+//! Frames are of Ethernet II, or of IEEE 802.3 with LLC and SNAP. An arriving frame is lent by the
+//! wire, loses its header, and goes to the queue of its protocol's software interrupt. Frames for
+//! an unknown protocol, for another station, or for a group that was not joined are dropped and
+//! counted by the interface. A sent frame waits in the interface's queue of 50 until the wire takes
+//! it, usually at once. Short frames are padded.
 //!
-//! ARP keeps one packet for each address that it does not know yet; a newer one replaces it. It
-//! asks at most once a second and five times; then the address cannot be reached for 20 seconds.
-//! What it knows lives 20 minutes. It knows 512 addresses at most; then the oldest goes.
+//! ARP keeps one packet for each unresolved address; a newer one replaces it. It sends at most five
+//! requests, a second apart; then the address is unreachable for 20 seconds. Entries live for 20
+//! minutes. At most 512 entries are kept; a new one then replaces the oldest.
 //!
 //! # Example
 //! ```kdl

@@ -6,26 +6,27 @@
 //! Hosts, as `sockaddr_in`.
 //!
 //! # Behaviour
-//! `udp` and others with a number of eight bits stand on it. What has no use for a packet says so
-//! (`pr_unreach`), and the sender is told by ICMP.
+//! `udp` and others with a number of eight bits stand on it. A protocol that does not want a packet
+//! refuses it (`pr_unreach`), and ICMP tells the sender.
 //!
-//! A host: packets for others are dropped; or, with `gateway`, a router: they are sent on, cut
-//! where the link ahead takes less, and their senders hear of time exceeded, of networks and hosts
-//! that cannot be reached, of what would have fitted (RFC 1191), and of shorter ways (redirect).
-//! Never sent on is what came to many, is for many, for this link alone or for none. Arrivals wait
-//! in a queue of 50 for the software interrupt; version, lengths and checksum are checked,
-//! fragments put together. At most 64 datagrams of at most 64 fragments each wait for that, for 30
-//! seconds. A packet is passed up with its header in front.
+//! By default it is a host, and drops packets for others. With `gateway` it is a router: it
+//! forwards them, fragments them for a smaller MTU, and reports to their senders: time exceeded,
+//! unreachable networks and hosts, the MTU that would have fitted (RFC 1191), and redirects. It
+//! never forwards broadcasts, multicasts, or packets for link-local or invalid addresses. Arrivals
+//! wait in a queue of 50 for the software interrupt; version, lengths and checksum are checked, and
+//! fragments reassembled. At most 64 incomplete datagrams of at most 64 fragments each are kept,
+//! for 30 seconds. A packet is passed up with its header in front.
 //!
 //! Options are checked for their lengths and left alone; packets with a source route are dropped.
 //!
-//! A packet that is longer than its link takes is cut, its clusters shared, or refused with
-//! `EMSGSIZE` if it may not be. What goes to an address of ours goes round by the interface `lo0`.
+//! A packet longer than its link's MTU is fragmented without a copy of its clusters, or refused
+//! with `EMSGSIZE` if that is forbidden. Packets to an address of this host go through the
+//! interface `lo0`.
 //!
-//! ICMP: echo is answered; unreachable, source quench and time exceeded are told to the protocol
-//! whose packet they name (`pr_ctlinput`); protocols and ports that are not there are answered with
-//! unreachable, but never for an error, a fragment behind the first, or what was sent to many.
-//! Redirects that come are ignored.
+//! ICMP: echo requests are answered. Unreachable, source quench and time exceeded are passed to the
+//! protocol whose packet they quote (`pr_ctlinput`). A packet for a missing protocol or port is
+//! answered with unreachable, unless it is an error, a fragment other than the first, or was sent
+//! to many. Arriving redirects are ignored.
 //!
 //! # Example
 //! ```kdl
@@ -41,7 +42,7 @@
 //!
 //! # Standard
 //! RFC 791, RFC 792, RFC 894, RFC 1122, RFC 1191, RFC 2644. Not covered: source routes, record
-//! route and time stamps, groups, rates of errors (RFC 1812).
+//! route and time stamps, multicast groups, rate limits of errors (RFC 1812).
 
 use crate::in_var::{Rtentry, in_broadcast, is_ours, rtalloc};
 use crate::reass::Ipq;

@@ -7,13 +7,13 @@
 //! # Behaviour
 //! Its sockets are of type `SOCK_DGRAM` ([`xk_bsd::socreate`]).
 //!
-//! A datagram goes to the control block with the fewest addresses left open, found by a linear
-//! search with the last one tried first. One to a broadcast goes to all that it fits. Without a
-//! block the sender is told that the port cannot be reached. Errors of that kind about datagrams of
-//! a connected socket are the next call's.
+//! A datagram goes to the matching control block with the fewest wildcards, found by a linear
+//! search that begins with the last block used. A broadcast goes to all matching blocks. Without a
+//! block the sender gets "port unreachable". Such an error about a datagram of a connected socket
+//! is the result of the socket's next call.
 //!
-//! A socket sends at most 9216 octets at once and keeps 41,600 received. What finds no room is
-//! dropped and counted as "queue full".
+//! A socket sends at most 9216 octets at once and keeps at most 41,600 received octets. Datagrams
+//! beyond that are dropped and counted as "queue full".
 //!
 //! # Example
 //! ```kdl

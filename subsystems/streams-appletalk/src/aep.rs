@@ -5,8 +5,8 @@
 //! Those of `ddp`; the socket is 4.
 //!
 //! # Behaviour
-//! A request that arrives is sent back, without a copy of what is echoed. What a user sends goes as
-//! a request; what comes back goes up to the user that sent to there last.
+//! An arriving request is sent back, without a copy of its data. A user's message is sent as a
+//! request; the reply goes up to the user that last sent to that node.
 //!
 //! # Example
 //! ```kdl

@@ -1,14 +1,14 @@
 //! # Synopsis
-//! `rtmp DDP` — what a node that routes nothing hears of routers, as a multiplexor of STREAMS.
+//! `rtmp DDP` — the Routing Table Maintenance Protocol of a node, as a multiplexor of STREAMS.
 //!
 //! # Participants
 //! Those of `ddp`; the socket is 1.
 //!
 //! # Behaviour
-//! It hears the data of routers and tells `ddp` by T_OPTMGMT_REQ of the networks of the cable and
-//! of the router heard last; one that has been silent for 50 s is taken back. It asks once, when
-//! the node has its address; routers speak every 10 s besides. What stands for `ddp` and lets no
-//! type be chosen is not asked.
+//! It receives the data of routers and tells `ddp`, by T_OPTMGMT_REQ, the networks of the cable and
+//! the router heard last; a router that is silent for 50 s is forgotten. It asks for a router once,
+//! when the node has its address; routers send their data every 10 s anyway. If the protocol below
+//! is not `ddp` and its type cannot be chosen, it does not ask.
 //!
 //! # Example
 //! ```kdl

@@ -1,33 +1,33 @@
 //! # Synopsis
-//! `chatter LOWER [to="..."]` — sends messages to a group, and checks that those it hears come
-//! after their causes, and in one order where the layer below promises one.
+//! `chatter LOWER [to="..."]` — sends messages to a group, and checks that messages arrive after
+//! their causes, and in one order if the layer below promises one.
 //!
 //! # Participants
-//! With `to` it opens the layer below with `local` and these peers. Without, it enables `local`,
-//! `*` unless it is given, and takes the first conversation that a peer opens.
+//! With `to` it opens the layer below with `local` and these peers. Without `to` it enables `local`
+//! (default `*`), and takes the first conversation that a peer opens.
 //!
 //! # Behaviour
 //! It sends `count` messages, one every `interval`, from the beginning of the conversation on. A
-//! message has its sender, its number, and the number of the last message of each other member
-//! that its sender had had by then. So a receiver knows what must have come before: a message of
-//! which something has not is `early`, one that has come before is `twice`. Octets that do not fit
-//! a message of `size` octets make it longer.
+//! message has its sender, its number, and for each other member the number of the last message
+//! that its sender had received from it. So a receiver knows which messages must precede: a message
+//! that arrives before one of these counts as `early`, a repeated one as `twice`. If these numbers
+//! do not fit into `size` octets, the message is longer.
 //!
-//! Where the layer below passes up own messages in their places (`take-own`), as `order` does, each
-//! message also says how many its sender had heard, and a digest of them. A receiver must have
-//! heard the same messages in the same order; one that has heard another order counts `disorder`.
+//! If the layer below passes up own messages in their places (`take-own`), as `order` does, each
+//! message also has the number of messages that its sender had received, and a digest of them. A
+//! receiver must have received the same messages in the same order; otherwise it counts `disorder`.
 //!
-//! The layer below is one whose sessions may have several peers, such as `psync`, or `fanout` and
-//! `udp`, which promise no order.
+//! The sessions of the layer below may have several peers: on `psync`, or on `fanout` and `udp`,
+//! which promise no order.
 //!
-//! It reports `sent`, `received`, `members` heard, `early`, `twice`, and `failed` pushes, and on a
-//! layer that orders `disorder` and `order`, the digest of all that it heard. It has finished when
-//! it has sent all and has received `count` messages of each peer, and its own where they come up,
-//! or has heard none for `timeout`. It has failed if a message was early, twice, in another order
-//! or missing by then.
+//! Its `report` has `sent`, `received`, `members` heard, `early`, `twice` and `failed` pushes, and
+//! on a layer that orders messages also `disorder` and `order`, the digest of all received
+//! messages. It has finished when it has sent all messages and has received `count` messages of
+//! each peer, and its own if they come up, or if none arrived for `timeout`. It has failed if a
+//! message was early, repeated, out of order or missing by then.
 //!
-//! A member is known by a random number of 32 bits. At most 64 are counted; messages of others are
-//! dropped as `stranger`.
+//! A member is identified by a random number of 32 bits. At most 64 members are counted; messages
+//! of others are dropped as `stranger`.
 //!
 //! # Example
 //! ```kdl

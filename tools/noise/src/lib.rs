@@ -1,6 +1,6 @@
 //! # Synopsis
 //! `noise WIRE to="10.0.0.1" ether="02:00:00:00:00:01"` — sends frames that no host should send, to
-//! try what a host bears.
+//! test how a host withstands them.
 //!
 //! # Participants
 //! None: it makes whole frames, in the name of hosts that do not exist.

@@ -17,10 +17,10 @@
 //! - `switch`: every port is a full-duplex line to a switch, which stores each frame, learns where
 //!   its source is (at most `addresses` stations, for `ageing`), and sends it out of the
 //!   destination's port, or of all others if it knows none or the destination is a group. At each
-//!   port out, frames wait for their turn again. With `snooping` it reads what members of groups
-//!   and routers say in IGMP, and sends an IPv4 group's frames to their ports alone, for as long as
-//!   some router asks; other groups, 224.0.0.x, and what its table of `addresses` members has no
-//!   room for go to all.
+//!   port out, frames wait for their turn again. With `snooping` it reads the IGMP messages of
+//!   members and routers, and sends the frames of an IPv4 group only to their ports, as long as a
+//!   router sends queries. Frames of other groups, of 224.0.0.x, and of members for which its table
+//!   of `addresses` entries has no room, go to all ports.
 //! - `hub`: one medium for all; one frame at a time, first come first served. All other ports
 //!   receive it.
 //! - `pointtopoint`: two ports, one line each way.
