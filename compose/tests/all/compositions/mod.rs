@@ -10,7 +10,8 @@
 //! rule must agree.
 //!
 //! A run draws the same graphs on every machine and commit. `XK_SEED=7` draws those of another
-//! seed, `XK_GRAPHS=100000` more of them; `XK_GRAPH=123` draws that one alone and prints it.
+//! seed, `XK_GRAPHS=100000` more of them, `XK_GRAPHS=500..900` some of them; `XK_GRAPH=123` draws
+//! that one alone and prints it.
 
 mod alike;
 mod drawn;
@@ -114,7 +115,15 @@ fn graphs(count: u64) -> impl Iterator<Item = (u64, u64)> {
     let seed = number("XK_SEED", SEED);
     let one = std::env::var_os("XK_GRAPH").map(|_| number("XK_GRAPH", 0));
     println!("seed {seed}");
-    let graphs = one.map_or(0..number("XK_GRAPHS", count), |at| at..at + 1);
+    let all = || match std::env::var("XK_GRAPHS").ok() {
+        Some(text) => {
+            let (from, to) = text.split_once("..").unwrap_or(("0", &text));
+            [from, to].map(|text| text.parse().expect("a number, or two with `..` between"))
+        }
+        None => [0, count],
+    };
+    let [from, to] = one.map_or_else(all, |at| [at, at + 1]);
+    let graphs = from..to;
     graphs.map(move |at| (at, seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ at))
 }
 
