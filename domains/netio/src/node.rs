@@ -1,65 +1,64 @@
 //! # Synopsis
-//! `netio WIRE door="SOCKET"` — the network I/O module: programs that are not trusted send and
-//! receive frames on a wire, those that fit the headers that they were granted.
+//! `netio WIRE door="SOCKET"` — the network I/O module: untrusted programs send and receive those
+//! frames on a wire that fit the headers granted to them.
 //!
 //! # Participants
-//! None, as those of the wire below.
+//! None, as for the wire below.
 //!
 //! # Behaviour
-//! The protocol above that makes frames, such as `eth`, sends what it likes, and gets what is for
-//! no program. Beside it stand protocols of the control realm that grant channels: they put
-//! `grant-channel`, `grant-right`, `revoke-right`, `revoke-channel` and `list-rights` to the module
-//! itself. Everything else is forwarded to the wire, which may have a filter on it.
+//! The protocol above that makes frames, such as `eth`, may send any frame, and receives the frames
+//! that are for no program. Beside it stand protocols of the control realm that grant channels:
+//! they put `grant-channel`, `grant-right`, `revoke-right`, `revoke-channel` and `list-rights` to
+//! the module itself. Everything else is forwarded to the wire, which may have a filter on it.
 //!
-//! A program has a *channel*: a rate, and rings in shared memory that it fetches at the socket
-//! `door` by showing a ticket. To a channel belong *rights*, each a pair of templates of the
-//! headers that frames bear. What the program sends is copied out of its reach and goes to the
-//! wire if it fits a right of its channel. If not it is dropped as "not as granted", and after 100
-//! such frames the channel is revoked ("channel revoked"); what would have fitted one of the last
-//! 256 rights that have ended, since the program may not know yet, as "right has ended". What
-//! arrives and fits a right goes to its program, or is dropped as "channel full"; all else goes up.
-//! Open checksums and runs of segments cross the rings as they are if the program asks for it with
-//! its ticket (an octet 1 behind it), and finished and cut otherwise. [The crate](crate) has more
-//! of it.
+//! A program has a *channel*: a rate, and rings in shared memory, which it fetches at the socket
+//! `door` by a ticket. A channel has *rights*, each a pair of templates of headers. A frame from
+//! the program is copied out of its reach, and goes to the wire if it fits a right of the channel.
+//! Otherwise it is dropped as "not as granted"; after 100 such frames the channel is revoked
+//! ("channel revoked"). A frame that fits one of the last 256 ended rights is dropped as "right has
+//! ended" and does not count, because the program may not know of the end yet. An arriving frame
+//! that fits a right goes to its program, or is dropped as "channel full"; all others go up.
+//! Partial checksums and runs of segments cross the rings unchanged if the program asks for it with
+//! its ticket (an octet 1 after it); otherwise they are completed and cut. [The crate](crate)
+//! describes more.
 //!
-//! The session of the wire is the module's own: when what stands on the module ends, by `kill -9`
-//! in another domain too, and is started again, channels and rights are as they were. What was
-//! granted is bounded ([`crate::CHANNELS_MAX`], [`crate::RIGHTS_MAX`]), and told to the one
-//! that comes back (`list-rights`). A channel ends with its program, by `kill -9` too, or by
-//! `revoke-channel`. All end with the module: to those that watch it (`watch-module`) the next one
-//! says that it is another (`module-is`).
+//! The session of the wire belongs to the module: if the protocol above ends, even by `kill -9` of
+//! another domain, and is started again, channels and rights are unchanged. Their numbers are
+//! bounded ([`crate::CHANNELS_MAX`], [`crate::RIGHTS_MAX`]), and the restarted protocol can list
+//! them (`list-rights`). A channel ends with its program, even by `kill -9`, or by
+//! `revoke-channel`. All channels end with the module; a new module announces itself to protocols
+//! that watch it (`watch-module`) by `module-is`.
 //!
-//! A [`Door`] is the socket where a program shows the ticket that it was given; [`connect`] gives
-//! its end, for [`crate::channel`]. A stranger cannot have a channel without its ticket, which
-//! is random, of 16 octets, and good once; nor keep others from theirs: of those that have come
-//! and shown no ticket there are [`COMERS_MAX`], [`COMERS_OF_A_USER_MAX`] of one user, each for
-//! [`TICKET_WITHIN`]. Of more, the one that came first is sent away. They are counted at the door,
-//! an object of its own, as "prohibited".
+//! A [`Door`] is the socket where a program shows its ticket; [`connect`] returns the program's
+//! end, for [`crate::channel`]. A ticket is 16 random octets and valid once, so a stranger cannot
+//! get a channel without it. A stranger cannot block other programs either: there are at most
+//! [`COMERS_MAX`] connections without a ticket, [`COMERS_OF_A_USER_MAX`] of one user, each for
+//! [`TICKET_WITHIN`]; one more replaces the oldest. Those are counted as "prohibited" at the door,
+//! which is an object of its own.
 //!
-//! All users may use the socket: tickets say what they may have. It is made before the process
-//! leaves its rights. A socket that a dead process left is taken over, under a lock on the file of
-//! that name with `.lock` behind it; both files go when the host ends. A simulation has no doors:
-//! there, and within the program that runs the graph, a channel is attached to the
-//! [`crate::Module`] beside the kernel.
+//! All users may connect to the socket: the ticket determines their rights. The socket is made
+//! before the process gives up its privileges. A socket that a dead process left is taken over,
+//! under a lock on the file of that name with the ending `.lock`; both files are removed when the
+//! host ends. A simulation has no doors: there, and within the program that runs the graph, a
+//! channel is attached to the [`crate::Module`] beside the kernel.
 //!
-//! How it is found out for which program an arrival is, `demux` says:
+//! The parameter `demux` selects how the module finds the program of an arriving frame:
 //!
-//! - `map`: by its octets under the masks of the rights' templates, in the module.
-//! - `index`: by a number in its link header that this module has chosen for the right (the
-//!   paper's buffer queue index), and has told the module of the station at the other end, once the
-//!   right is granted and from time to time if it is not used. The frame must still be one of the
-//!   right. Frames to a station that has told none, and to several, are as without it; a peer
-//!   without such a module is told some few times and needs to know nothing. Frames have type
-//!   0x88b6 then, of which nothing above sees any, and are 4 octets longer, so that others are
-//!   shorter: `max-packet` says so. For wires with frames of Ethernet: `sim`, `shm`, `host-eth`.
-//! - `bpf`: by programs of the system.
+//! - `map`: the module compares its octets, under masks, with the templates of the rights.
+//! - `index`: by a number in the link header that this module has chosen for the right (the paper's
+//!   buffer queue index). It offers the number to the peer's module when the right is granted, and
+//!   again from time to time if frames come without it. The frame must still fit the right. Frames
+//!   to a station that has offered no number, and to groups, have none; a peer without such a
+//!   module gets a few offers and can ignore them. Frames with a number have type 0x88b6, which the
+//!   protocols above do not see, and are 4 octets longer, so `max-packet` is 4 octets less. It
+//!   works on wires with Ethernet frames: `sim`, `shm`, `host-eth`.
+//! - `bpf`: by eBPF programs in Linux.
 //!
-//! With `bpf` and `uplink`, the interface that the wire is on (`packet`, `xdp`), the system
-//! itself checks what programs send and finds out for which program an arrival is (eBPF; module
-//! `xdp` of `xk-netio` has a table of what differs): frames of channels do not go through this
-//! process.
-//! What the system leaves comes to the module as without it. It needs `CAP_NET_ADMIN`,
-//! `CAP_NET_RAW`, `CAP_BPF`, and at the beginning `CAP_SYS_ADMIN`; a thread keeps the first three.
+//! With `bpf` and `uplink`, the interface of the wire (`packet`, `xdp`), Linux itself checks sent
+//! frames and finds the programs of arriving ones by eBPF, so frames of channels do not go through
+//! this process. (The module `xdp` of `xk-netio` has a table of the differences.) Frames that eBPF
+//! leaves come to the module as usual. This needs `CAP_NET_ADMIN`, `CAP_NET_RAW`, `CAP_BPF`, and at
+//! the start `CAP_SYS_ADMIN`; a thread keeps the first three.
 //!
 //! # Example
 //! ```kdl

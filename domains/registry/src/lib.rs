@@ -1,6 +1,6 @@
 //! # Synopsis
-//! `registry MODULE TRANSPORT...` — begins conversations for programs, which carry them on
-//! themselves, and ends them for those that are gone; control-only.
+//! `registry MODULE TRANSPORT...` — begins conversations for programs, which then continue them
+//! alone, and ends those of dead programs; control-only.
 //!
 //! # Participants
 //! None: a session is a program's place.
@@ -17,8 +17,8 @@
 //! library opens and listens at the transport, which has the ports and does the handshakes. When a
 //! conversation has begun, the registry asks its session for the headers, has the module grant a
 //! right for these, and reserves the ends; then the session's whole state moves to the program's
-//! own transport. From then on its frames pass only the module. The registry trusts nothing that a
-//! program says, except which of its own sessions it means.
+//! own transport. From then on its frames pass only the module. The registry trusts no statement of
+//! a program, except which of its own sessions it means.
 //!
 //! Conversations of `udp` do not move. A session reserves its ends at the transport: a port for any
 //! peer, or for one. The right covers everything between these ends that fits a frame. The program

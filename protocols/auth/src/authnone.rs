@@ -6,9 +6,9 @@
 //!
 //! # Behaviour
 //! A call gets an empty credential and an empty verifier in front, an accepted reply an empty
-//! verifier. Of what comes the bodies are skipped. To leave the layer out, with `sunprog` right on
-//! `sunselect`, gives the same octets; it is for servers that stand on other layers of
-//! authentication besides.
+//! verifier. The bodies of arriving ones are skipped. `sunprog` directly on `sunselect`, without
+//! this layer, sends the same octets; the layer is for servers that also stand on other layers of
+//! authentication.
 //!
 //! A body longer than 400 octets is refused as `bad credentials` or `bad verifier`.
 //!

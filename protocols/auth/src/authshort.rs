@@ -5,30 +5,30 @@
 //! Those of the layer below, passed through.
 //!
 //! # Behaviour
-//! Of the two below, it takes requests with shorthands from `sunselect`. By `authsys` on the same
-//! `sunselect` it calls with whole credentials, and takes requests with them.
+//! It receives requests with shorthands from `sunselect`. Through `authsys` on the same `sunselect`
+//! it sends and receives requests with full credentials.
 //!
-//! A client's first call goes through `authsys`. If the reply's verifier holds a shorthand, the
-//! next calls have that for their credential, 24 octets in place of up to 400; one that is longer
-//! than the credential itself is not used. If the server denies it, for whatever reason (it has
-//! started again, perhaps without this layer, or the shorthand is too old), the call is made again
-//! through `authsys`, at once, and the caller hears nothing of it.
+//! A client's first call goes through `authsys`. If the reply's verifier has a shorthand, the next
+//! calls use it as their credential, 24 octets in place of up to 400; a shorthand longer than the
+//! credential is not used. If the server denies it for any reason (it has restarted, perhaps
+//! without this layer, or the shorthand is too old), the call is repeated at once through
+//! `authsys`, without notice to the caller.
 //!
-//! A server gives a shorthand with every reply to a whole credential whose user `authsys` accepts.
-//! It keeps none: the shorthand holds user, group and the time when it was given, with a hash under
-//! a secret of this boot over them and the client's host. What does not fit, or is older than
-//! `lifetime`, is refused as `credentials no longer valid`. A request with a whole credential
-//! passes as `authsys` took it.
+//! A server sends a shorthand with every reply to a full credential whose user `authsys` accepts.
+//! It stores none: the shorthand has user, group and the time of issue, and a hash of these and the
+//! client's host under a secret of this boot. An invalid shorthand, or one older than `lifetime`,
+//! is refused as `credentials no longer valid`. A request with a full credential passes unchanged
+//! after `authsys`.
 //!
-//! A shorthand that comes back proves that its sender gets what is sent to that host: `reqrep`
-//! holds no long reply to such a request back.
+//! A returned shorthand proves that its sender receives packets to that host: `reqrep` does not
+//! limit replies to such a request.
 //!
-//! In a verifier the shorthand lies as a whole credential, which is what Sun's clients and those of
-//! libtirpc, BSD and Solaris want; the server takes what they send back, and what clients send back
-//! that take the verifier's octets as they are. The client understands both forms of servers.
+//! In a verifier the shorthand is encoded as a full credential, as clients of Sun, libtirpc, BSD
+//! and Solaris expect. The server accepts the form that they return, and that of clients that
+//! return the verifier's octets unchanged. The client accepts both forms from servers.
 //!
-//! So `authshort` stands on `authsys` as well as beside it, and a graph that leaves both out, or
-//! the upper one, loses nothing else.
+//! So `authshort` stands both on `authsys` and beside it, and a graph may leave out both, or only
+//! `authshort`.
 //!
 //! # Example
 //! ```kdl

@@ -1,5 +1,6 @@
 //! # Synopsis
-//! `authsys LOWER` — credentials of Unix users for ONC RPC: the caller's own word for its name
+//! `authsys LOWER` — credentials of Unix users for ONC RPC, without proof: the caller names its
+//! user
 //!
 //! # Participants
 //! Those of the layer below, passed through:
@@ -9,13 +10,14 @@
 //! One protocol above serves, any number call.
 //!
 //! A call gets a credential in front, with `machine`, `user`, `group` and `groups`, made once, and
-//! an empty verifier. A server reads the credential, and hands the request up with the attribute
-//! `caller`: the user and the first group. It believes what it reads; there is no proof in it.
+//! an empty verifier. A server reads the credential, and passes the request up with the attribute
+//! `caller`: the user and the first group. It cannot verify them, because the credential has no
+//! proof.
 //!
-//! With `accept` the server takes only these users; others are refused as `credentials too weak`,
-//! except for procedure 0, which is there for everybody whose credential can be read. A credential
-//! that cannot be read is refused as `bad credentials`: names longer than 255 octets, more than 16
-//! groups, octets too few or too many, a body longer than 400 octets.
+//! With `accept` the server accepts only these users; others are refused as `credentials too weak`,
+//! except for procedure 0, which every user with a readable credential may call. A credential that
+//! cannot be read is refused as `bad credentials`: names longer than 255 octets, more than 16
+//! groups, missing or surplus octets, or a body longer than 400 octets.
 //!
 //! An accepted reply has an empty verifier, or a shorthand if the protocol above is `authshort`.
 //!

@@ -6,17 +6,17 @@
 //! Those of `select`: a procedure on top of what the layer below needs.
 //!
 //! # Behaviour
-//! To its uppers and to its peers it is `select`: the same header, the same sessions, the same
-//! channels. But a request for a procedure of a `route` does not go up: it is called at the
-//! host of the route, through the same layer below, and what comes back is the reply. The client
-//! sees no difference, and need not know which host executes.
+//! For its uppers and its peers it is `select`, with the same header, sessions and channels. But a
+//! request for a procedure of a `route` does not go up: `forward` calls the procedure at the host
+//! of the route, through the same layer below, and returns the result as the reply. The client sees
+//! no difference, and need not know which host executes the call.
 //!
-//! Octet 1 of the header counts how often a call was forwarded, which is no business of `select`.
-//! One that was forwarded eight times, or that would go back to whom it came from, is refused,
-//! counted as "forwarded in a circle". The client hears "system error", as of every call that could
-//! not be forwarded; what the executing host refuses for comes back as it is.
+//! Octet 1 of the header, which `select` ignores, counts how often a call was forwarded. A call
+//! that was forwarded eight times, or that would go back to its sender, is refused and counted as
+//! "forwarded in a circle". The client gets "system error", as for every call that could not be
+//! forwarded; the reason of a refusal by the executing host is returned unchanged.
 //!
-//! What is promised of a call's execution is what every hop promises: over `channel` at most once.
+//! A call has the guarantee of each hop: over `channel` it is executed at most once.
 //!
 //! # Example
 //! ```kdl
@@ -36,7 +36,7 @@
 //!
 //! # Standard
 //! Hutchinson, Peterson, Abbott and O'Malley, "RPC in the x-Kernel", section 3.2: a selection layer
-//! that forwards, instead of SELECT. How it does it is our own.
+//! that forwards, in place of SELECT. The details are xk's own.
 
 use crate::protocol::build_forward;
 use crate::{Limits, PROCEDURES, QUESTIONS, REASONS, wire};

@@ -1,32 +1,33 @@
 //! # Synopsis
-//! `vipaddr LINK NET` — hosts, reached over the link or by IP as is decided once, when a session is
-//! opened; no header, and no sessions.
+//! `vipaddr LINK NET` — hosts, reached over the link or by IP; the choice is made once, when a
+//! session is opened; no header, and no sessions.
 //!
 //! # Participants
-//! Hosts, as on `ip`: `10.0.0.2`. The local one may be left open.
+//! Hosts, as on `ip`: `10.0.0.2`. The local host may be left open.
 //!
 //! # Behaviour
-//! For the layers above and below holds what `vip` says; above stands usually `vipsize` or
-//! `fragment`.
+//! The layers above and below are as for `vip`; `vipsize` or `fragment` usually stands above.
 //!
-//! `open` gives the session of the layer below: the link's if the host is on the link, answers for
-//! its address, runs virtual protocols as far as that is known, and the upper protocol pushes no
-//! more than a frame carries (`largest-push`); else IP's. While the host is being asked for, `open`
-//! waits, at most `wait`; a shepherd that cannot wait, and one that asks within 20 seconds for a
-//! host that was not there, gets IP's session. What the upper protocol sends does not pass here.
+//! `open` returns a session of a layer below. It is the link's if four conditions hold: the host is
+//! on the link, it answers for its address, it runs virtual protocols as far as is known, and the
+//! upper protocol pushes no more than a frame carries (`largest-push`). Otherwise it is IP's. While
+//! the host's address is resolved, `open` waits, at most `wait`. A shepherd that cannot wait, or
+//! that opens a host within 20 seconds after it did not answer, gets IP's session. Messages of the
+//! upper protocol do not pass through this layer.
 //!
-//! An offer is made to both layers. Ethernet knows stations and not hosts, so what arrives over the
-//! link passes here, to be shown to the upper protocol as coming through the session to the host.
-//! Messages that come while it is asked whose a station is wait for the answer, in their order. A
-//! message from a station that is not known as a host is refused ("unknown station").
+//! An offer is made to both layers. Ethernet knows stations and not hosts, so messages that arrive
+//! over the link pass through this layer, which passes them up as from the session to the host.
+//! While it asks for the host of a station, the messages of that station wait for the answer, in
+//! their order. A message from a station that is not known as a host is refused ("unknown
+//! station").
 //!
 //! The skeleton of virtual layers (`xk_kit::net::virtual_layer`) does not fit: every message passes
 //! through its sessions, and the point of this layer is that it has none.
 //!
-//! A session stays as it is: a host that moves off the link is reached by a session opened after
-//! that. The upper protocol is told (`way-changed`) whenever more or less is known of a host, and
-//! may open again; `vipsize` does. Where that does not do, `vip` does. A station that becomes
-//! another host is shown as that one from then on.
+//! A session does not change: a host that moves off the link is reached by a session opened
+//! afterwards. The upper protocol is told of every change (`way-changed`), and may open again, as
+//! `vipsize` does; an upper protocol that does not should stand on `vip`. If a station becomes
+//! another host, its later messages come from that host.
 //!
 //! Questions go to `ip`. From below it takes `host-changed`, asks `way-changed` above, and passes
 //! `network-error` and `is-outstanding` on to the upper protocol. It refuses upper protocols that

@@ -1,30 +1,31 @@
 //! # Synopsis
-//! `vipadv ARP` — tells the hosts on a link that this one runs virtual protocols, and remembers
-//! which of them do.
+//! `vipadv ARP` — tells the hosts on a link that this host runs virtual protocols, and remembers
+//! which others do.
 //!
 //! # Participants
 //! Hosts: those of the layer below, passed through.
 //!
 //! # Behaviour
-//! Above stands `vip` or `vipaddr`, or any protocol that stands on `arp`, which notices nothing;
-//! below one `arp`, perhaps below layers that only look on.
+//! Above stands `vip` or `vipaddr`, or any protocol that can stand on `arp`, for which nothing
+//! changes. Below stands one `arp`, with or without filters between.
 //!
-//! Whatever is opened or enabled here is opened or enabled below, in the name of the protocol
-//! above: messages do not pass.
+//! Opens and enables are passed to the layer below on behalf of the protocol above, so messages do
+//! not pass through this layer.
 //!
-//! The layer says that this host runs virtual protocols in replies of address resolution whose
-//! protocol type is not IPv4's but `protocol_type`: to all when the graph starts and every
-//! `interval` (a tenth more or less), and to one station after each exchange of addresses with it.
-//! Hosts that do not know the type ignore such packets, as RFC 826 demands (4.3BSD negotiated
-//! trailers this way).
+//! The layer announces that this host runs virtual protocols by ARP replies with the protocol type
+//! `protocol_type` in place of IPv4's. It sends them to all stations when the graph starts and
+//! every `interval` (a tenth more or less), and to one station after each ARP exchange with it.
+//! Hosts that do not know the type ignore such packets, as RFC 826 requires (4.3BSD negotiated
+//! trailers in this way).
 //!
-//! A host that says so is remembered with its hardware address for `lifetime`; what another station
-//! says in its name replaces that. In a full table the host heard longest ago gives way, of those
-//! that were not asked about if there are any. Each watcher is told of each change.
+//! A host that announces itself is remembered with its hardware address for `lifetime`; an
+//! announcement of another station for the same host replaces the address. A full table evicts the
+//! host heard longest ago, first among hosts that no protocol has asked for. Each watcher is told
+//! of each change.
 //!
-//! `watch-hosts` also passes on what the layer below tells; `host-at` is asked below for a host
-//! that the table does not have. From below it takes `arp-reply`, `arp-exchange` and
-//! `host-changed`; other questions go below.
+//! `watch-hosts` also passes on reports of the layer below; for a host that is not in the table,
+//! `host-at` is passed down. From below it takes `arp-reply`, `arp-exchange` and `host-changed`;
+//! other questions go below.
 //!
 //! # Example
 //! ```kdl
@@ -42,8 +43,8 @@
 //!
 //! # Standard
 //! Hutchinson, Peterson, Abbott and O'Malley, "RPC in the x-Kernel: Evaluating New Design
-//! Techniques" (1989), section 3.1 ("a more general solution"); the packet of RFC 826; the manner
-//! of negotiating that RFC 1122, section 2.3.1 names for trailers (RFC 893).
+//! Techniques" (1989), section 3.1 ("a more general solution"); the packet of RFC 826; the
+//! negotiation that RFC 1122, section 2.3.1, describes for trailers (RFC 893).
 
 mod protocol;
 mod table;

@@ -5,27 +5,29 @@
 //! Hosts: those of the layers below.
 //!
 //! # Behaviour
-//! The protocol above has a type number on each protocol below, or below those of them that have no
-//! header. It must bear messages that overtake one another.
+//! The protocol above has a type number on each protocol below; if one of these has no header, on
+//! the protocol below it. It must tolerate messages that overtake one another.
 //!
-//! The protocols below tell from which host a message comes, and stand from the one for the
-//! smallest messages to the one for the largest: `vipaddr fragment`, so that only messages that are
-//! too long for a frame are taken apart. One that stands on another comes behind it, unless a
-//! `cutoff` says what goes there.
+//! The protocols below report the host from which a message comes. They are listed from the one for
+//! the smallest messages to the one for the largest: with `vipaddr fragment` only messages too long
+//! for a frame are fragmented. A protocol that stands on another one is listed after it, unless it
+//! has a `cutoff`.
 //!
 //! `open` opens a session on each protocol below, and fails if one of them fails. A message goes to
-//! the first whose `cutoff` it does not exceed, and to the last if it exceeds all. The cutoff of a
-//! layer is what the graph says, or the largest message that goes whole there (`opt-packet`).
+//! the first one whose `cutoff` it does not exceed, and to the last if it exceeds all. The cutoff
+//! of a layer is set in the graph, or else is the largest message that the layer sends whole
+//! (`opt-packet`).
 //!
-//! An offer is made to all layers below, and one peer has one session, whichever way its messages
-//! come. The ways back are opened when the first answer goes. When a layer below says that a host
-//! may be reached another way now (`vipaddr` does), all ways to it are opened again for the next
-//! message. A late refusal ends here, since the way that its message came is not known any more.
+//! An offer is made to all layers below, and a peer has one session, whichever layer its messages
+//! come by. The sessions for answers are opened with the first answer. When a layer below reports
+//! that the path to a host has changed (`vipaddr` does), all sessions to it are opened again for
+//! the next message. A late refusal ends here, because the layer by which its message came is no
+//! longer known.
 //!
-//! `opt-packet` is the largest cutoff, or the last layer's own. A session asks the way that the
-//! last message went for `last-copy`, and all ways for `free-copy` and `ask-copy`; other questions
-//! go to the last layer. From below the protocol takes `way-changed`, and passes `network-error`
-//! and `is-outstanding` on to the session's upper protocol.
+//! `opt-packet` is the largest cutoff, or the last layer's own. A session passes `last-copy` to the
+//! layer by which the last message went, and `free-copy` and `ask-copy` to all layers below; other
+//! questions go to the last layer. From below the protocol takes `way-changed`, and passes
+//! `network-error` and `is-outstanding` on to the session's upper protocol.
 //!
 //! # Example
 //! ```kdl

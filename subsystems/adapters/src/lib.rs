@@ -1,10 +1,10 @@
-//! Adapters that join protocols of the x-kernel, BSD and STREAMS in one graph, without a change of
-//! any.
+//! Adapters that join protocols of the x-kernel, BSD and STREAMS in one graph, without a change to
+//! any protocol.
 //!
-//! An adapter is two halves: what stands on the protocol below in that one's subsystem, and what
-//! the protocol above stands on in its own. It adds no octets, and lends a message wherever the
-//! receiving side can hold it. What it has to know of a protocol is data ([`Form`]).
-//! The check of a graph puts one in at each edge between two subsystems.
+//! An adapter has two halves: the lower half stands on the protocol below, in that protocol's
+//! subsystem; the protocol above stands on the upper half, in its own subsystem. An adapter adds no
+//! octets, and lends a message if the receiving side can refer to it. Its knowledge of protocols is
+//! data ([`Form`]). The check of a graph inserts an adapter at each edge between two subsystems.
 #![no_std]
 
 extern crate alloc;

@@ -1,7 +1,7 @@
 //! # Synopsis
 //! `UPPER-on-LOWER` — joins a protocol of one framework with one of another below it: `bsd-on-xk`,
 //! `bsd-on-streams`, `streams-on-xk`, `streams-on-bsd`, `xk-on-bsd`, `xk-on-streams`. The check
-//! puts it in.
+//! inserts it.
 //!
 //! # Participants
 //! The addresses of the protocol below, in the form of each framework: participants in the x-kernel
@@ -15,8 +15,8 @@
 //! one line of that subsystem: `ddp`, `atp`, `udp` or `ip`; below `xk`, and below STREAMS on BSD,
 //! also `ether`.
 //!
-//! An adapter has two halves: the upper one is what the protocol above stands on, and the lower one
-//! stands on the protocol below.
+//! An adapter has two halves: the protocol above stands on the upper one, and the lower one stands
+//! on the protocol below.
 //!
 //! **Above, the x-kernel.** `open` makes a session, `open_enable` records an offer; an arrival
 //! finds the session by the local port and the peer's address, or makes one for the offer. An open
@@ -29,7 +29,7 @@
 //! executed by an event of the kernel, on a shepherd, so that it may wait. At most 64 wait for
 //! execution, and more are dropped as `queue full`. The protocol below is told of a request that is
 //! dropped or refused, and offers it again when it comes again. A call ends when the protocol below
-//! says so, or half a second for each try after it should have said so.
+//! reports its end, or half a second for each try after that report was due.
 //!
 //! **Above, BSD.** The adapter is the lower neighbour in the protocol switch: `pr_output` sends,
 //! and arrivals go up by `pr_input` with their addresses, at splnet, marked M_BCAST if they were
@@ -89,16 +89,17 @@
 //! Later errors come by the means of control, if they name what is above; on `udp` of BSD there are
 //! none, because BSD reports them only to connected sockets.
 //!
-//! **What is lost.** Attributes of a message and priority bands do not pass, and only `tcp` and
+//! **Not passed on.** Attributes of a message and priority bands do not pass, and only `tcp` and
 //! STREAMS below have flow control. The protocol below chooses IP's options and the time to live.
 //! `pr_ctloutput` of a protocol below cannot be called.
 //!
 //! **Control.** The largest message is asked by `max-packet` and `opt-packet` in the x-kernel, by
 //! the ioctl SIOCGIFMTU in BSD and by T_INFO_REQ in STREAMS; our own address by `my-host` and
 //! `my-port`, by SIOCGIFSRCADDR, and by T_ADDR_REQ; each is answered by the means of the framework
-//! below. `network-error`, `pr_ctlinput` and T_UDERROR_IND become one another: in the x-kernel of
-//! the sessions with that peer, also as the error of the next push, and of transactions the end of
-//! the call whose options it has. M_ERROR and M_HANGUP of a stream below end what stands on it.
+//! below. `network-error`, `pr_ctlinput` and T_UDERROR_IND become one another: in the x-kernel at
+//! the sessions with that peer, where it is also the error of the next push; for transactions it
+//! ends the call whose options it has. M_ERROR and M_HANGUP of a stream below end the sessions on
+//! it.
 //!
 //! Below the x-kernel `peer-host`, `peer-port` and `describe` are answered from the addresses; on
 //! `ip` `pseudo-header` and `specific-destination`, for checksums above; on `ether` `my-ether` and

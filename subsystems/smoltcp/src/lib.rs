@@ -2,14 +2,14 @@
 //!
 //! **smoltcp above xk.** A [`Port`] is a protocol at the top of a graph, and a
 //! [`phy::Device`](smoltcp::phy::Device) below smoltcp's `Interface`. It stands on a link
-//! ([`Port::on_link`]): a wire, a filter such as `tracer`, `fault` or `pcap` on one, or whatever
-//! else carries whole messages, such as `rm` on `tcp`. Or it stands on hosts ([`Port::on_hosts`]):
-//! on xk's `ip`, which has the routes, the fragments and the links, while smoltcp has the
-//! transports. A program with a loop of its own takes [`Port::device`]; a program that is to run
-//! under virtual time, or beside other protocols, is a [`Station`], which the kernel's events turn.
+//! ([`Port::on_link`]): a wire, a filter such as `tracer`, `fault` or `pcap` on one, or another
+//! layer that carries whole messages, such as `rm` on `tcp`. Or it stands on hosts
+//! ([`Port::on_hosts`]): on xk's `ip`, which handles routes, fragments and links, while smoltcp has
+//! the transports. A program with a loop of its own uses [`Port::device`]; a program under virtual
+//! time, or beside other protocols, is a [`Station`], which the kernel's events drive.
 //!
-//! **xk above smoltcp.** [`wire`] makes a wire of any device of smoltcp, its own `FaultInjector`,
-//! `Tracer` and `PcapWriter` around others included.
+//! **xk above smoltcp.** [`wire`] makes a wire of any smoltcp device, including one inside its
+//! `FaultInjector`, `Tracer` or `PcapWriter`.
 //!
 //! ```
 //! use smoltcp::phy::{Loopback, Medium};
@@ -36,12 +36,12 @@
 //! | `TxToken` | a message of the kernel's pool, written in place and pushed |
 //! | no token | no session yet, or (below xk) a device that is busy: 256 messages wait |
 //! | `Instant` | the kernel's time, in microseconds |
-//! | `ChecksumCapabilities` | all in software: what arrives with an open checksum is completed |
+//! | `ChecksumCapabilities` | all in software: a partial checksum of an arriving message is completed |
 //! | `poll_at` | a timer of the [`Station`] |
 //!
-//! What cannot be translated: a push that fails is counted by the layer that refused it and smoltcp
-//! is not told; packet identifiers (`PacketMeta`) end here; media other than the two are no link of
-//! xk's; `ip` reassembles, so a fragment that smoltcp made is refused above it.
+//! Not translated: smoltcp is not told of a failed push, which the layer that refused it counts;
+//! packet identifiers (`PacketMeta`) do not pass; xk has no link for other media than these two;
+//! `ip` reassembles datagrams, so it refuses fragments made by smoltcp above it.
 #![no_std]
 
 extern crate alloc;

@@ -5,19 +5,19 @@
 //! Those of `ddp`.
 //!
 //! # Behaviour
-//! It stands on a line of `ddp`, or what stands for that, by a stream that takes all of its type.
-//! It answers `max-packet` (4624).
+//! It stands on a line `ddp`, or on an adapter in its place, by a stream that receives all
+//! datagrams of its type. It answers `max-packet` (4624).
 //!
-//! A stream is bound to a socket, which is claimed of `ddp` (T_OPTMGMT_REQ), so that no user of
-//! `ddp` has it; what stands for `ddp` and gives no sockets leaves them to ATP. T_UNITDATA_REQ with
-//! options (twelve octets, `xk_appletalk::atp::Options`) begins a transaction or replies to one;
-//! without, it begins one as the parameters say, `interval` in steps of 100 ms. T_UNITDATA_IND
-//! brings requests to be executed, replies, and failures. A reply of up to 8 x 578 octets is one
-//! message: it is cut into responses here, and joined here, by duplicates of blocks and without a
-//! copy.
+//! A stream is bound to a socket, which is claimed from `ddp` (T_OPTMGMT_REQ), so that no user of
+//! `ddp` has it; if the protocol below assigns no sockets, ATP does. T_UNITDATA_REQ with options
+//! (twelve octets, `xk_appletalk::atp::Options`) begins a transaction or replies to one. Without
+//! options it begins one with the values of the parameters; `interval` has steps of 100 ms.
+//! T_UNITDATA_IND has a request to execute, a reply, or a failure. A reply of up to 8 x 578 octets
+//! is one message, which is cut into responses and joined from them by duplicates of blocks,
+//! without a copy.
 //!
 //! A request for a stream whose queue is full is dropped, as if it had been lost. Replies and
-//! failures always go up: there are no more of them than transactions under way, 1024 at most.
+//! failures always go up: there are at most as many as transactions in progress, 1024.
 //!
 //! # Example
 //! ```kdl

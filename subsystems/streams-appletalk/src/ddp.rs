@@ -10,16 +10,16 @@
 //! interface. It answers `max-packet` (586).
 //!
 //! A stream is bound to a socket: the one in the address, or a free one from 128 on. The datagrams
-//! that it sends bear the type of the protocol that it was opened for, and only datagrams of that
+//! that it sends have the type of the protocol for which it was opened, and only datagrams of that
 //! type come up. A user's stream has no type of its own: in both directions the first octet of the
-//! options is the type, or T_OPTMGMT_REQ with one octet of options sets it once for all. A line's
-//! stream without a socket takes the datagrams of its type that no other stream takes; its options
-//! begin with the address of this end.
+//! options is the type, unless T_OPTMGMT_REQ with one octet of options has set it for the stream. A
+//! line's stream without a socket receives the datagrams of its type for which no other stream is
+//! bound; its options begin with the address of this end.
 //!
-//! AARP claims the node's address when the line below is linked. Datagrams wait for it, and for the
-//! hardware address of their receiver, 64 at most. A datagram to the node's own address goes over
-//! the read queue of the lower pair. A sender does not receive its own broadcasts. The line routes
-//! nothing.
+//! AARP claims the node's address when the line below is linked. At most 64 datagrams wait for that
+//! address, or for the hardware address of their receiver. A datagram to the node's own address
+//! goes through the read queue of the lower pair. A sender does not receive its own broadcasts. The
+//! line does not route.
 //!
 //! # Example
 //! ```kdl

@@ -8,12 +8,13 @@
 //! Users ask it by `I_STR` ([`REGISTER`], [`REMOVE`], [`LOOKUP`]).
 //!
 //! It answers requests for the names that users have registered. A name is looked up before it is
-//! registered: one that another node has is refused with EADDRINUSE. A search sends three requests,
-//! a second apart: to all nodes of the cable, or to the router if the line below knows one
-//! (T_ADDR_ACK), which asks in all cables of the zone. This node's own names are among the
-//! answers; with a router, requests are answered in whatever zone it asks, which is one of the
-//! cable's, a node's by 100 packets a second at most. The command is answered when the search has
-//! ended, within the 15 s that `I_STR` waits. 32 searches at one time, 256 names.
+//! registered; a name that another node has is refused with EADDRINUSE. A search sends three
+//! requests, a second apart: to all nodes of the cable, or to the router if the line below knows
+//! one (T_ADDR_ACK), which asks in all cables of the zone. This node's own names are among the
+//! answers. With a router, its requests are answered for any zone, because it asks only for zones
+//! of the cable. Each asking node gets at most 100 packets a second. The command is answered at the
+//! end of the search, within the 15 s that `I_STR` waits. There are at most 32 searches at a time,
+//! and 256 names.
 //!
 //! # Example
 //! ```kdl

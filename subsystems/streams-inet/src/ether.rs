@@ -3,7 +3,7 @@
 //! frames below.
 //!
 //! # Participants
-//! The hardware address of the peer. In STREAMS an address of a link: the station and the number of
+//! The hardware address of the peer. In STREAMS it is a link address: the station and the number of
 //! the protocol above ([`Link`]).
 //!
 //! # Behaviour
@@ -11,15 +11,15 @@
 //! for SNAP.
 //!
 //! A stream is bound to a number (T_BIND_REQ: the one in the address, or that of the protocol that
-//! it was opened for); T_OPTMGMT_REQ with an address of a link binds it to one more. T_UNITDATA_REQ
-//! sends a frame to the station of its address, under the number there or else the first that is
-//! bound; T_UNITDATA_IND brings one, with the address that it came to in the options. A number
-//! belongs to one stream. Ethernet II and IEEE 802.3 with SNAP are told apart by the number. Frames
-//! for other stations are dropped; those to groups are taken. Short frames are padded with zeros to
-//! 60 octets, the least that a station sends; in IEEE 802.3 that is cut off on arrival.
+//! it was opened for); T_OPTMGMT_REQ with a link address binds it to one more number.
+//! T_UNITDATA_REQ sends a frame to the station of its address, with the number there, or else the
+//! first bound number; T_UNITDATA_IND has an arriving frame, with its destination address in the
+//! options. A number belongs to one stream. The number selects Ethernet II or IEEE 802.3 with SNAP.
+//! Frames for other stations are dropped; frames for groups are accepted. Short frames are padded
+//! with zeros to 60 octets, the minimum; in IEEE 802.3 the padding is cut off on arrival.
 //!
-//! A frame for a stream whose queue is full is dropped, counted. When the device's queue is full
-//! the writers' queues fill, and are enabled again when it is not.
+//! A frame for a stream whose queue is full is dropped and counted. When the device's queue is
+//! full, the writers' queues fill, and are enabled again when it has room.
 //!
 //! # Example
 //! ```kdl
@@ -33,7 +33,7 @@
 //! ```
 //!
 //! # Standard
-//! IEEE 802.3; RFC 1042 (SNAP); the primitives of TPI in the place of DLPI's.
+//! IEEE 802.3; RFC 1042 (SNAP); the primitives of TPI in place of those of DLPI.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
