@@ -10,13 +10,17 @@ use xk_core::{HostAddr, Kernel, Part, Participant, Participants, SessionRef, fie
 
 /// Label of the number of a process, which is a member of conversations.
 pub const PROCESS: Label = Label::new("process");
+/// Label of the number of a conversation, on top of the own end of an open: the member comes back
+/// into that conversation, since it has lost its state.
+pub const CONVERSATION: Label = Label::new("conversation");
 
 /// A message in the graph of a conversation: its sender and its number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId {
     /// Index of the sender in the list of members.
     pub sender: u8,
-    /// Number of the message among those of its sender, from 1.
+    /// Number of the message among those of its sender, from 1; a sender that has come back goes on
+    /// with the number behind the last of its messages that the others count.
     pub seq: u32,
 }
 fields!(NodeId { sender, seq });
@@ -157,8 +161,15 @@ pub struct MemberState {
     pub is_masked: bool,
     /// Out: time since something was heard of it.
     pub silent: Duration,
+    /// Out: number of a start of the member with which it asks to come back ([`MaskIn`]); 0 if it
+    /// does not. One that is counted has lost its state, then, and is to be masked out first.
+    pub asks: u64,
 }
-question!(MemberState { index, incarnation, last, depth, is_masked, silent }, "member-state", Ask);
+question!(
+    MemberState { index, incarnation, last, depth, is_masked, silent, asks },
+    "member-state",
+    Ask
+);
 
 /// Asked of a session: whether every member has followed a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -278,7 +289,32 @@ question!(TakeOwn {}, "take-own", Tell);
 pub struct MaskOut {
     /// Index in the list of members.
     pub index: u8,
-    /// Out: number of its last message in the graph.
+    /// Out: number of its last message that comes up, as far as this member knows.
     pub last: u32,
 }
 question!(MaskOut { index, last }, "mask-out", Ask);
+
+/// Asked of a session: count a masked member again, which has come back without its state. The
+/// layer above asks twice. First, when it agrees to the return, without a base: from then on this
+/// member keeps for the other what is not in its own view yet. Then, when all have agreed, with the
+/// base: what is behind it the other is sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MaskIn {
+    /// Index in the list of members.
+    pub index: u8,
+    /// Number of times that the member has been started, above that of before.
+    pub incarnation: u16,
+    /// Number of the start ([`MemberState::asks`]).
+    pub start: u64,
+    /// For each member the number of its last message that the other does not get: the greatest of
+    /// the views in which members have agreed. Of the member itself it is the last that counts: its
+    /// next one has the number behind that. Empty to keep messages only.
+    pub base: Vec<u32>,
+}
+question!(MaskIn { index, incarnation, start, base }, "mask-in", Ask);
+
+/// Told to a session: the layer above agrees with its like at other members on those that are
+/// counted. Without it, in a conversation of two, each lets the other back in by itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TakeMembers;
+question!(TakeMembers {}, "take-members", Tell);

@@ -763,8 +763,16 @@ impl<L: Layer<N, W>, const N: usize, W: Ways> Layered<L, N, W> {
     }
 
     /// Passes a message up through its session.
+    ///
+    /// # Errors
+    /// As of [`Protocol::demux`].
     #[inline(always)]
-    fn hand(&self, at: Arrival<'_>, session: SessionRef, message: Message) -> Result<(), Refused> {
+    pub fn hand(
+        &self,
+        at: Arrival<'_>,
+        session: SessionRef,
+        message: Message,
+    ) -> Result<(), Refused> {
         match W::MANY {
             true => self.hand_noted(at, &session, message),
             false => session.pop_owned(at.cx, message),

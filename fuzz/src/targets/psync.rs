@@ -63,7 +63,20 @@ pub(crate) fn graph(data: &[u8]) {
                 let _ = graph.note_leaves(usize::from(act >> 3 & 3), &leaves);
             }
             _ if act & 8 != 0 => drop(graph.give_up(id(script.octet_or_zero()))),
-            _ => graph.mask(1 + usize::from(act >> 4) % (MEMBERS - 1), act & 16 != 0),
+            _ => {
+                let member = 1 + usize::from(act >> 4) % (MEMBERS - 1);
+                let base: Vec<u32> = (0..MEMBERS).map(|at| graph.seen(at)).collect();
+                match act >> 6 {
+                    0 | 1 => drop(graph.mask_out(member)),
+                    2 => drop(graph.keep_for(member)),
+                    _ if graph.let_in(member, graph.incarnation(member) + 1, &base) => {
+                        let all: Vec<_> = (0..MEMBERS).map(|at| graph.base_of(at, &base)).collect();
+                        let back: Graph<u8> = Graph::resume(member, WINDOW, 2, &all);
+                        assert_eq!(back.seen(member), base[member], "it is on its base");
+                    }
+                    _ => {}
+                }
+            }
         }
         let (ready, waiting) = graph.outstanding();
         assert!(ready + waiting <= 2 * MEMBERS * WINDOW as usize, "what waits is bounded");

@@ -4,9 +4,11 @@
 //! Nothing is borrowed while a message goes up or down. One timer serves all that is due.
 
 use crate::graph::{Arrival, Begun, Graph, MEMBERS_MAX};
-use crate::protocol::Psync;
+use crate::protocol::{Psync, own_peer};
+use crate::restart::{Back, Heard, Restart};
 use crate::wire::{
-    ANSWER, Address, Entry, HEADER_OCTETS, Header, LISTED, NULL, Opening, VERSION, kind,
+    ANSWER, Address, Asking, Entry, HEADER_OCTETS, HELD, Header, LISTED, Let, NULL, Opening,
+    VERSION, base, kind,
 };
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -17,7 +19,7 @@ use xk_core::object::{PushError, Refused};
 use xk_core::reason::Class;
 use xk_core::{Kernel, Message, Participant, Participants, Reason, SessionRef, Time, reason};
 use xk_kit::group::{Aside, Node, NodeId as Id};
-use xk_kit::layer::{Conversation, Many, NOT_A_MEMBER};
+use xk_kit::layer::{Conversation, Many, NOT_A_MEMBER, Ways};
 use xk_kit::net::attribute::Peer;
 use xk_kit::rpc::call::CallOptions;
 use xk_kit::rpc::wait_queue::{Pushes, Room};
@@ -46,6 +48,8 @@ const BEACON_WAIT: [Duration; 2] = [Duration::from_millis(500), Duration::from_s
 const ACK_DELAY: Duration = Duration::from_millis(40);
 /// Time between two answers to one member.
 const ANSWER_EVERY: Duration = Duration::from_millis(100);
+/// Time between two returns of the other member of a conversation of two.
+const RETURN_EVERY: Duration = Duration::from_millis(500);
 
 /// The conversation is not the one that its number names.
 pub(crate) static STRANGE: Reason = Reason::new("not this conversation", Class::NotMine);
@@ -57,6 +61,12 @@ pub(crate) static BEYOND_WINDOW: Reason = Reason::new("beyond the window", Class
 pub(crate) static BAD_CONTEXT: Reason = Reason::new("bad context", Class::Bad);
 /// A predecessor was asked for in vain.
 pub(crate) static NO_PREDECESSOR: Reason = Reason::new("predecessor missing", Class::Exhausted);
+/// The packet is of another incarnation of its sender.
+pub(crate) static OTHER_START: Reason = Reason::new("of another start", Class::NotMine);
+/// The answer is to a start that was not this member's: one says that it were it.
+pub(crate) static IMPOSTOR: Reason = Reason::new("another starts as this", Class::Prohibited);
+/// This member has held more than it has: its host was started again.
+pub(crate) static LOST: Reason = Reason::new("state lost", Class::Exhausted);
 /// The sender is masked out.
 pub(crate) static MASKED: Reason = Reason::new("member masked out", Class::Prohibited);
 
@@ -67,6 +77,8 @@ pub(crate) type Own = Conversation<Psync, HEADER_OCTETS, Many>;
 #[derive(Default)]
 pub struct Talk {
     pub(crate) inner: RefCell<Option<Inner>>,
+    /// The return that is under way, and our end of the ways.
+    restart: RefCell<Option<(Restart, Participant)>>,
     /// Pushes that wait for room in the window.
     pushes: Pushes,
     timer: Cell<Option<(Time, Timer)>>,
@@ -77,6 +89,11 @@ pub(crate) struct Member {
     pub(crate) address: Address,
     /// The member has answered, or has sent anything else.
     is_open: bool,
+    /// A packet has come from it, so there is a way to it.
+    is_heard: bool,
+    /// The member has lost its state and asks for it.
+    comeback: Option<Comeback>,
+    returned_at: Option<Time>,
     pub(crate) heard_at: Time,
     /// Messages that it may still be sent again in this period, and the beginning of that.
     resends: u32,
@@ -84,6 +101,23 @@ pub(crate) struct Member {
     told_at: Option<Time>,
     /// The last of its messages in the view that it was told of.
     acknowledged: u32,
+}
+
+impl Member {
+    /// Number of the start with which it asks to come back; 0 if it does not.
+    pub(crate) fn asks(&self) -> u64 {
+        self.comeback.as_ref().map_or(0, |comeback| comeback.asks)
+    }
+}
+
+/// The return of another member.
+struct Comeback {
+    /// Number that it is to show.
+    cookie: u64,
+    /// Number of the start with which it asks, and has shown the cookie; 0 before.
+    asks: u64,
+    /// Number of the start that was let in, and the base.
+    let_in: Option<(u64, Vec<u32>)>,
 }
 
 /// A missing message.
@@ -112,6 +146,9 @@ pub(crate) struct Inner {
     beacon: Option<(Time, Duration)>,
     ack_due: Option<Time>,
     pub(crate) takes_nulls: bool,
+    pub(crate) takes_members: bool,
+    /// Number of the start with which this member has come back; 0 for the first.
+    start: u64,
 }
 
 /// The packets that an event calls for.
@@ -119,11 +156,34 @@ type Acts = SmallVec<[Act; 4]>;
 
 /// A packet that is to be sent.
 enum Act {
-    Leaves { to: u8, wants_answer: bool },
-    Request { to: u8, ids: Vec<Id> },
-    Resend { to: u8, id: Id },
-    Open { to: u8 },
-    OpenAck { to: u8 },
+    Leaves {
+        to: u8,
+        wants_answer: bool,
+    },
+    Request {
+        to: u8,
+        ids: Vec<Id>,
+    },
+    Resend {
+        to: u8,
+        id: Id,
+    },
+    Open {
+        to: u8,
+    },
+    OpenAck {
+        to: u8,
+    },
+    /// Says what the member was known to hold: one that does not has lost its state.
+    Held {
+        to: u8,
+    },
+    /// The answer to a member that wants to come back; with the base from a member on, if it may.
+    Let {
+        to: u8,
+        start: u64,
+        first: Option<u16>,
+    },
 }
 
 impl Inner {
@@ -139,6 +199,9 @@ impl Inner {
         let member = |address: &Address| Member {
             address: *address,
             is_open: me != 0,
+            is_heard: false,
+            comeback: None,
+            returned_at: None,
             heard_at: now,
             resends: 2 * window,
             resends_from: now,
@@ -160,7 +223,29 @@ impl Inner {
             beacon: None,
             ack_due: None,
             takes_nulls: false,
+            takes_members: false,
+            start: 0,
         }
+    }
+
+    /// The conversation of a member that comes back; `has_ways` if its ways are open already.
+    pub(crate) fn resume(
+        number: u32,
+        back: &Back,
+        local: Participant,
+        upcalls: u32,
+        now: Time,
+        has_ways: bool,
+    ) -> Self {
+        let mut inner = Self::new(number, back.me, &back.opening, local, upcalls, now);
+        inner.graph = Graph::resume(back.me.into(), inner.window, upcalls, &back.base);
+        for (at, member) in inner.members.iter_mut().enumerate() {
+            (member.is_open, member.acknowledged) = (true, inner.graph.seen(at));
+        }
+        (inner.start, inner.has_ways) = (back.start, has_ways);
+        // The others say what they hold, and what has been sent since.
+        inner.beacon = Some((now, BEACON_WAIT[0]));
+        inner
     }
 
     fn others(&self) -> impl Iterator<Item = u8> + use<> {
@@ -192,7 +277,10 @@ impl Inner {
             entries: entries as u8,
             conversation: self.number,
             sender: id.sender.into(),
-            incarnation: 1,
+            incarnation: match id.seq {
+                0 => self.graph.incarnation(id.sender.into()),
+                _ => self.graph.incarnation_of(id),
+            },
             seq: id.seq,
             length: length as u32,
         }
@@ -275,18 +363,98 @@ impl Inner {
 
     /// Answers a request: each message that is kept, and the leaves for one that no member lacks.
     fn resend(&mut self, to: u8, ids: &[Id], now: Time, acts: &mut Acts) {
+        for id in ids {
+            if self.graph.body(*id).is_some() && self.may_resend(to, now) {
+                acts.push(Act::Resend { to, id: *id });
+            } else if id.seq <= self.graph.held_by_all(id.sender.into()) {
+                self.remind(to, now, acts);
+            }
+        }
+    }
+
+    /// Whether a member may be sent one more packet that it asks for.
+    fn may_resend(&mut self, to: u8, now: Time) -> bool {
         let member = &mut self.members[usize::from(to)];
         if now.since(member.resends_from) >= ANSWER_EVERY {
             (member.resends, member.resends_from) = (2 * self.window, now);
         }
-        for id in ids {
-            if self.graph.body(*id).is_some() && self.members[usize::from(to)].resends > 0 {
-                self.members[usize::from(to)].resends -= 1;
-                acts.push(Act::Resend { to, id: *id });
-            } else if id.seq <= self.graph.held_by_all(id.sender.into()) {
-                self.answer(to, now, acts);
+        let left = member.resends.checked_sub(1);
+        member.resends = left.unwrap_or(0);
+        left.is_some()
+    }
+
+    /// Lets a member back in on a base; false if that cannot be. `cookie` is a random number.
+    pub(crate) fn let_in(
+        &mut self,
+        member: u8,
+        incarnation: u16,
+        (start, base): (u64, Vec<u32>),
+        now: Time,
+        cookie: u64,
+    ) -> bool {
+        let at = usize::from(member);
+        if !self.graph.let_in(at, incarnation, &base) {
+            return false;
+        }
+        self.wants.retain(|want| want.id.sender != member || want.id.seq <= base[at]);
+        let acknowledged = self.graph.seen(at);
+        let found = &mut self.members[at];
+        (found.is_open, found.heard_at, found.told_at) = (true, now, None);
+        (found.acknowledged, found.returned_at) = (acknowledged, Some(now));
+        let cookie = found.comeback.as_ref().map_or(cookie, |comeback| comeback.cookie);
+        found.comeback = Some(Comeback { cookie, asks: 0, let_in: Some((start, base)) });
+        self.beacon = Some((now.after(BEACON_WAIT[0]), BEACON_WAIT[0]));
+        true
+    }
+
+    /// Answers a member that wants to come back. Of two, this one alone lets the other in: with
+    /// what it has not acknowledged.
+    fn take_restart(&mut self, from: u8, asked: Asking, now: Time, cookie: u64, acts: &mut Acts) {
+        if !self.may_resend(from, now) {
+            return;
+        }
+        let (at, me, start) = (usize::from(from), usize::from(self.me), asked.start);
+        let of_two = self.members.len() == 2 && !self.takes_members;
+        let member = &mut self.members[at];
+        let is_seldom = member.returned_at.is_none_or(|at| now.since(at) >= RETURN_EVERY);
+        let new = || Comeback { cookie: cookie.max(1), asks: 0, let_in: None };
+        let comeback = member.comeback.get_or_insert_with(new);
+        let is_in = |comeback: &Comeback| comeback.let_in.as_ref().is_some_and(|l| l.0 == start);
+        let is_proved = comeback.cookie == asked.cookie && start != 0;
+        if is_proved && !is_in(comeback) {
+            comeback.asks = start;
+            let incarnation = self.graph.incarnation(at).checked_add(1);
+            if let Some(incarnation) = incarnation.filter(|_| of_two && is_seldom) {
+                let mut base = alloc::vec![0; 2];
+                (base[me], base[at]) = (self.graph.held_by_all(me), self.graph.seen(at));
+                self.let_in(from, incarnation, (start, base), now, cookie);
             }
         }
+        let comeback = self.members[at].comeback.as_ref();
+        let is_in = is_proved && comeback.is_some_and(is_in);
+        acts.push(Act::Let { to: from, start, first: is_in.then_some(asked.first) });
+    }
+
+    /// Body of an answer to a member that wants to come back, in so many octets at most.
+    fn base_for(&self, to: u8, start: u64, first: Option<u16>, most: usize) -> Vec<u8> {
+        let comeback = self.members[usize::from(to)].comeback.as_ref();
+        let cookie = comeback.map_or(0, |comeback| comeback.cookie);
+        let me = if first.is_some() { to.into() } else { 0 };
+        let mut octets = Let { start, cookie, me, first: first.unwrap_or(0) }.emit().to_vec();
+        let from = comeback.and_then(|comeback| comeback.let_in.as_ref()).zip(first);
+        if let Some(((_, vector), first)) = from {
+            for sender in usize::from(first)..self.members.len() {
+                let mut of = self.graph.base_of(sender, vector);
+                let room = most.saturating_sub(octets.len() + base::FRONT_OCTETS) / 4;
+                if of.depths.len() > room && sender > usize::from(first) {
+                    break;
+                }
+                // The older a depth, the less likely is a message to come that needs it.
+                of.depths.drain(..of.depths.len().saturating_sub(room));
+                base::emit(&of, &mut octets);
+            }
+        }
+        octets
     }
 
     /// Tells a member the leaves, but not too often.
@@ -294,6 +462,15 @@ impl Inner {
         let told_at = self.members[usize::from(to)].told_at;
         if told_at.is_none_or(|told_at| now.since(told_at) >= ANSWER_EVERY) {
             self.tell(to, false, now, acts);
+        }
+    }
+
+    /// Tells a member what it was known to hold, but not too often.
+    fn remind(&mut self, to: u8, now: Time, acts: &mut Acts) {
+        let told_at = &mut self.members[usize::from(to)].told_at;
+        if told_at.is_none_or(|told_at| now.since(told_at) >= ANSWER_EVERY) {
+            *told_at = Some(now);
+            acts.push(Act::Held { to });
         }
     }
 
@@ -402,16 +579,29 @@ impl Entries {
     }
 }
 
-/// Takes the entries off the front; `None` if they are not all there, or name a member that does
-/// not exist, or one that was started again.
-fn take_entries(header: &Header, members: usize, message: &mut Message) -> Option<Entries> {
+/// Takes the entries off the front.
+///
+/// # Errors
+/// Why not: they are not all there, name a member that does not exist, or a message of another
+/// incarnation.
+fn take_entries<B>(
+    header: &Header,
+    graph: &Graph<B>,
+    message: &mut Message,
+) -> Result<Entries, &'static Reason> {
     let mut entries = Entries { ids: [Id::default(); _], count: header.entries.into() };
-    for id in entries.ids.get_mut(..entries.count)? {
-        let Entry { sender, incarnation, seq } = Entry::parse(message.pop_array()?);
-        let is_sound = usize::from(sender) < members && incarnation == 1;
-        *id = Id { sender: is_sound.then_some(sender as u8)?, seq };
+    for place in entries.ids.get_mut(..entries.count).ok_or(&reason::MALFORMED)? {
+        let entry = Entry::parse(message.pop_array().ok_or(&reason::MALFORMED)?);
+        let id = Id { sender: entry.sender as u8, seq: entry.seq };
+        if usize::from(entry.sender) >= graph.members() {
+            return Err(&reason::MALFORMED);
+        }
+        if !graph.is_of(id, entry.incarnation) {
+            return Err(&OTHER_START);
+        }
+        *place = id;
     }
-    Some(entries)
+    Ok(entries)
 }
 
 /// Puts header, entries and perhaps the list of members in front of a message.
@@ -419,6 +609,7 @@ fn put_front(
     message: &mut Message,
     mut header: Header,
     entries: &[Id],
+    incarnation_of: impl Fn(Id) -> u16,
     list: Option<&[u8]>,
 ) -> Result<(), PushError> {
     if let Some(list) = list {
@@ -431,7 +622,8 @@ fn put_front(
     let (front, rest) = octets.split_at_mut(HEADER_OCTETS);
     front.copy_from_slice(&header.emit());
     for (place, id) in rest.chunks_exact_mut(ENTRY_OCTETS).zip(entries) {
-        let entry = Entry { sender: id.sender.into(), incarnation: 1, seq: id.seq };
+        let incarnation = incarnation_of(*id);
+        let entry = Entry { sender: id.sender.into(), incarnation, seq: id.seq };
         place.copy_from_slice(&entry.emit());
     }
     Ok(())
@@ -447,6 +639,19 @@ pub(crate) fn with<T>(own: &Own, see: impl FnOnce(&mut Inner) -> T) -> Option<T>
 pub(crate) fn begin(own: &Own, cx: &Kernel, this: &SessionRef, inner: Inner) {
     *own.state.inner.borrow_mut() = Some(Inner { open_due: Some(cx.now()), ..inner });
     arm(own, cx, this);
+}
+
+/// Begins the return of a member into a conversation: the others are asked until one of them
+/// answers that it may.
+pub(crate) fn come_back(own: &Own, cx: &Kernel, this: &SessionRef, local: Participant) {
+    let restart = Restart::new(cx.random().next_u64(), cx.now());
+    *own.state.restart.borrow_mut() = Some((restart, local));
+    arm(own, cx, this);
+}
+
+/// Whether the conversation goes on, or is being returned to.
+pub(crate) fn is_begun(own: &Own) -> bool {
+    own.state.inner.borrow().is_some() || own.state.restart.borrow().is_some()
 }
 
 /// Sends a message of this member to all others, once the window has room for it.
@@ -479,6 +684,8 @@ fn push_one(
     if let Some(Aside { member }) = message.remove_attribute() {
         return push_aside(own, cx, this, message, member);
     }
+    // To one that has come back the others say what they hold, which opens its window.
+    open_ways(own, cx, this);
     // One without octets goes at once, where there was room when it was asked for.
     let options = CallOptions::take(&mut message);
     let waited = match is_null {
@@ -507,7 +714,8 @@ fn push_one(
         header.flags = if is_null { NULL } else { 0 };
         // A member that has not answered learns of the others with the message.
         let list = inner.is_calling().then(|| inner.opening().emit());
-        put_front(&mut message, header, before, list.as_deref())
+        let incarnation_of = |id| inner.graph.incarnation_of(id);
+        put_front(&mut message, header, before, incarnation_of, list.as_deref())
     });
     let Some(fitted) = fitted else {
         this.discard(cx, message, &reason::CLOSED);
@@ -519,7 +727,6 @@ fn push_one(
         // It is in the graph: a member that lacks it asks.
         return if error == PushError::NoBuffers { Ok(()) } else { Err(error) };
     }
-    open_ways(own, cx, this);
     // A member that cannot be reached now asks for it later.
     let _ = own.send(cx, this, message);
     Ok(())
@@ -539,7 +746,7 @@ fn push_aside(
         let peer = member.ok_or((PushError::NoRoute, &NOT_A_MEMBER))?.address.peer;
         let own = Id { sender: inner.me, seq: 0 };
         let header = inner.header(kind::SIDE, own, 0, message.len());
-        put_front(&mut message, header, &[], None)
+        put_front(&mut message, header, &[], |_| 0, None)
             .and_then(|()| message.set_attribute(peer).map_err(|_| PushError::NoBuffers))
             .map_err(|error| (error, &reason::NO_BUFFERS))
     });
@@ -562,6 +769,7 @@ pub(crate) fn room_of(own: &Own) -> usize {
 /// Room that the window has for a push.
 fn window_of(own: &Own) -> Result<Room, PushError> {
     match with(own, |inner| inner.graph.has_room()) {
+        None if own.state.restart.borrow().is_some() => Ok(Room::None),
         None => Err(PushError::Closed),
         Some(true) => Ok(Room::ForNext),
         Some(false) => Ok(Room::None),
@@ -583,6 +791,13 @@ pub(crate) fn take(
 ) -> Result<(), Refused> {
     let peer = message.attribute::<Peer>();
     let header = Header::parse(header);
+    if matches!(header.kind, kind::RESTART | kind::RESTART_ACK) {
+        let taken = match header.kind {
+            kind::RESTART => take_restart(own, cx, this, &header, &message),
+            _ => take_let(own, cx, this, &header, &message),
+        };
+        return taken.map_err(|why| this.refuse(cx, message, why));
+    }
     let mut acts = Acts::new();
     let taken = match with(own, |inner| {
         let from = peer.and_then(|peer| inner.member_of(peer)).ok_or(&NOT_A_MEMBER)?;
@@ -631,7 +846,15 @@ pub(crate) fn take(
             deliver(own, cx, this);
         }
         Ok(None) => {}
-        Err(why) => return Err(this.refuse(cx, message, why)),
+        Err(why) => {
+            send(own, cx, this, acts);
+            let refused = this.refuse(cx, message, why);
+            if core::ptr::eq(why, &raw const LOST) {
+                // The next packet of the conversation has the host ask to come back.
+                this.abort(cx);
+            }
+            return Err(refused);
+        }
     }
     send(own, cx, this, acts);
     let_pushes_go_on(own, cx);
@@ -639,7 +862,197 @@ pub(crate) fn take(
     Ok(())
 }
 
+/// Takes the question of a member that wants to come back.
+fn take_restart(
+    own: &Own,
+    cx: &Kernel,
+    this: &SessionRef,
+    header: &Header,
+    message: &Message,
+) -> Result<(), &'static Reason> {
+    let (peer, mut octets) = (message.attribute::<Peer>(), [0; Asking::OCTETS]);
+    let is_sound = header.version == VERSION
+        && header.flags == 0
+        && header.entries == 0
+        && header.seq == 0
+        && header.length as usize == octets.len()
+        && message.copy_to(0, &mut octets) == octets.len();
+    let (cookie, mut acts) = (cx.random().next_u64(), Acts::new());
+    let taken = with(own, |inner| {
+        let from = peer.and_then(|peer| inner.member_of(peer)).ok_or(&NOT_A_MEMBER)?;
+        if !is_sound {
+            return Err(&reason::MALFORMED);
+        }
+        inner.take_restart(from, Asking::parse(&octets), cx.now(), cookie, &mut acts);
+        Ok(())
+    });
+    taken.unwrap_or(Err(&STRANGE))?;
+    send(own, cx, this, acts);
+    arm(own, cx, this);
+    Ok(())
+}
+
+/// Takes the answer to the question of this member, which wants to come back.
+fn take_let(
+    own: &Own,
+    cx: &Kernel,
+    this: &SessionRef,
+    header: &Header,
+    message: &Message,
+) -> Result<(), &'static Reason> {
+    let peer = message.attribute::<Peer>().ok_or(&NOT_A_MEMBER)?;
+    let mut acts = Acts::new();
+    if let Some(taken) = with(own, |inner| inner.take_late_let(peer, message, cx.now(), &mut acts))
+    {
+        // A member that hears of this one again forgets the other.
+        send(own, cx, this, acts);
+        arm(own, cx, this);
+        return taken;
+    }
+    let me = own.ways.first().map(|way| own_peer(cx, &way));
+    let peers = own.ways.peers();
+    let heard = {
+        let mut restart = own.state.restart.borrow_mut();
+        let (restart, _) = restart.as_mut().ok_or(&STRANGE)?;
+        restart.take(peer, header, message, cx.now(), |address| Some(address.peer) == me)?
+    };
+    match heard {
+        Heard::Wait => {}
+        Heard::Ask => ask_back(own, cx, this, peer),
+        Heard::Back(back) => {
+            let members = &back.opening.members;
+            let is_member = |peer: &Peer| members.iter().any(|member| member.peer == *peer);
+            let settings = &own.all.layer.settings;
+            if u32::from(back.opening.window) > settings.window {
+                return Err(&BEYOND_WINDOW);
+            }
+            if members.len() != peers.len() + 1 || !peers.iter().all(is_member) {
+                return Err(&STRANGE);
+            }
+            let Some((_, local)) = own.state.restart.take() else {
+                return Ok(());
+            };
+            let inner = Inner::resume(own.key, &back, local, settings.upcalls, cx.now(), true);
+            *own.state.inner.borrow_mut() = Some(inner);
+            arm(own, cx, this);
+        }
+    }
+    Ok(())
+}
+
+/// Begins a conversation again whose session a member's answer has made.
+pub(crate) fn begin_again(own: &Own, cx: &Kernel, this: &SessionRef, from: Peer) {
+    with(own, |inner| {
+        if let Some(from) = inner.member_of(from) {
+            inner.members[usize::from(from)].is_heard = true;
+        }
+    });
+    arm(own, cx, this);
+}
+
+/// Makes the question of a member that wants to come back.
+pub(crate) fn question(cx: &Kernel, number: u32, restart: &Restart, to: Peer) -> Option<Message> {
+    let body = restart.question(to);
+    let header = Header {
+        version: VERSION,
+        kind: kind::RESTART,
+        flags: 0,
+        entries: 0,
+        conversation: number,
+        sender: 0,
+        incarnation: 0,
+        seq: 0,
+        length: body.len() as u32,
+    };
+    let mut message = cx.pool().copy_from(HEADROOM, &body).ok()?;
+    put_front(&mut message, header, &[], |_| 0, None).ok()?;
+    Some(message)
+}
+
+/// Asks a member to let this one come back.
+fn ask_back(own: &Own, cx: &Kernel, this: &SessionRef, to: Peer) {
+    let restart = own.state.restart.borrow();
+    let made = restart.as_ref().and_then(|(restart, _)| question(cx, own.key, restart, to));
+    drop(restart);
+    if let Some(mut message) = made
+        && message.set_attribute(to).is_ok()
+    {
+        let _ = own.send(cx, this, message);
+    }
+}
+
+/// Asks all others to let this one come back, if it is time.
+fn ask_all_back(own: &Own, cx: &Kernel, this: &SessionRef) {
+    let is_due = match &mut *own.state.restart.borrow_mut() {
+        Some((restart, _)) if restart.due <= cx.now() => {
+            restart.note_asked(cx.now());
+            true
+        }
+        _ => false,
+    };
+    if is_due {
+        own.ways.peers().into_iter().for_each(|peer| ask_back(own, cx, this, peer));
+    }
+}
+
+/// Answers a member that was let in, which may wait for it.
+pub(crate) fn tell_let_in(own: &Own, cx: &Kernel, this: &SessionRef, member: u8) {
+    let start = with(own, |inner| {
+        let comeback = inner.members.get(usize::from(member))?.comeback.as_ref()?;
+        comeback.let_in.as_ref().map(|(start, _)| *start)
+    });
+    if let Some(start) = start.flatten() {
+        let act = Act::Let { to: member, start, first: Some(0) };
+        send(own, cx, this, core::iter::once(act).collect());
+    }
+    arm(own, cx, this);
+}
+
 impl Inner {
+    /// Takes an answer to a member that has come back, or never went.
+    fn take_late_let(
+        &mut self,
+        peer: Peer,
+        message: &Message,
+        now: Time,
+        acts: &mut Acts,
+    ) -> Result<(), &'static Reason> {
+        let from = self.member_of(peer).ok_or(&NOT_A_MEMBER)?;
+        let mut octets = [0; Let::OCTETS];
+        let listed = Opening::octets(self.members.len());
+        let is_mine = [0, listed].into_iter().any(|at| {
+            message.copy_to(at, &mut octets) == octets.len()
+                && Let::parse(&octets).start == self.start
+        });
+        if is_mine && self.start != 0 {
+            self.members[usize::from(from)].is_heard = true;
+            self.beacon = self.beacon.map(|(_, wait)| (now, wait));
+            return Ok(());
+        }
+        self.answer(from, now, acts);
+        Err(&IMPOSTOR)
+    }
+
+    /// Takes what another member has known this one to hold. A host that was started again, and
+    /// made a member by an old packet, does not.
+    fn take_held(
+        &self,
+        header: &Header,
+        message: &mut Message,
+    ) -> Result<Option<(Id, Entries)>, &'static Reason> {
+        for _ in 0..header.entries {
+            let entry = Entry::parse(message.pop_array().ok_or(&reason::MALFORMED)?);
+            let id = Id { sender: entry.sender as u8, seq: entry.seq };
+            if usize::from(entry.sender) >= self.members.len() {
+                return Err(&reason::MALFORMED);
+            }
+            if !self.graph.has(id) || !self.graph.is_of(id, entry.incarnation) {
+                return Err(&LOST);
+            }
+        }
+        Ok(None)
+    }
+
     /// Reads a packet of the member `from`: returns the message that it is, if it is one, and its
     /// predecessors.
     fn take(
@@ -653,7 +1066,6 @@ impl Inner {
         let n = self.members.len();
         let is_sound = header.version == VERSION
             && header.flags & !(NULL | ANSWER | LISTED) == 0
-            && header.incarnation == 1
             && usize::from(header.sender) < n;
         if !is_sound {
             return Err(&reason::MALFORMED);
@@ -661,7 +1073,11 @@ impl Inner {
         if header.kind != kind::RESENT && header.sender != u16::from(from) {
             return Err(&NOT_A_MEMBER);
         }
+        if header.kind == kind::LEAVES && header.flags == HELD {
+            return self.take_held(header, message);
+        }
         if self.graph.is_masked(from.into()) {
+            self.remind(from, now, acts);
             return Err(&MASKED);
         }
         let is_message = matches!(header.kind, kind::DATA | kind::RESENT);
@@ -670,7 +1086,15 @@ impl Inner {
         if !is_message && header.seq != 0 || !has_body && header.length != 0 {
             return Err(&reason::MALFORMED);
         }
-        let entries = take_entries(header, n, message).ok_or(&reason::MALFORMED)?;
+        let id = Id { sender: header.sender as u8, seq: header.seq };
+        let is_of_now = match is_message {
+            true => self.graph.is_of(id, header.incarnation),
+            false => self.graph.incarnation(from.into()) == header.incarnation,
+        };
+        if !is_of_now {
+            return Err(&OTHER_START);
+        }
+        let entries = take_entries(header, &self.graph, message)?;
         if header.flags & LISTED != 0 {
             let opening = Opening::read(message, 0).ok_or(&reason::MALFORMED)?;
             let same = |(one, other): (&Address, &Member)| one.process == other.address.process;
@@ -688,10 +1112,11 @@ impl Inner {
             return Err(&reason::BAD_LENGTH);
         }
         let member = &mut self.members[usize::from(from)];
-        (member.heard_at, member.is_open) = (now, true);
+        (member.heard_at, member.is_open, member.is_heard) = (now, true, true);
+        // It lives: none starts in its place any more.
+        member.comeback = None;
         match header.kind {
             kind::DATA | kind::RESENT => {
-                let id = Id { sender: header.sender as u8, seq: header.seq };
                 let is_null = header.flags & NULL != 0;
                 if id.sender == self.me || is_null && length > 0 {
                     return Err(&reason::MALFORMED);
@@ -753,7 +1178,9 @@ fn deliver(own: &Own, cx: &Kernel, this: &SessionRef) {
 }
 
 fn hand_up(own: &Own, cx: &Kernel, this: &SessionRef, begun: Begun, body: Option<Message>) {
-    let node = Node { id: begun.id, incarnation: 1, depth: begun.depth, is_null: begun.is_null };
+    let Begun { id, depth, is_null } = begun;
+    let incarnation = with(own, |inner| inner.graph.incarnation_of(id)).unwrap_or(0);
+    let node = Node { id, incarnation, depth, is_null };
     let marked = body.and_then(|mut body| body.set_attribute(node).is_ok().then_some(body));
     match marked {
         // A refusal ends here: the message is in the graph, and others have it.
@@ -779,6 +1206,7 @@ pub(crate) fn timeout(own: &Own, cx: &Kernel, this: &SessionRef, token: u64) {
 }
 
 fn work(own: &Own, cx: &Kernel, this: &SessionRef) {
+    ask_all_back(own, cx, this);
     let mut acts = Acts::new();
     let given_up = with(own, |inner| inner.work(cx.now(), &mut acts)).unwrap_or(0);
     (0..given_up).for_each(|_| this.count_drop(cx, &NO_PREDECESSOR));
@@ -788,7 +1216,8 @@ fn work(own: &Own, cx: &Kernel, this: &SessionRef) {
 
 /// Sets the timer to what is due next.
 fn arm(own: &Own, cx: &Kernel, this: &SessionRef) {
-    let Some(due) = with(own, |inner| inner.due()).flatten() else {
+    let restart = own.state.restart.borrow().as_ref().map(|(restart, _)| restart.due);
+    let Some(due) = with(own, |inner| inner.due()).flatten().or(restart) else {
         return;
     };
     let before = own.state.timer.take();
@@ -819,6 +1248,13 @@ fn open_ways(own: &Own, cx: &Kernel, this: &SessionRef) {
         return;
     };
     if own.extend(cx, this, &Participants::among(local.clone(), peers.iter().cloned())).is_ok() {
+        let hurry = |inner: &mut Inner| {
+            if let Some((due, _)) = inner.beacon.as_mut().filter(|_| inner.start != 0) {
+                *due = cx.now();
+            }
+        };
+        with(own, hurry);
+        arm(own, cx, this);
         return;
     }
     // One that cannot be reached keeps no other from being, and is tried again.
@@ -829,11 +1265,11 @@ fn open_ways(own: &Own, cx: &Kernel, this: &SessionRef) {
     }
 }
 
-/// Sends the packets that an event calls for. They open no ways: a member that is to be answered
-/// has been heard, and so has one.
+/// Sends the packets that an event calls for. They open no ways: a member that was not heard gets
+/// none unless there are.
 fn send(own: &Own, cx: &Kernel, this: &SessionRef, acts: Acts) {
     for act in acts {
-        let made = with(own, |inner| inner.packet(cx, &act)).flatten();
+        let made = with(own, |inner| inner.packet(cx, &act, own.octets_max)).flatten();
         if let Some(message) = made {
             // What is lost is sent again.
             let _ = own.send(cx, this, message);
@@ -843,15 +1279,22 @@ fn send(own: &Own, cx: &Kernel, this: &SessionRef, acts: Acts) {
 
 impl Inner {
     /// Makes a packet; `None` if there is no buffer, or nothing to say any more.
-    fn packet(&self, cx: &Kernel, act: &Act) -> Option<Message> {
+    fn packet(&self, cx: &Kernel, act: &Act, most: usize) -> Option<Message> {
         let own = Id { sender: self.me, seq: 0 };
         let empty = || cx.pool().empty(HEADROOM).ok();
+        let mut held: Vec<Id> = Vec::new();
         let (to, mut message, header, entries) = match act {
             Act::Leaves { to, wants_answer } => {
                 let leaves = self.graph.leaves();
                 let mut header = self.header(kind::LEAVES, own, leaves.len(), 0);
                 header.flags = if *wants_answer { ANSWER } else { 0 };
                 (to, empty()?, header, leaves)
+            }
+            Act::Held { to } => {
+                held.extend(self.graph.holds(usize::from(*to)));
+                let mut header = self.header(kind::LEAVES, own, held.len(), 0);
+                header.flags = HELD;
+                (to, empty()?, header, held.as_slice())
             }
             Act::Request { to, ids } => {
                 (to, empty()?, self.header(kind::REQUEST, own, ids.len(), 0), ids.as_slice())
@@ -865,9 +1308,21 @@ impl Inner {
             }
             Act::Open { to } => (to, empty()?, self.header(kind::OPEN, own, 0, 0), &[][..]),
             Act::OpenAck { to } => (to, empty()?, self.header(kind::OPEN_ACK, own, 0, 0), &[][..]),
+            Act::Let { to, start, first } => {
+                let listed = Opening::octets(self.members.len());
+                let body = self.base_for(*to, *start, *first, most.saturating_sub(listed));
+                let header = self.header(kind::RESTART_ACK, own, 0, body.len());
+                (to, cx.pool().copy_from(2 * HEADROOM, &body).ok()?, header, &[][..])
+            }
         };
-        let list = matches!(act, Act::Open { .. }).then(|| self.opening().emit());
-        put_front(&mut message, header, entries, list.as_deref()).ok()?;
+        let is_near = self.has_ways || self.members[usize::from(*to)].is_heard;
+        if !is_near && !matches!(act, Act::Let { .. }) {
+            return None;
+        }
+        let is_listed = matches!(act, Act::Open { .. } | Act::Let { first: Some(_), .. });
+        let list = is_listed.then(|| self.opening().emit());
+        let incarnation_of = |id| self.graph.incarnation_of(id);
+        put_front(&mut message, header, entries, incarnation_of, list.as_deref()).ok()?;
         message.set_attribute(self.members[usize::from(*to)].address.peer).ok()?;
         Some(message)
     }
@@ -878,5 +1333,6 @@ pub(crate) fn end(own: &Own, cx: &Kernel) {
     own.state.pushes.end(cx);
     let timer = own.state.timer.take();
     let _ = cx.cancel(timer.map(|(_, timer)| timer));
+    drop(own.state.restart.take());
     drop(own.state.inner.take());
 }

@@ -9,6 +9,10 @@
 //! "precedes" is a vector: for each sender the number of its last message. Four such vectors say
 //! all of this member's own state: what was inserted, what was begun, what has returned, and what
 //! all members hold.
+//!
+//! A member that has lost its state comes back on a *base*, such a set as well: it is taken as
+//! delivered, and of its messages only the depths are known, and which of them are leaves. What is
+//! not in it is kept for the member by the others.
 
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -45,6 +49,23 @@ pub struct Begun {
     pub is_null: bool,
 }
 
+/// The messages of one sender in the base of a member that comes back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BaseOf {
+    /// Incarnation of the sender.
+    pub incarnation: u16,
+    /// Number of its last message of earlier incarnations.
+    pub since: u32,
+    /// Whether the sender is masked out.
+    pub is_masked: bool,
+    /// Whether no other message of the base follows the last one.
+    pub is_leaf: bool,
+    /// Number of the last one; 0 if there is none.
+    pub seq: u32,
+    /// Depths of the last ones, up to that.
+    pub depths: Vec<u32>,
+}
+
 /// One message, as far as it is kept.
 struct Slot<B> {
     /// Number of the message; 0 while the slot is free.
@@ -77,8 +98,23 @@ struct Member<B> {
     /// Numbers of the last messages that precede its own last one.
     heard: Vec<u32>,
     is_masked: bool,
+    /// The member is masked, but is to come back: others keep what it will lack.
+    is_coming: bool,
+    incarnation: u16,
+    /// Number of the last message of earlier incarnations.
+    since: u32,
+    /// Number of its last message in the base of this member, and whether that was a leaf.
+    base: u32,
+    is_base_leaf: bool,
     /// Made with the first message of the sender.
     row: Option<Row<B>>,
+}
+
+impl<B> Member<B> {
+    /// Whether neither memory nor stability counts it.
+    fn is_out(&self) -> bool {
+        self.is_masked && !self.is_coming
+    }
 }
 
 /// The graph. `B` is the body of a message.
@@ -94,6 +130,8 @@ pub struct Graph<B> {
     ready: VecDeque<Id>,
     /// Leaves of the view.
     leaves: Vec<Id>,
+    /// This member has come back on a base.
+    has_base: bool,
     /// Scratch for the vector of a message that is inserted.
     vector: Vec<u32>,
 }
@@ -113,6 +151,11 @@ impl<B> Graph<B> {
             holds: vec![0; n],
             heard: vec![0; n],
             is_masked: false,
+            is_coming: false,
+            incarnation: 1,
+            since: 0,
+            base: 0,
+            is_base_leaf: false,
             row: None,
         };
         Self {
@@ -124,8 +167,45 @@ impl<B> Graph<B> {
             members: (0..n).map(member).collect(),
             ready: VecDeque::new(),
             leaves: Vec::with_capacity(n),
+            has_base: false,
             vector: vec![0; n],
         }
+    }
+
+    /// The graph of a member that comes back on a base, which has an entry for each member. It
+    /// sends once it knows what the others hold.
+    #[must_use]
+    pub fn resume(me: usize, window: u32, upcalls: u32, base: &[BaseOf]) -> Self {
+        let mut graph = Self::new(base.len(), me, window, upcalls);
+        graph.has_base = true;
+        for (at, of) in base.iter().take(graph.members.len()).enumerate() {
+            let sender = at as u8;
+            for (back, depth) in of.depths.iter().rev().enumerate() {
+                let seq = of.seq.saturating_sub(back as u32);
+                let place = graph.place(seq);
+                graph.keep(Id { sender, seq }, &[], false, None);
+                if let Some(row) = &mut graph.members[at].row {
+                    row.vectors[place][at] = seq;
+                }
+                if let Some(slot) = graph.slot_mut(Id { sender, seq }) {
+                    slot.depth = *depth;
+                }
+            }
+            let member = &mut graph.members[at];
+            (member.inserted, member.begun, member.returned) = (of.seq, of.seq, of.seq);
+            (member.freed, member.since, member.base) = (of.seq, of.since, of.seq);
+            (member.incarnation, member.is_masked) = (of.incarnation, of.is_masked);
+            // How much of its own the others hold they say.
+            member.held_by_all = if at == me { 0 } else { of.seq };
+            member.is_base_leaf = of.is_leaf;
+            if of.is_leaf {
+                graph.leaves.push(Id { sender, seq: of.seq });
+            }
+        }
+        for member in &mut graph.members {
+            member.heard = base.iter().map(|of| of.seq).collect();
+        }
+        graph
     }
 
     /// Returns the number of members.
@@ -161,7 +241,7 @@ impl<B> Graph<B> {
     }
 
     /// Puts a message into its slot.
-    fn keep(&mut self, id: Id, predecessors: &[Id], is_null: bool, body: B) {
+    fn keep(&mut self, id: Id, predecessors: &[Id], is_null: bool, body: Option<B>) {
         let (slots, n, at) = (self.slots(), self.members.len(), self.at(id.seq));
         let place = self.place(id.seq);
         let row = self.members[usize::from(id.sender)].row.get_or_insert_with(|| Row {
@@ -179,8 +259,7 @@ impl<B> Graph<B> {
         });
         let count = predecessors.len().min(n);
         row.predecessors[place][..count].copy_from_slice(&predecessors[..count]);
-        row.slots[at] =
-            Slot { seq: id.seq, depth: 0, predecessors: count as u8, is_null, body: Some(body) };
+        row.slots[at] = Slot { seq: id.seq, depth: 0, predecessors: count as u8, is_null, body };
     }
 
     /// Returns the immediate predecessors of a message that is in the graph or waits.
@@ -238,9 +317,13 @@ impl<B> Graph<B> {
     /// of what all hold, so that no number is further on than the window beyond that.
     #[must_use]
     pub fn may_exist(&self, id: Id) -> bool {
-        let window = if id.sender == self.me { 0 } else { self.window };
         let member = self.members.get(usize::from(id.sender));
-        member.is_some_and(|m| id.seq != 0 && id.seq <= m.begun.saturating_add(window))
+        member.is_some_and(|m| {
+            // Once others have agreed to its return, what a member has sent besides is void.
+            let is_over = id.sender == self.me || m.is_coming;
+            let window = if is_over { 0 } else { self.window };
+            id.seq != 0 && id.seq <= m.begun.saturating_add(window)
+        })
     }
 
     /// Returns the messages that wait.
@@ -279,7 +362,7 @@ impl<B> Graph<B> {
         let me = usize::from(self.me);
         let id = Id { sender: self.me, seq: self.members[me].inserted + 1 };
         let leaves = core::mem::take(&mut self.leaves);
-        self.keep(id, &leaves, is_null, body);
+        self.keep(id, &leaves, is_null, Some(body));
         self.leaves = leaves;
         // Its predecessors are leaves of the view, so they fit.
         let depth = self.insert(id)?;
@@ -304,7 +387,7 @@ impl<B> Graph<B> {
         if !self.may_precede(id, predecessors) {
             return Arrival::BadContext;
         }
-        self.keep(id, predecessors, is_null, body);
+        self.keep(id, predecessors, is_null, Some(body));
         if id.seq != self.members[usize::from(id.sender)].inserted + 1 || !self.is_complete(id) {
             return Arrival::Waiting;
         }
@@ -367,7 +450,10 @@ impl<B> Graph<B> {
         let mut vector = core::mem::take(&mut self.vector);
         vector.fill(0);
         let depth = self.join(id, &mut vector);
-        let depth = depth.filter(|_| vector[sender] + 1 == id.seq);
+        self.cover(&mut vector);
+        // Of the base it is known only that it is closed.
+        let based = self.members[sender].base.min(id.seq - 1);
+        let depth = depth.filter(|_| vector[sender].max(based) + 1 == id.seq);
         if let Some(depth) = depth {
             let place = self.place(id.seq);
             let member = &mut self.members[sender];
@@ -391,6 +477,14 @@ impl<B> Graph<B> {
         }
         self.vector = vector;
         depth
+    }
+
+    /// Raises the vector of a set that has all leaves of the base to the base.
+    fn cover(&self, vector: &mut [u32]) {
+        let has = |(member, seq): (&Member<B>, &u32)| !member.is_base_leaf || *seq >= member.base;
+        if self.has_base && self.members.iter().zip(&*vector).all(has) {
+            vector.iter_mut().zip(&self.members).for_each(|(seq, m)| *seq = (*seq).max(m.base));
+        }
     }
 
     /// Joins the vectors of a message's predecessors, and returns its depth; `None` if one of them
@@ -467,6 +561,10 @@ impl<B> Graph<B> {
 
     fn may_begin(&self, id: Id) -> bool {
         let member = &self.members[usize::from(id.sender)];
+        // Of a masked member only what others have followed.
+        if member.is_masked && id.seq > self.last_of_masked(id.sender.into()) {
+            return false;
+        }
         let has_returned = |before: &Id| {
             let member = &self.members[usize::from(before.sender)];
             before.seq <= member.returned
@@ -474,6 +572,14 @@ impl<B> Graph<B> {
         member.returned + 1 == id.seq
             && self.running_of & (1 << id.sender) == 0
             && self.predecessors(id).iter().all(has_returned)
+    }
+
+    /// Number of the last message of a masked member that comes up: one that was begun, or that a
+    /// message of another follows.
+    fn last_of_masked(&self, member: usize) -> u32 {
+        let others = self.members.iter().filter(|other| !other.is_masked);
+        let followed = others.map(|other| other.heard[member]).max().unwrap_or(0);
+        followed.max(self.members[member].begun)
     }
 
     /// Notes that an upcall has returned.
@@ -507,10 +613,18 @@ impl<B> Graph<B> {
             }
         }
         if is_known {
+            self.cover(&mut vector);
             self.note_holds(member, &vector);
         }
         self.vector = vector;
         is_known
+    }
+
+    /// Returns the last messages of each sender that a member is known to hold.
+    pub fn holds(&self, member: usize) -> impl Iterator<Item = Id> + '_ {
+        let holds = self.members.get(member).map_or(&[][..], |member| &member.holds);
+        let all = holds.iter().enumerate().map(|(at, seq)| Id { sender: at as u8, seq: *seq });
+        all.filter(|id| id.seq > 0)
     }
 
     fn note_holds(&mut self, member: usize, vector: &[u32]) {
@@ -533,7 +647,7 @@ impl<B> Graph<B> {
     /// Computes what all members hold of a sender's messages.
     fn count_held(&mut self, sender: usize) {
         let all = self.members.iter().enumerate();
-        let others = all.filter(|(at, member)| *at != sender && !member.is_masked);
+        let others = all.filter(|(at, member)| *at != sender && !member.is_out());
         let least = others.map(|(_, member)| member.holds[sender]).min();
         let member = &mut self.members[sender];
         let least = least.unwrap_or(member.inserted).min(member.inserted);
@@ -632,7 +746,7 @@ impl<B> Graph<B> {
     pub fn is_stable(&self, id: Id) -> bool {
         let bits = self.followers(id);
         let mut all = self.members.iter().enumerate();
-        self.has(id) && all.all(|(at, member)| member.is_masked || bits & 1 << at != 0)
+        self.has(id) && all.all(|(at, member)| member.is_out() || bits & 1 << at != 0)
     }
 
     /// Returns the order of two messages.
@@ -641,7 +755,9 @@ impl<B> Graph<B> {
         let precedes = |one: Id, other: Id| {
             self.vector(other).map(|vector| vector[usize::from(one.sender)] >= one.seq)
         };
-        if !self.has(one) || !self.has(other) || one == other {
+        let is_based = |id: Id| id.seq <= self.members[usize::from(id.sender)].base;
+        let is_there = |id: Id| self.has(id) && !is_based(id);
+        if !is_there(one) || !is_there(other) || one == other {
             return Order::Unknown;
         }
         match (precedes(one, other), precedes(other, one)) {
@@ -652,12 +768,116 @@ impl<B> Graph<B> {
         }
     }
 
-    /// Counts a member no longer, or again.
-    pub fn mask(&mut self, member: usize, is_masked: bool) {
-        if let Some(found) = self.members.get_mut(member) {
-            found.is_masked = is_masked;
-            (0..self.members.len()).for_each(|sender| self.count_held(sender));
+    /// Counts a member no longer; returns the number of its last message that comes up.
+    pub fn mask_out(&mut self, member: usize) -> u32 {
+        let Some(found) = self.members.get_mut(member) else {
+            return 0;
+        };
+        (found.is_masked, found.is_coming) = (true, false);
+        (0..self.members.len()).for_each(|sender| self.count_held(sender));
+        self.last_of_masked(member)
+    }
+
+    /// Keeps for a masked member, which is to come back, what is not in the view by now; false if
+    /// it is not masked.
+    pub fn keep_for(&mut self, member: usize) -> bool {
+        let view: Vec<u32> = self.members.iter().map(|member| member.begun).collect();
+        let Some(found) = self.members.get_mut(member).filter(|member| member.is_masked) else {
+            return false;
+        };
+        // A return that was agreed to before may still be the one that all agree to.
+        if !core::mem::replace(&mut found.is_coming, true) {
+            (found.holds, found.heard) = (view.clone(), view);
         }
+        true
+    }
+
+    /// Counts a member again that comes back on this base. False if that cannot be: this member has
+    /// thrown away something that the other would lack, does not have all of the base in its view,
+    /// or has seen more of the member than the base has.
+    pub fn let_in(&mut self, member: usize, incarnation: u16, base: &[u32]) -> bool {
+        // What was thrown away since it is kept for the member, the member has.
+        let kept = self.members.get(member).filter(|member| member.is_coming);
+        let fits = |(at, (known, seq)): (usize, (&Member<B>, &u32))| {
+            let least = kept.map_or(known.held_by_all, |kept| kept.holds[at]);
+            (least..=known.begun).contains(seq)
+        };
+        let is_sound = base.len() == self.members.len()
+            && member < base.len()
+            && member != usize::from(self.me)
+            && incarnation > self.members[member].incarnation
+            && self.members.iter().zip(base).enumerate().all(fits);
+        let mut others =
+            self.members.iter().enumerate().filter(|(at, other)| *at != member && !other.is_masked);
+        if !is_sound
+            || self.members[member].begun > base[member]
+            || others.any(|(_, other)| other.heard[member] > base[member])
+        {
+            return false;
+        }
+        // What it had sent besides is void, and has no number any more.
+        let (first, last) = (base[member] + 1, base[member].saturating_add(2 * self.window));
+        self.ready.retain(|id| usize::from(id.sender) != member);
+        self.members[member].inserted = base[member];
+        for seq in first..=last {
+            let id = Id { sender: member as u8, seq };
+            self.drop_waiting(id);
+            self.give_up(id);
+        }
+        let found = &mut self.members[member];
+        if !core::mem::replace(&mut found.is_coming, false) {
+            found.holds.fill(0);
+        }
+        (found.incarnation, found.since, found.is_masked) = (incarnation, base[member], false);
+        found.heard.copy_from_slice(base);
+        self.note_holds(member, base);
+        true
+    }
+
+    /// Returns what a member that comes back on a base is to know of one sender.
+    #[must_use]
+    pub fn base_of(&self, sender: usize, base: &[u32]) -> BaseOf {
+        let (member, seq) = (&self.members[sender], base[sender]);
+        let top = |at: usize| Id { sender: at as u8, seq: base[at] };
+        let follows = |at: usize| {
+            let vector = self.vector(top(at)).filter(|_| at != sender);
+            vector.is_some_and(|vector| vector[sender] >= seq)
+        };
+        let was_leaf = seq > member.base || member.is_base_leaf;
+        let kept = (1..=seq).rev().take(self.window as usize);
+        let id = |seq| Id { sender: sender as u8, seq };
+        let mut depths: Vec<u32> = kept.map_while(|seq| self.depth(id(seq))).collect();
+        depths.reverse();
+        BaseOf {
+            incarnation: member.incarnation,
+            since: member.since,
+            is_masked: member.is_masked,
+            is_leaf: seq > 0 && was_leaf && !(0..base.len()).any(follows),
+            seq,
+            depths,
+        }
+    }
+
+    /// Incarnation of a member.
+    #[must_use]
+    pub fn incarnation(&self, member: usize) -> u16 {
+        self.members.get(member).map_or(0, |member| member.incarnation)
+    }
+
+    /// Returns the incarnation that a packet names with a message.
+    #[must_use]
+    pub fn incarnation_of(&self, id: Id) -> u16 {
+        let member = self.members.get(usize::from(id.sender));
+        member.map_or(0, |m| m.incarnation.saturating_sub(u16::from(id.seq <= m.since)).max(1))
+    }
+
+    /// Whether the sender of a message may have sent it in this incarnation.
+    #[must_use]
+    pub fn is_of(&self, id: Id, incarnation: u16) -> bool {
+        self.members.get(usize::from(id.sender)).is_some_and(|member| match id.seq > member.since {
+            true => incarnation == member.incarnation,
+            false => (1..=member.incarnation).contains(&incarnation),
+        })
     }
 
     /// Whether a member is masked out.

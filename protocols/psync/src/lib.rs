@@ -6,15 +6,16 @@
 //! - `open`: the local end, such as `process1` or `process1@10.0.0.1`, and one to 63 others:
 //!   `process7@10.0.0.2, process7@10.0.0.3`. The layer below takes the rest of each participant. No
 //!   two may have the same host and port. An `open` with the same list finds the same conversation.
+//!   With `conversation4660` on top, as in `conversation4660@process1@10.0.0.1`, a member comes
+//!   back into that conversation, whose state it has lost; its list may be in any order.
 //! - `open_enable`: `process7`, or `*` for every process that no other protocol has enabled.
 //! - `open_done`: the local end, and then the others in the order of the list.
 //!
 //! # Behaviour
 //! The *members* of a conversation are the processes of an `open`, in its order. The protocol sends
 //! the list to each of the others, where the protocol that has enabled the process gets the
-//! session. A host refuses a conversation whose window is larger than its own. Members neither join
-//! nor leave later: a member that has lost its session cannot return, and the layer above masks it
-//! out at all members.
+//! session. A host refuses a conversation whose window is larger than its own. No others join
+//! later.
 //!
 //! Message A *precedes* message B if the sender of B had received or sent A before B. The messages
 //! form an acyclic graph, the *context graph*, which is the same at all members. A message goes to
@@ -50,13 +51,29 @@
 //! each of 64 predecessors are reserved. A conversation of `n` members keeps at most `2 n window`
 //! messages, and `4 window` vectors of `n` numbers.
 //!
+//! A member that has lost its state, because its host was restarted, comes back when the others let
+//! it in. It asks them: by an `open` with the number of the conversation, or by itself, if its
+//! process is enabled and packets of a conversation arrive that the host does not know; then the
+//! protocol above gets the session once the member is let in. `member-state` tells the others that
+//! it asks. The layers above the others agree on its return. First each masks the member out. Then
+//! each asks `mask-in` without a base, from which on messages are kept for the member, and tells
+//! the others so by a message. Then each asks `mask-in` with the same *base*: all that precedes
+//! these messages. The member does not get the messages of the base. It has the next *incarnation*,
+//! and its numbers go on behind its last message in the base. Pushes wait until it is back. Of two
+//! members, each lets the other in by itself, on a base of what that has acknowledged, at most
+//! twice a second, unless the layer above has told it `take-members`. A conversation that was
+//! closed is not entered again.
+//!
 //! # Security
 //! Packets are accepted only from members, by the host and port that the layer below reports. An
 //! attacker that forges these must also guess the number of the conversation, which has 32 random
 //! bits; one on the path can read it. Nothing is sent to the hosts that a stranger's `OPEN` names
 //! until the protocol above sends, or the host itself has sent a packet. A member can lie: it can
 //! repeat messages of others with other octets, and claim to have messages that it lacks. Requests
-//! are answered with at most two windows of messages in 100 ms.
+//! are answered with at most two windows of messages in 100 ms, and so are members that ask to come
+//! back. A member that asks counts once it shows a random number that was sent to its host. A
+//! member that runs, and is told of a start that was not its own, sends a packet; then the start is
+//! forgotten.
 //!
 //! # Example
 //! ```kdl
@@ -73,7 +90,9 @@
 //! # Standard
 //! Peterson, Buchholz and Schlichting, "Preserving and Using Context Information in Interprocess
 //! Communication" (1989), for the model; its packet format is not published, and this one is xk's
-//! own. Hutchinson and Peterson, "The x-Kernel", section V.C, for concurrent upcalls.
+//! own. There a member that comes back fetches all messages; here those that all members hold are
+//! discarded, so it starts from a base. Hutchinson and Peterson, "The x-Kernel", section V.C, for
+//! concurrent upcalls.
 #![no_std]
 
 extern crate alloc;
@@ -83,6 +102,7 @@ extern crate std;
 mod conversation;
 pub mod graph;
 mod protocol;
+mod restart;
 pub mod wire;
 
 pub use protocol::{Psync, Settings, build};
@@ -119,8 +139,11 @@ pub static ENTRY: Entry = Entry::layer("psync", include_str!("lib.rs"), build)
         question("send-null", "of a session: sends a message without octets"),
         question("take-nulls", "of a session: messages without octets go up, too"),
         question("mask-out", "of a session: counts a member no longer"),
+        question("mask-in", "of a session: counts a member again that has come back"),
+        question("take-members", "of a session: the layer above decides which members are counted"),
         question("describe", "a conversation, and what is outstanding in it"),
     ])
     .reasons(&[
         &conversation::STRANGE, &conversation::DUPLICATE, &conversation::BEYOND_WINDOW,
-        &conversation::BAD_CONTEXT, &conversation::NO_PREDECESSOR, &conversation::MASKED]);
+        &conversation::BAD_CONTEXT, &conversation::NO_PREDECESSOR, &conversation::MASKED,
+        &conversation::OTHER_START, &conversation::IMPOSTOR, &conversation::LOST]);

@@ -1,24 +1,26 @@
 //! The layer: the number of a conversation tells it from others, and an `OPEN` names its members.
 
 use crate::conversation::{self, BODY_OCTETS_MAX, Inner, Own, Talk, with};
+use crate::restart::{Back, Heard, Restart};
 use crate::wire::{Address, Entry, HEADER_OCTETS, Header, LISTED, Opening, VERSION, kind};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::RefCell;
+use core::time::Duration;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{OpenError, ProtocolId, PushError, Refused};
 use xk_core::participant::{AddressError, PARTICIPANTS_MAX};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participant, Participants, ProtocolRef, SessionRef, Time,
-    Upper, reason,
+    Answer, Ask, Kernel, Message, Part, Participant, Participants, ProtocolRef, Reason, SessionRef,
+    Time, Upper, reason,
 };
 use xk_kit::Turns;
 use xk_kit::control::{MaxPacket, MyHost, MyPort, OptPacket, PeerHost, PeerPort};
 use xk_kit::group::{
-    Context, IsStable, Leaves, MaskOut, MemberAt, MemberState, MyMember, NodeId, OrderOf,
-    Outstanding, PROCESS, PlaceOf, SendNull, TakeNulls,
+    CONVERSATION, Context, IsStable, Leaves, MaskIn, MaskOut, MemberAt, MemberState, MyMember,
+    NodeId, OrderOf, Outstanding, PROCESS, PlaceOf, SendNull, TakeMembers, TakeNulls,
 };
 use xk_kit::layer::{Arrival, Layer, Layered, Many, Receiver, Unsent, Ways};
 use xk_kit::net::attribute::Peer;
@@ -50,13 +52,28 @@ struct Opened {
     conversation: u32,
 }
 
-/// A list of members that makes a session.
-#[derive(Clone)]
-struct Arriving {
-    opening: Opening,
-    /// Index of this member.
-    me: u8,
+/// The members of a session that is being made.
+enum Arriving {
+    /// A list of members, and the index of this one.
+    New(Opening, u8),
+    /// The place in a conversation that this member comes back into.
+    Back(Back),
 }
+
+impl Arriving {
+    fn opening(&self) -> (&Opening, u8) {
+        match self {
+            Self::New(opening, me) => (opening, *me),
+            Self::Back(back) => (&back.opening, back.me),
+        }
+    }
+}
+
+/// Conversations that this host may come back into without an open, and closed ones, at most.
+const RETURNS_MAX: usize = 16;
+const CLOSED_MAX: usize = 64;
+/// Time between two questions for one conversation that packets come of.
+const RETURN_EVERY: Duration = Duration::from_millis(100);
 
 /// One instance of the layer.
 pub struct Psync {
@@ -65,8 +82,12 @@ pub struct Psync {
     opened: RefCell<Vec<Opened>>,
     /// The conversations that are being opened.
     opening: Turns<u32>,
-    /// Lists of members whose packets are making sessions.
+    /// Members of the conversations whose sessions are being made.
     arriving: RefCell<BTreeMap<u32, Arriving>>,
+    /// The conversations, by number, that packets have come of, but that this host has lost.
+    returns: RefCell<VecDeque<(u32, Restart)>>,
+    /// Conversations that the protocols above have closed: this host does not come back into them.
+    closed: RefCell<VecDeque<u32>>,
 }
 
 /// Builds it from its place in a graph.
@@ -79,6 +100,8 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         opened: RefCell::default(),
         opening: Turns::default(),
         arriving: RefCell::default(),
+        returns: RefCell::default(),
+        closed: RefCell::default(),
     };
     Layered::build(build, layer)
 }
@@ -87,6 +110,28 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 fn pop_process(end: &mut Participant) -> Result<u32, OpenError> {
     let number = end.pop_number(PROCESS)?.value().unwrap_or(0);
     Ok(u32::try_from(number).map_err(|_| AddressError::OutOfRange)?)
+}
+
+/// Takes the number of a conversation off a participant that has one on top.
+fn pop_conversation(end: &mut Participant) -> Result<Option<u32>, OpenError> {
+    let Some(Part::Number(CONVERSATION, _)) = end.top() else {
+        return Ok(None);
+    };
+    let number = end.pop_number(CONVERSATION)?.value().unwrap_or(0);
+    let number = u32::try_from(number).map_err(|_| AddressError::OutOfRange)?;
+    (number > 0).then_some(Some(number)).ok_or(AddressError::OutOfRange.into())
+}
+
+/// Host and port of the other end of a session below.
+fn peer_of(cx: &Kernel, lower: &SessionRef) -> Peer {
+    let host = lower.ask(cx, PeerHost::default()).unwrap_or_default().host;
+    Peer { host, port: lower.ask(cx, PeerPort::default()).unwrap_or_default().port }
+}
+
+/// Host and port of this end of a session below.
+pub(crate) fn own_peer(cx: &Kernel, lower: &SessionRef) -> Peer {
+    let host = lower.ask(cx, MyHost::default()).unwrap_or_default().host;
+    Peer { host, port: port_of(cx, lower) }
 }
 
 /// The port of this end of a session below; 0 where there are no ports.
@@ -111,6 +156,120 @@ impl Psync {
     fn forget(&self, conversation: u32) {
         self.opened.borrow_mut().retain(|opened| opened.conversation != conversation);
     }
+
+    fn note_closed(&self, conversation: u32) {
+        let mut closed = self.closed.borrow_mut();
+        if closed.len() == CLOSED_MAX {
+            closed.pop_front();
+        }
+        closed.push_back(conversation);
+    }
+
+    /// Makes the session of a conversation for its first packet, whose members are these.
+    fn make(
+        all: &Layered<Self, HEADER_OCTETS, Many>,
+        at: Arrival<'_>,
+        key: u32,
+        arriving: Arriving,
+    ) -> Result<SessionRef, &'static Reason> {
+        let (opening, me) = arriving.opening();
+        if u32::from(opening.window) > all.layer.settings.window {
+            // This host alone decides of its memory.
+            return Err(&conversation::BEYOND_WINDOW);
+        }
+        let process = u64::from(opening.members[usize::from(me)].process);
+        let offered = all.offers.get(&process).or_else(|| all.offers.get(&ANY));
+        let Some(Receiver::Protocol(upper)) = offered else {
+            return Err(Self::NO_RECEIVER);
+        };
+        // Another packet may be making it with members of its own, or an open.
+        let turn = all.layer.opening.take(at.cx, key);
+        if !turn.is_taken() {
+            return Err(&reason::QUEUE_FULL);
+        }
+        all.layer.arriving.borrow_mut().insert(key, arriving);
+        let made = all.made(at, &upper, key);
+        all.layer.arriving.borrow_mut().remove(&key);
+        made
+    }
+
+    /// Takes a packet of a conversation that this host does not know. It may have lost it: then the
+    /// sender, which is a member, is asked.
+    fn ask_back(
+        all: &Layered<Self, HEADER_OCTETS, Many>,
+        Arrival { cx, lower, .. }: Arrival<'_>,
+        header: &Header,
+    ) {
+        let (layer, number) = (&all.layer, header.conversation);
+        let is_of_member = header.version == VERSION
+            && matches!(header.kind, kind::DATA | kind::REQUEST | kind::RESENT | kind::LEAVES);
+        if !is_of_member || number == 0 || all.offers.is_empty() || Many::admits(cx, lower).is_err()
+        {
+            return;
+        }
+        let mut returns = layer.returns.borrow_mut();
+        if !returns.iter().any(|(other, _)| *other == number) {
+            if returns.len() == RETURNS_MAX {
+                returns.pop_front();
+            }
+            returns.push_back((number, Restart::new(cx.random().next_u64(), cx.now())));
+        }
+        let found = returns.iter_mut().find(|(other, _)| *other == number);
+        if let Some((_, restart)) = found.filter(|(_, restart)| restart.due <= cx.now()) {
+            // The next packet has it asked again, if it is not at once.
+            restart.due = cx.now().after(RETURN_EVERY);
+            drop(returns);
+            Self::ask_at(all, cx, lower, number);
+        }
+    }
+
+    /// Asks a member to let this host come back.
+    fn ask_at(
+        all: &Layered<Self, HEADER_OCTETS, Many>,
+        cx: &Kernel,
+        lower: &SessionRef,
+        number: u32,
+    ) {
+        let peer = peer_of(cx, lower);
+        let returns = all.layer.returns.borrow();
+        let found = returns.iter().find(|(other, _)| *other == number);
+        let made = found.and_then(|(_, r)| conversation::question(cx, number, r, peer));
+        drop(returns);
+        if let Some(message) = made {
+            let _ = lower.push(cx, message);
+        }
+    }
+
+    /// Takes the answer of a member to a host that has lost the conversation.
+    fn take_let(
+        all: &Layered<Self, HEADER_OCTETS, Many>,
+        at: Arrival<'_>,
+        header: &Header,
+        message: &Message,
+    ) -> Result<(), &'static Reason> {
+        let (cx, lower, number) = (at.cx, at.lower, header.conversation);
+        let (peer, own) = cx.unless_lost(|| (peer_of(cx, lower), own_peer(cx, lower)))?;
+        let heard = {
+            let mut returns = all.layer.returns.borrow_mut();
+            let found = returns.iter_mut().find(|(other, _)| *other == number);
+            let (_, restart) = found.ok_or(&conversation::STRANGE)?;
+            let mut octets = message.try_clone().map_err(|_| &reason::NO_BUFFERS)?;
+            let _ = octets.strip(HEADER_OCTETS);
+            restart.take(peer, header, &octets, cx.now(), |address| address.peer == own)?
+        };
+        match heard {
+            Heard::Wait => {}
+            Heard::Ask => Self::ask_at(all, cx, lower, number),
+            Heard::Back(back) => {
+                all.layer.returns.borrow_mut().retain(|(other, _)| *other != number);
+                let session = Self::make(all, at, number, Arriving::Back(back))?;
+                if let Some(own) = session.body::<Own>() {
+                    conversation::begin_again(own, cx, &session, peer);
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Makes the conversation of a session that was opened: its members are those that it has ways to.
@@ -127,9 +286,7 @@ fn found(
         return Err(OpenError::InUse);
     }
     let way = own.ways.first().ok_or(OpenError::NoLower)?;
-    let host = way.ask(cx, MyHost::default()).unwrap_or_default().host;
-    let own_peer = Peer { host, port: port_of(cx, &way) };
-    let all = core::iter::once(own_peer).chain(peers).zip(processes);
+    let all = core::iter::once(own_peer(cx, &way)).chain(peers).zip(processes);
     let members = all.map(|(peer, process)| Address { process: *process, peer }).collect();
     let settings = &own.all.layer.settings;
     let opening = Opening { window: settings.window as u16, members };
@@ -185,19 +342,25 @@ impl Layer<HEADER_OCTETS, Many> for Psync {
         }
         let user = upper.receiver.id();
         let mut ends: Vec<Participant> = asked.iter().cloned().collect();
+        let number = pop_conversation(&mut ends[0])?;
         let processes: Result<Vec<u32>, OpenError> = ends.iter_mut().map(pop_process).collect();
         let (processes, mut local) = (processes?, ends.remove(0));
         if local.is_empty() {
             local.push(Part::Any);
         }
         let ends = Participants::among(local.clone(), ends);
-        let key = all.layer.number_of(cx, user, &asked);
+        let key = number.unwrap_or_else(|| all.layer.number_of(cx, user, &asked));
         // What the layer below is asked may block; another may open the same meanwhile.
         let _turn = all.layer.opening.take(cx, key);
         let opened = all.open_at(cx, this, upper.receiver, key, ends);
         let session = opened.inspect_err(|_| all.layer.forget(key))?;
         if let Some(own) = session.body::<Own>()
-            && with(own, |_| ()).is_none()
+            && !conversation::is_begun(own)
+            && number.is_some()
+        {
+            conversation::come_back(own, cx, &session, local);
+        } else if let Some(own) = session.body::<Own>()
+            && !conversation::is_begun(own)
             && let Err(error) = found(own, cx, &session, &processes, local)
         {
             all.layer.forget(key);
@@ -209,17 +372,21 @@ impl Layer<HEADER_OCTETS, Many> for Psync {
 
     fn begin(&self, cx: &Kernel, _: &SessionRef, key: u32) -> Talk {
         let talk = Talk::default();
-        let arriving = self.arriving.borrow().get(&key).cloned();
-        if let Some(Arriving { opening, me }) = arriving {
-            let upcalls = self.settings.upcalls;
-            let own = opening.members[usize::from(me)].peer;
-            let local = match own.port {
-                0 => Part::Any.into(),
-                port => Participant::of(Part::Any).with(Part::port(port)),
-            };
-            let inner = Inner::new(key, me, &opening, local, upcalls, cx.now());
-            *talk.inner.borrow_mut() = Some(inner);
-        }
+        let arriving = self.arriving.borrow();
+        let Some(arriving) = arriving.get(&key) else {
+            return talk;
+        };
+        let (opening, me) = arriving.opening();
+        let local = match opening.members[usize::from(me)].peer.port {
+            0 => Part::Any.into(),
+            port => Participant::of(Part::Any).with(Part::port(port)),
+        };
+        let (upcalls, now) = (self.settings.upcalls, cx.now());
+        let inner = match arriving {
+            Arriving::New(opening, me) => Inner::new(key, *me, opening, local, upcalls, now),
+            Arriving::Back(back) => Inner::resume(key, back, local, upcalls, now, false),
+        };
+        *talk.inner.borrow_mut() = Some(inner);
         talk
     }
 
@@ -231,7 +398,17 @@ impl Layer<HEADER_OCTETS, Many> for Psync {
         message: Message,
     ) -> Result<(), Refused> {
         let parsed = Header::parse(header);
+        let key = parsed.conversation;
+        if all.layer.closed.borrow().contains(&key) {
+            // What was closed above is over, whatever the others make of it.
+            return all.refuse(at, Some(header), message, &reason::CLOSED);
+        }
+        if parsed.kind == kind::RESTART_ACK {
+            let taken = Self::take_let(all, at, &parsed, &message);
+            return taken.or_else(|why| all.refuse(at, Some(header), message, why));
+        }
         if parsed.flags & LISTED == 0 {
+            Self::ask_back(all, at, &parsed);
             return all.refuse(at, Some(header), message, &conversation::STRANGE);
         }
         let arriving = match at.cx.unless_lost(|| read_list(at, &parsed, &message)) {
@@ -239,31 +416,21 @@ impl Layer<HEADER_OCTETS, Many> for Psync {
             Ok(None) => return all.refuse(at, Some(header), message, &reason::MALFORMED),
             Err(lost) => return all.refuse(at, Some(header), message, lost),
         };
-        if u32::from(arriving.opening.window) > all.layer.settings.window {
-            // This host alone decides of its memory.
-            return all.refuse(at, Some(header), message, &conversation::BEYOND_WINDOW);
+        match Self::make(all, at, key, arriving) {
+            Ok(session) => all.hand(at, session, message),
+            Err(why) => all.refuse(at, Some(header), message, why),
         }
-        let process = u64::from(arriving.opening.members[usize::from(arriving.me)].process);
-        let offered = all.offers.get(&process).or_else(|| all.offers.get(&ANY));
-        let Some(Receiver::Protocol(upper)) = offered else {
-            return all.refuse(at, Some(header), message, Self::NO_RECEIVER);
-        };
-        let key = parsed.conversation;
-        all.layer.arriving.borrow_mut().insert(key, arriving);
-        let result = all.accept(at, &upper, key, message);
-        all.layer.arriving.borrow_mut().remove(&key);
-        result
     }
 
     fn ends(&self, _: &Kernel, _: &SessionRef, key: u32) -> Participants {
         let arriving = self.arriving.borrow();
-        let Some(Arriving { opening, me }) = arriving.get(&key) else {
+        let Some((opening, me)) = arriving.get(&key).map(Arriving::opening) else {
             return Participants::default();
         };
         let participant = |address: &Address| {
             Participant::from(address.peer).with(Part::Number(PROCESS, address.process.into()))
         };
-        let me = usize::from(*me);
+        let me = usize::from(me);
         let others = opening.members.iter().enumerate().filter(|(at, _)| *at != me);
         Participants::among(
             participant(&opening.members[me]),
@@ -309,8 +476,12 @@ impl Layer<HEADER_OCTETS, Many> for Psync {
         conversation::timeout(own, cx, this, token);
     }
 
-    fn end(own: &Own, cx: &Kernel, _: &SessionRef) {
+    fn end(own: &Own, cx: &Kernel, this: &SessionRef) {
         own.all.layer.forget(own.key);
+        // One that was lost otherwise may be come back into.
+        if !this.head().is_aborted() {
+            own.all.layer.note_closed(own.key);
+        }
         conversation::end(own, cx);
     }
 
@@ -337,8 +508,12 @@ impl Layer<HEADER_OCTETS, Many> for Psync {
                 Err(_) => Answer::Unknown,
             };
         }
-        match with(own, |inner| inner.answer_to(cx.now(), ask)) {
+        let cookie = if ask.get::<MaskIn>().is_some() { cx.random().next_u64() } else { 0 };
+        match with(own, |inner| inner.answer_to(cx.now(), cookie, ask)) {
             Some(Answer::Answered) => {
+                if let Some(MaskIn { index, .. }) = ask.get() {
+                    conversation::tell_let_in(own, cx, this, *index);
+                }
                 conversation::let_pushes_go_on(own, cx);
                 Answer::Answered
             }
@@ -355,6 +530,8 @@ impl Layer<HEADER_OCTETS, Many> for Psync {
     fn stop(&self) {
         self.opened.borrow_mut().clear();
         self.arriving.borrow_mut().clear();
+        self.returns.borrow_mut().clear();
+        self.closed.borrow_mut().clear();
     }
 }
 
@@ -373,32 +550,38 @@ fn read_list(
         && header.conversation != 0;
     let at = HEADER_OCTETS + Entry::OCTETS * usize::from(header.entries);
     let mut opening = Opening::read(message, at).filter(|_| is_sound)?;
-    opening.members.get_mut(0)?.peer = Peer {
-        host: lower.ask(cx, PeerHost::default()).unwrap_or_default().host,
-        port: lower.ask(cx, PeerPort::default()).unwrap_or_default().port,
-    };
-    let own = Peer {
-        host: lower.ask(cx, MyHost::default()).unwrap_or_default().host,
-        port: port_of(cx, lower),
-    };
+    opening.members.get_mut(0)?.peer = peer_of(cx, lower);
+    let own = own_peer(cx, lower);
     let members = &opening.members;
     let at_peer = |peer: Peer| members.iter().position(|member| member.peer == peer);
     let me = at_peer(own).filter(|me| *me > 0)?;
     let is_once = |(at, member): (usize, &Address)| at_peer(member.peer) == Some(at);
     let is_sound = members.iter().enumerate().all(is_once);
-    is_sound.then_some(Arriving { opening, me: me as u8 })
+    is_sound.then_some(Arriving::New(opening, me as u8))
 }
 
 impl Inner {
     /// Answers what only this layer knows.
-    fn answer_to(&mut self, now: Time, ask: &mut Ask<'_>) -> Answer {
+    fn answer_to(&mut self, now: Time, cookie: u64, ask: &mut Ask<'_>) -> Answer {
+        if let Some(MaskIn { index, incarnation, start, base }) = ask.get() {
+            let at = usize::from(*index);
+            let is_done = match base.is_empty() {
+                true => *index != self.me && self.graph.keep_for(at),
+                false if !self.graph.is_masked(at) => false,
+                false => {
+                    let place = (*start, core::mem::take(base));
+                    self.let_in(*index, *incarnation, place, now, cookie)
+                }
+            };
+            return if is_done { Answer::Answered } else { Answer::Unknown };
+        }
         let (members, graph) = (&self.members, &mut self.graph);
         if let Some(question) = ask.get::<MyMember>() {
             *question = MyMember {
                 index: self.me,
                 members: members.len() as u8,
                 conversation: self.number,
-                incarnation: 1,
+                incarnation: graph.incarnation(self.me.into()),
                 window: self.window as u16,
             };
         } else if let Some(question) = ask.get::<MemberAt>() {
@@ -416,11 +599,12 @@ impl Inner {
             let id = NodeId { sender: question.index, seq: last };
             *question = MemberState {
                 index: question.index,
-                incarnation: 1,
+                incarnation: graph.incarnation(at),
                 last,
                 depth: graph.depth(id).unwrap_or(0),
                 is_masked: graph.is_masked(at),
                 silent: now.since(member.heard_at),
+                asks: member.asks(),
             };
         } else if let Some(question) = ask.get::<IsStable>() {
             question.by_all = graph.is_stable(question.id);
@@ -452,12 +636,13 @@ impl Inner {
             question.nodes = kept.into_iter().take(CONTEXT_MAX).map(node).collect();
         } else if ask.get::<TakeNulls>().is_some() {
             self.takes_nulls = true;
+        } else if ask.get::<TakeMembers>().is_some() {
+            self.takes_members = true;
         } else if let Some(question) = ask.get::<MaskOut>() {
             if usize::from(question.index) >= members.len() || question.index == self.me {
                 return Answer::Unknown;
             }
-            graph.mask(question.index.into(), true);
-            question.last = graph.last(question.index.into());
+            question.last = graph.mask_out(question.index.into());
         } else {
             return Answer::Unknown;
         }

@@ -5,9 +5,11 @@
 //! | --- | --- | --- |
 //! | `DATA`, `RESENT` | the predecessors | octets of the layer above |
 //! | `REQUEST` | the messages that are asked for | none |
-//! | `LEAVES` | the leaves of the sender's view | none |
+//! | `LEAVES` | the leaves of the sender's view; with `HELD`, of what the receiver held | none |
 //! | `OPEN`, always with the members | none | none |
 //! | `OPEN_ACK` | none | none |
+//! | `RESTART` | none | [`Asking`] |
+//! | `RESTART_ACK`, with the members once the other is let in | none | [`Let`], and then [`base`] |
 //! | `SIDE` | none | octets of the layer above |
 
 use crate::graph::MEMBERS_MAX;
@@ -66,6 +68,43 @@ xk_kit::header! {
 }
 
 xk_kit::header! {
+    /// Question of a member that wants to come back.
+    pub struct Asking {
+        /// Number of its start.
+        pub start: u64,
+        /// The number with which the asked member has answered; 0 before.
+        pub cookie: u64,
+        /// Index of the first member of which the base is asked for.
+        pub first: u16,
+    }
+}
+
+xk_kit::header! {
+    /// Answer to a member that wants to come back.
+    pub struct Let {
+        /// Number of its start.
+        pub start: u64,
+        /// Number that it is to show the next time.
+        pub cookie: u64,
+        /// Index of the member; 0 while it is not let in.
+        pub me: u16,
+        /// Index of the first member of which the base follows.
+        pub first: u16,
+    }
+}
+
+xk_kit::header! {
+    /// Front of the base of one member; behind it are the depths, of four octets each.
+    struct Based {
+        incarnation: u16,
+        flags: u16,
+        seq: u32,
+        since: u32,
+        depths: u16,
+    }
+}
+
+xk_kit::header! {
     /// Front of the list.
     struct Front {
         window: u16,
@@ -84,6 +123,9 @@ pub const ANSWER: u8 = 2;
 /// Flag of a packet with the list of members behind its entries.
 pub const LISTED: u8 = 4;
 
+/// Flag of `LEAVES` whose entries are what the receiver was known to hold.
+pub const HELD: u8 = 8;
+
 /// Kinds of packets.
 pub mod kind {
     /// A message.
@@ -98,6 +140,10 @@ pub mod kind {
     pub const OPEN: u8 = 5;
     /// The answer to a list of members.
     pub const OPEN_ACK: u8 = 6;
+    /// The question of a member that has lost its state and wants to come back.
+    pub const RESTART: u8 = 7;
+    /// The answer to that.
+    pub const RESTART_ACK: u8 = 8;
     /// A message to one member, beside the graph.
     pub const SIDE: u8 = 9;
 }
@@ -174,9 +220,65 @@ impl Opening {
     }
 }
 
+/// Base of a member that comes back, as it is sent.
+pub mod base {
+    use super::Based;
+    use crate::graph::BaseOf;
+    use alloc::vec::Vec;
+    use xk_core::Message;
+
+    /// Octets of what is known of one sender, without the depths.
+    pub const FRONT_OCTETS: usize = Based::OCTETS;
+    const MASKED: u16 = 1;
+    const LEAF: u16 = 2;
+
+    /// Writes what is known of one sender.
+    pub fn emit(of: &BaseOf, octets: &mut Vec<u8>) {
+        let flags = (u16::from(of.is_masked) * MASKED) | (u16::from(of.is_leaf) * LEAF);
+        let (incarnation, depths) = (of.incarnation, of.depths.len() as u16);
+        let (seq, since) = (of.seq, of.since);
+        octets.extend(Based { incarnation, flags, seq, since, depths }.emit());
+        of.depths.iter().for_each(|depth| octets.extend(depth.to_be_bytes()));
+    }
+
+    /// Reads what is known of one sender, `at` octets behind the front of a message, and returns
+    /// how many octets it takes; `None` if it cannot be.
+    #[must_use]
+    pub fn read(message: &Message, at: usize, window: u16) -> Option<(BaseOf, usize)> {
+        let mut front = [0; Based::OCTETS];
+        let is_there = message.copy_to(at, &mut front) == front.len();
+        let Based { incarnation, flags, seq, since, depths } = Based::parse(&front);
+        let is_sound = is_there
+            && incarnation > 0
+            && flags <= (MASKED | LEAF)
+            && (flags & LEAF == 0 || seq > 0)
+            && since <= seq
+            && depths <= window
+            && u32::from(depths) <= seq
+            && (depths > 0) == (seq > 0);
+        let mut all: Vec<u32> = Vec::with_capacity(if is_sound { depths.into() } else { 0 });
+        for n in 0..usize::from(if is_sound { depths } else { 0 }) {
+            let mut octets = [0; 4];
+            let is_there = message.copy_to(at + front.len() + 4 * n, &mut octets) == 4;
+            let depth = u32::from_be_bytes(octets);
+            // A path is no longer than there are messages.
+            let is_deeper = all.last().is_none_or(|last| *last < depth) && depth < 1 << 31;
+            if !is_there || !is_deeper {
+                return None;
+            }
+            all.push(depth);
+        }
+        let octets = front.len() + 4 * all.len();
+        let (is_masked, is_leaf) = (flags & MASKED != 0, flags & LEAF != 0);
+        let of = BaseOf { incarnation, since, is_masked, is_leaf, seq, depths: all };
+        is_sound.then_some((of, octets))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
     use xk_core::message::{Pool, PoolConfig};
 
     #[test]
@@ -215,6 +317,31 @@ mod tests {
             assert_eq!(read(&octets[..end]), None, "cut at {end}");
         }
         for (at, octet) in [(0, 2), (1, 0), (3, 65), (10, 6), (11, 1), (24, 224), (48, 239)] {
+            let mut other = octets.clone();
+            other[at] = octet;
+            assert_eq!(read(&other), None, "octet {at}");
+        }
+    }
+
+    #[test]
+    fn a_base_is_read_again_and_nothing_else_is() {
+        let (is_masked, is_leaf, depths) = (true, true, vec![3, 5, 0x0102_0304]);
+        let of =
+            crate::graph::BaseOf { incarnation: 2, since: 4, is_masked, is_leaf, seq: 9, depths };
+        let mut octets = vec![0xff];
+        base::emit(&of, &mut octets);
+        let fields = [0, 2, 0, 3, 0, 0, 0, 9, 0, 0, 0, 4, 0, 3, 0, 0, 0, 3, 0, 0, 0, 5, 1, 2, 3, 4];
+        assert_eq!(octets[1..], fields);
+        let pool = Pool::new(&PoolConfig::default()).unwrap();
+        let read = |octets: &[u8]| base::read(&pool.copy_from(0, octets).unwrap(), 1, 4);
+        assert_eq!(read(&octets), Some((of, 26)));
+        for end in 1..octets.len() {
+            assert_eq!(read(&octets[..end]), None, "cut at {end}");
+        }
+        // No incarnation, a flag, too many, an earlier one that is later, no depth, too many, a
+        // depth that does not grow, one beyond all.
+        let bad = [(2, 0), (4, 4), (8, 2), (12, 10), (14, 0), (14, 5), (22, 3), (23, 0xff)];
+        for (at, octet) in bad {
             let mut other = octets.clone();
             other[at] = octet;
             assert_eq!(read(&other), None, "octet {at}");

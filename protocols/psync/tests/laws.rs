@@ -25,9 +25,6 @@ const SKIPPED: &[&str] = &[
     "a refusal comes back",
     // A frame that comes again is a duplicate, however it lies in its buffers.
     "headers may lie in slices",
-    // A member that was heard and whose session then ends does not come back: what all others hold
-    // is no longer kept for it.
-    "a lost question founds nothing",
     // So many as this law sends in a row no window lets through.
     "no allocation per message",
     // A message waits for those before it of its sender.

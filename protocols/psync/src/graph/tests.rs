@@ -60,7 +60,7 @@ fn stable_is_what_all_others_have_followed() {
     graph.arrive(b, &before_b, false, 0);
     assert!(graph.is_stable(a), "members 1 and 2 have sent after it");
     assert!(!graph.is_stable(b));
-    graph.mask(0, true);
+    graph.mask_out(0);
     assert!(!graph.is_stable(b), "this member has sent nothing after it");
     drain(&mut graph);
     graph.send(false, 0).unwrap();
@@ -126,7 +126,7 @@ fn the_window_is_what_others_do_not_hold() {
     assert!(graph.body(id(0, 2)).is_none() && graph.body(id(0, 3)).is_some());
     assert!(graph.send(false, 0).is_some() && graph.send(false, 0).is_some());
     assert!(!graph.has_room());
-    graph.mask(2, true);
+    graph.mask_out(2);
     assert_eq!(graph.unheld(), 2, "the other member holds four");
 }
 

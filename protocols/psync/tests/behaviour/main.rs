@@ -1,5 +1,7 @@
 //! Conversations of several members, each a kernel of its own; the test carries their packets.
 
+mod returns;
+
 use core::time::Duration;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,10 +43,21 @@ fn process(number: u64) -> Participant {
 
 impl Member {
     fn new(at: usize, parameters: &[(&'static str, i64)]) -> Self {
-        let cx = TestKernel::with_stacks(at as u64 + 1);
-        let bottom = Bottom::add(&cx, "bottom", Lower::host([10, 0, 0, at as u8 + 1], 253));
+        Self::started(at, 1, parameters)
+    }
+
+    /// A member's host that was started so many times.
+    fn started(at: usize, starts: u64, parameters: &[(&'static str, i64)]) -> Self {
+        let cx = TestKernel::with_stacks(at as u64 + 100 * starts);
+        let mut lower = Lower::host([10, 0, 0, at as u8 + 1], 253);
         let mut params = Params::default();
-        parameters.iter().for_each(|(name, value)| params.set(name, Value::Integer(*value)));
+        for (name, value) in parameters {
+            match *name {
+                "max-packet" => lower.max_packet = *value as u32,
+                _ => params.set(name, Value::Integer(*value)),
+            }
+        }
+        let bottom = Bottom::add(&cx, "bottom", lower);
         let below = core::slice::from_ref(bottom.protocol());
         let layer = ENTRY.add(&cx, "psync", below, &params).unwrap();
         let top = Top::add(&cx, "top");
@@ -101,6 +114,8 @@ struct Packet {
 struct Net {
     members: Vec<Member>,
     sessions: Vec<SessionRef>,
+    /// Incarnations of the members, as they should be.
+    incarnations: Vec<u16>,
     frames: Cell<u64>,
 }
 
@@ -111,7 +126,8 @@ impl Net {
         let others: Vec<usize> = (1..n).collect();
         let first = members[0].open(&others).unwrap();
         members[0].cx.advance(Duration::ZERO);
-        let mut net = Self { members, sessions: vec![first], frames: Cell::new(0) };
+        let mut net =
+            Self { members, sessions: vec![first], incarnations: vec![1; n], frames: Cell::new(0) };
         net.carry(|_| true);
         for at in 1..n {
             net.sessions.push(net.members[at].opened());
@@ -179,7 +195,8 @@ impl Net {
             }
             self.advance(50 * MS);
         }
-        panic!("something is outstanding");
+        let all = (0..self.members.len()).map(|at| self.ask(at, Outstanding::default()));
+        panic!("something is outstanding: {:?}", all.collect::<Vec<_>>());
     }
 }
 
@@ -307,7 +324,8 @@ fn what_is_lost_is_asked_for() {
 fn an_open_is_repeated_until_each_has_answered() {
     let members: Vec<Member> = (0..3).map(|at| Member::new(at, &[])).collect();
     let first = members[0].open(&[1, 2]).unwrap();
-    let net = Net { members, sessions: vec![first], frames: Cell::new(0) };
+    let net =
+        Net { members, sessions: vec![first], incarnations: vec![1; 3], frames: Cell::new(0) };
     let opens = |sent: &[Packet]| {
         let all = sent.iter().filter(|packet| packet.octets[1] == kind::OPEN);
         all.map(|packet| packet.to).collect::<Vec<_>>()
