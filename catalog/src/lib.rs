@@ -80,6 +80,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_vip::vipaddr::ENTRY,
     &xk_vip::vipadv::ENTRY,
     &xk_vip::vipsize::ENTRY,
+    &xk_vmtp::ENTRY,
     &xk_xdp::ENTRY,
     &xk_zip::ENTRY,
     // catalog:protocols

@@ -11,6 +11,7 @@ use std::io;
 
 mod mrpc;
 mod sun;
+mod vmtp;
 mod xdr;
 
 /// A seed: its target, its name, and its octets.
@@ -45,6 +46,7 @@ fn seeds() -> io::Result<Vec<Seed>> {
     attacks(&mut seeds);
     shared_memory(&mut seeds);
     mrpc::add_all(&mut seeds);
+    vmtp::add_all(&mut seeds);
     sun::add_all(&mut seeds);
     xdr::add_all(&mut seeds)?;
     for octets in crate::targets::question::all_zeros().iter().step_by(6) {

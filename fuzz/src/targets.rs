@@ -29,3 +29,4 @@ pub(crate) mod tcp;
 pub(crate) mod tpi;
 pub(crate) mod udp;
 pub(crate) mod vipadv;
+pub(crate) mod vmtp;

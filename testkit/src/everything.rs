@@ -39,6 +39,7 @@ pub const LAYERS: &str = r#"
     channel ip-fragment name=ip-channel
     forward ip-channel
     mrpc vip
+    vmtp ip
 "#;
 
 /// The lines of what serves.
@@ -57,6 +58,7 @@ pub const SERVERS: &str = r#"
     echo order name=order-echo local=process8
     procedures forward name=forward-procedures
     procedures mrpc name=mrpc-procedures
+    procedures vmtp name=vmtp-procedures
 "#;
 
 /// The kinds of the catalog that stand in no such host, and why.
@@ -117,6 +119,7 @@ const ASKERS: &[(&str, &str, &str)] = &[
     ("caller deadline", "selects", "procedure1@"),
     ("caller forward", "forwards", "procedure1@"),
     ("caller mrpc", "sprite", "procedure1@"),
+    ("caller vmtp", "transacts", "procedure1@"),
 ];
 
 /// The names of the askers in the graph of [`askers`].

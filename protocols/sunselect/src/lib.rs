@@ -64,7 +64,9 @@ use xk_core::graph::{Family, Guarantees, Realm, Service, question};
 pub static ENTRY: Entry = Entry::calls("sunselect", include_str!("lib.rs"), build)
     .summary("SUN.SELECT: names program, version and procedure of a call")
     .above(Family::Other("credentials"))
-    .on(&[Realm::Rpc], &[Family::Port, Family::Host, Family::Ether, Family::Link])
+    .on(&[Realm::Rpc], &[
+        Family::Port, Family::Host, Family::Ether, Family::Link, Family::Other("entities"),
+    ])
     .needs(Guarantees::SESSIONS)
     .service(Service::adding(Guarantees::NAMES))
     .header_octets(wire::CALL_OCTETS)

@@ -135,7 +135,7 @@ fn naming(nodes: &[Node], name: &str, catalog: &Catalog) -> Option<Naming> {
     for _ in nodes {
         let node = nodes.iter().find(|node| *node.name == *name)?;
         match catalog.find(&node.kind)?.above {
-            Family::Other("procedures") => return Some(Naming::Procedures),
+            Family::Other("procedures" | "entities") => return Some(Naming::Procedures),
             Family::Other("programs") => return Some(Naming::Programs),
             Family::Inherit => name = node.lowers.first()?.as_str(),
             _ => return None,

@@ -117,6 +117,12 @@ const STACKS: &[Stack<'static>] = &[
         client: r#"caller mrpc to="procedure1@10.0.0.1""#,
     },
     Stack {
+        name: "vmtp",
+        layers: "vmtp ip",
+        server: "procedures vmtp",
+        client: r#"caller vmtp to="procedure1@10.0.0.1""#,
+    },
+    Stack {
         name: "reqrep",
         layers: "udp ip; reqrep udp; sunselect reqrep; sunprog sunselect",
         server: r#"procedures sunprog at="*@version1@program536870913@port2049""#,

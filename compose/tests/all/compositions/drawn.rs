@@ -191,7 +191,7 @@ impl Drawn {
             "udp" => on("port7"),
             "tcp" if self.is_on_ports(at) => on("port7").replacen("@port7", "@port9", 1),
             "tcp" => on("port7"),
-            "mrpc" | "select" | "forward" => on("procedure1"),
+            "mrpc" | "select" | "forward" | "vmtp" => on("procedure1"),
             "sunselect" | "sunprog" | "authnone" | "authsys" | "authshort" => {
                 let has_program = below().contains("program");
                 match has_program {

@@ -109,6 +109,15 @@ fn over_the_monolith() {
 }
 
 #[test]
+fn over_transactions_of_entities() {
+    let (stack, client) = alone("vmtp ip").expect("a stack");
+    let _server = stack.serve(execute).expect("taken");
+    exercise(&client, "vmtp", "vmtp");
+    let large = vec![3; 70_000];
+    assert_eq!(client.call(1, &large), Ok(large));
+}
+
+#[test]
 fn between_two_hosts_that_share_memory() {
     let path = std::env::temp_dir().join(format!("xk-rpc-test-{}.sock", std::process::id()));
     let host = |name: &str| {

@@ -1,0 +1,504 @@
+//! The client half (RFC 1045, section 4): a transaction of an entity, and the packets for it.
+
+use crate::blocks::{Incoming, Taken, push};
+use crate::entities::{Line, STEP};
+use crate::reasons::{FORGED_DELIVERY, LATE, NO_ENTITY, NO_TRANSACTION, reason_of};
+use crate::session::VmtpSession;
+use crate::shared::{ALIVE_MAX, BUSY_WAITS, GROUP_REST, Shared, TRIES_MAX, is_refusal};
+use crate::tables::{self, ClientAction, ClientEvent, ClientState};
+use crate::wire::{
+    APG, BLOCK_OCTETS, DGM, Entity, Header, RESPONSE, SDA, USER_OCTETS, blocks_of, code, gap_bits,
+    padded, round_of,
+};
+use core::time::Duration;
+use xk_core::object::{CallCause, CallError, PushError, Refused};
+use xk_core::shepherd::WaitError;
+use xk_core::{Kernel, Message, ProtocolRef, SessionRef, Time};
+use xk_kit::control::PeerHost;
+use xk_kit::net::attribute::Peer;
+use xk_kit::rpc::call::{self, CallOptions};
+
+/// Times in a row that a busy server is asked again.
+const BUSY_MAX: u32 = 8;
+/// Headroom of a message made of user data.
+const HEADROOM: usize = 128;
+
+impl VmtpSession {
+    /// Sends the request of an entity that is the caller's: all of it, or, of one that is long, the
+    /// first group.
+    #[inline]
+    pub(crate) fn transmit(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        line: &Line,
+        mut request: Message,
+        flags: u32,
+    ) -> Result<(), PushError> {
+        line.id.set(self.entity(line.index));
+        let (blocks, checks) = (self.blocks, self.shared.config.checksum);
+        line.blocks.set(blocks);
+        line.gap.set(self.gap.get());
+        let len = request.len();
+        let mut header = self.header(line, len, flags);
+        line.state.set(tables::client(line.state.get(), ClientEvent::Send).0);
+        if len == USER_OCTETS {
+            request = into_user_data(cx, &request, &mut header)?;
+        }
+        if !line.lower.has(&self.lower) {
+            drop(line.lower.replace(Some(self.lower.clone())));
+        }
+        if len <= blocks as usize * BLOCK_OCTETS {
+            if flags & DGM == 0 {
+                line.out.save(header, &request)?;
+            }
+            let data = request.len();
+            let header = match data {
+                0 => header,
+                _ => header.with_data(blocks_of(data), padded(data)),
+            };
+            return push(cx, &self.lower, &header, request, checks);
+        }
+        line.out.put(header, request);
+        self.shared.send(cx, this, line, line.out.blocks(), 0)
+    }
+
+    /// The header of the packets of a request, less what is a packet's own.
+    #[inline]
+    fn header(&self, line: &Line, len: usize, flags: u32) -> Header {
+        let mut header = self.template;
+        header.client = line.id.get();
+        header.transaction = line.transaction.get();
+        header.control |= gap_bits(line.gap.get());
+        header.code |= flags;
+        header.user[6] = len as u32;
+        header
+    }
+
+    /// Waits for the response, and sends again what seems to be lost.
+    #[inline]
+    pub(crate) fn await_response(
+        &self,
+        cx: &Kernel,
+        line: &Line,
+        options: Option<CallOptions>,
+        first: Duration,
+    ) -> Result<Message, CallError> {
+        let waited = line.pending.wait(cx, first);
+        if let Ok(Some(outcome)) = waited {
+            return outcome;
+        }
+        self.persist(cx, line, options, waited)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn persist(
+        &self,
+        cx: &Kernel,
+        line: &Line,
+        options: Option<CallOptions>,
+        mut waited: Result<Option<Result<Message, CallError>>, WaitError>,
+    ) -> Result<Message, CallError> {
+        let deadline = options.map_or(Time::MAX, |options| options.deadline);
+        let mut tries = 1;
+        loop {
+            match waited {
+                Ok(Some(outcome)) => return outcome,
+                // Woken: a reply to one of several servers.
+                Ok(None) => {
+                    if let Some(reply) = line.next_reply() {
+                        return Ok(reply);
+                    }
+                }
+                Err(WaitError::TimedOut) if cx.now() >= deadline => {
+                    return Err(CallCause::TimedOut { tries }.into());
+                }
+                Err(WaitError::TimedOut) if cx.now() < line.due.get() => {}
+                Err(WaitError::TimedOut) => {
+                    tries += 1;
+                    if !self.timed_out(cx, line) {
+                        return Err(CallCause::TimedOut { tries: tries - 1 }.into());
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+            let until = line.due.get().min(deadline);
+            waited = line.pending.wait(cx, until.since(cx.now()));
+        }
+    }
+
+    /// The timer of a transaction has gone off; false if it has failed.
+    fn timed_out(&self, cx: &Kernel, line: &Line) -> bool {
+        let is_last = line.retries.get() + 1 >= TRIES_MAX;
+        if is_last && line.gathers.get().is_some() {
+            // Others have answered, or will until the deadline.
+            line.due.set(Time::MAX);
+            return true;
+        }
+        let event = match is_last {
+            true => ClientEvent::Exhausted,
+            false => ClientEvent::Timeout,
+        };
+        let (state, action) = tables::client(line.state.get(), event);
+        line.state.set(state);
+        line.retries.set(line.retries.get() + 1);
+        match action {
+            ClientAction::Resend => {
+                let timers = self.look_at_timers(cx);
+                let wait =
+                    (line.wait.get() * 2).clamp(timers.small, timers.max.max(line.wait.get()));
+                line.wait.set(wait);
+                line.due.set(cx.now().after(wait));
+                self.shared.ask_server(cx, line);
+            }
+            ClientAction::AskMissing => {
+                line.due.set(cx.now().after(GROUP_REST * (1 << line.retries.get().min(6))));
+                self.shared.ask_missing(cx, line);
+            }
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// Puts the octets of a message into the header, which has no segment then.
+fn into_user_data(
+    cx: &Kernel,
+    message: &Message,
+    header: &mut Header,
+) -> Result<Message, PushError> {
+    let mut octets = [0; USER_OCTETS];
+    message.copy_to(0, &mut octets);
+    header.set_user_octets(&octets);
+    cx.pool().empty(HEADROOM).map_err(|_| PushError::NoBuffers)
+}
+
+impl Shared {
+    /// Sends blocks of a request: at once, or with gaps.
+    pub(crate) fn send(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        line: &Line,
+        mask: u32,
+        control: u32,
+    ) -> Result<(), PushError> {
+        let protocol = this.protocol(cx);
+        self.send_by(cx, protocol.as_ref(), line, mask, control)
+    }
+
+    fn send_by(
+        &self,
+        cx: &Kernel,
+        this: Option<&ProtocolRef>,
+        line: &Line,
+        mask: u32,
+        control: u32,
+    ) -> Result<(), PushError> {
+        let Some(lower) = line.lower.get() else {
+            return Err(PushError::Closed);
+        };
+        let mut control = control | round_bits(line.round.get());
+        if line.out.is_run() {
+            // The next group goes when this one is there.
+            control |= APG;
+        }
+        let is_paced = line.gap.get() > 0 && this.is_some();
+        let ways = (self.config.checksum, is_paced);
+        let left = line.out.send(cx, &lower, (mask, line.blocks.get()), control, ways)?;
+        line.out.waiting.set(left);
+        if let Some(this) = this.filter(|_| left != 0) {
+            let next = cx.now().after(Self::gap_time(line.gap.get()));
+            line.paced.set(next);
+            self.watch(cx, this, next);
+        }
+        Ok(())
+    }
+
+    /// Sends what waits for its gap.
+    pub(crate) fn pace(&self, cx: &Kernel, this: &ProtocolRef, line: &Line) {
+        let waiting = line.out.waiting.replace(0);
+        line.paced.set(Time::MAX);
+        if line.waits() && waiting != 0 {
+            let _ = self.send_by(cx, Some(this), line, waiting, 0);
+        }
+    }
+
+    /// Sends a request of one packet again; of a longer one a header alone, by which the server
+    /// tells what it lacks.
+    fn ask_server(&self, cx: &Kernel, line: &Line) {
+        line.round.set(line.round.get() + 1);
+        let mask = match line.out.is_long(line.blocks.get()) {
+            true => 0,
+            false => line.out.blocks(),
+        };
+        // What does not go is as good as lost.
+        let _ = self.send_by(cx, None, line, mask, APG);
+    }
+
+    /// Tells the server which blocks of its response are there.
+    fn ask_missing(&self, cx: &Kernel, line: &Line) {
+        let Some(lower) = line.lower.get() else { return };
+        let Some(first) = line.incoming.first() else { return };
+        // A response that the server does not keep comes again with its request alone.
+        if first.has(DGM) {
+            self.ask_server(cx, line);
+        } else {
+            let transaction = first.transaction.wrapping_add(line.incoming.group());
+            let first = Header { transaction, ..first };
+            self.notify_server(cx, &lower, &first, line.incoming.held(), code::RETRY);
+        }
+    }
+
+    /// A response packet; `data` lies between its header and its checksum.
+    #[inline]
+    pub(crate) fn response(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        header: &Header,
+        data: Message,
+    ) -> Result<(), Refused> {
+        let Some(line) = self.entities.of(header.client) else {
+            if header.wants_answer() {
+                self.notify_server(cx, lower, header, 0, code::NONEXISTENT_ENTITY);
+            }
+            return Err(this.refuse(data, &NO_ENTITY));
+        };
+        let group = header.transaction.wrapping_sub(line.transaction.get());
+        if !line.waits() || group >= STEP {
+            let (_, action) = tables::client(ClientState::Processing, ClientEvent::Whole);
+            if action == ClientAction::Discard && header.wants_answer() {
+                self.notify_server(cx, lower, header, 0, code::RESPONSE_DISCARDED);
+            }
+            return Err(this.refuse(data, &NO_TRANSACTION));
+        }
+        if line.gathers.get().is_some() {
+            return self.gathered(cx, this, lower, line, header, data);
+        }
+        let incoming = &line.incoming;
+        let is_first = line.state.get() == ClientState::Awaiting;
+        if is_first {
+            incoming.begin(&Header { transaction: line.transaction.get(), ..*header });
+            line.retries.set(0);
+        }
+        let taken = match incoming.take(header, data) {
+            Ok(taken) => taken,
+            Err(_) => {
+                this.head().drops().count(&FORGED_DELIVERY);
+                return Ok(());
+            }
+        };
+        let event = match taken {
+            Taken::Whole => ClientEvent::Whole,
+            _ => ClientEvent::Part,
+        };
+        let (state, action) = tables::client(line.state.get(), event);
+        line.state.set(state);
+        let held = u32::MAX;
+        if header.wants_answer() && (taken == Taken::Whole || incoming.is_before(header)) {
+            self.notify_server(cx, lower, header, held, code::OK);
+        }
+        if action == ClientAction::Deliver {
+            let outcome = outcome(cx, header, incoming);
+            line.finish(cx, outcome);
+            return Ok(());
+        }
+        if !line.lower.has(lower) {
+            // Another server answers: the request was passed on.
+            drop(line.lower.replace(Some(lower.clone())));
+        }
+        if matches!(taken, Taken::New | Taken::Group) {
+            line.retries.set(0);
+            line.due.set(cx.now().after(GROUP_REST));
+        }
+        if is_first {
+            // The caller waits for longer than that.
+            line.pending.wake(cx);
+        }
+        Ok(())
+    }
+
+    /// A response to a request for several.
+    #[cold]
+    fn gathered(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        line: &Line,
+        header: &Header,
+        data: Message,
+    ) -> Result<(), Refused> {
+        let Some(parts) = line.response_of(header.server) else {
+            return Err(this.refuse(data, &LATE));
+        };
+        if parts.first().is_none() {
+            parts.begin(&Header { transaction: line.transaction.get(), ..*header });
+        }
+        match parts.take(header, data) {
+            Ok(Taken::Whole) => {
+                if header.wants_answer() {
+                    self.notify_server(cx, lower, header, u32::MAX, code::OK);
+                }
+                // An error of one server is none of the others'.
+                if let Ok(mut reply) = outcome(cx, header, &parts) {
+                    let host = lower.ask(cx, PeerHost::default()).map(|q| q.host);
+                    let peer = Peer { host: host.unwrap_or_default(), port: 0 };
+                    // A message that came from below has room for it.
+                    let _ = reply.set_attribute(peer);
+                    line.replied(cx, header.server, reply);
+                }
+            }
+            Ok(Taken::Group) if header.wants_answer() => {
+                self.notify_server(cx, lower, header, u32::MAX, code::OK);
+            }
+            Ok(_) => {}
+            Err(_) => this.head().drops().count(&FORGED_DELIVERY),
+        }
+        Ok(())
+    }
+
+    /// A server's manager tells what has come of a request.
+    pub(crate) fn client_notified(&self, cx: &Kernel, this: &ProtocolRef, notice: &Header) -> bool {
+        let [_, _, control, _, transaction, delivery, code] = notice.user;
+        let line = self.entities.of(notice.user_entity(0));
+        // Of several servers each may lack parts; that one has the request says nothing of others.
+        let is_retry = matches!(code, code::RETRY | code::RETRY_ALL);
+        let is_meant = |line: &&Line| line.waits() && (is_retry || line.gathers.get().is_none());
+        let Some(line) = line.filter(is_meant) else {
+            return false;
+        };
+        if transaction != line.out.transaction() {
+            return false;
+        }
+        let event = match code {
+            code::OK => ClientEvent::Ok,
+            code::RETRY | code::RETRY_ALL => ClientEvent::Retry,
+            code::BUSY => ClientEvent::Busy,
+            _ => ClientEvent::Refused,
+        };
+        let (state, action) = tables::client(line.state.get(), event);
+        // A round is answered once, and each answer used once: duplicates do not multiply.
+        let is_late = round_of(control) != line.round.get() & 7;
+        if is_late && action != ClientAction::Rest {
+            return true;
+        }
+        let is_refused = matches!(action, ClientAction::BackOff | ClientAction::Fail);
+        if is_refused && !self.entities.is_first(line, notice.client) {
+            // Another incarnation of the server may have executed what this one refuses.
+            line.finish(cx, Err(CallCause::Rebooted.into()));
+            return true;
+        }
+        line.state.set(state);
+        match action {
+            ClientAction::Rest => self.acknowledged(cx, this, line),
+            ClientAction::SendMissing => {
+                line.round.set(line.round.get() + 1);
+                // The server has more of it than before.
+                if line.delivered.replace(delivery) != delivery {
+                    line.retries.set(0);
+                }
+                line.due.set(cx.now().after(line.wait.get()));
+                let mask = match code {
+                    code::RETRY => line.out.blocks() & !delivery,
+                    _ => line.out.blocks(),
+                };
+                // What was sent was too much at a time (RFC 1045, section 2.5.6).
+                if delivery != 0 && mask != 0 {
+                    line.gap.set(line.gap.get().saturating_mul(2).max(1));
+                }
+                let _ = self.send_by(cx, Some(this), line, mask, 0);
+            }
+            ClientAction::BackOff => {
+                line.round.set(line.round.get() + 1);
+                line.refusals.set(line.refusals.get() + 1);
+                if line.refusals.get() >= BUSY_MAX {
+                    line.finish(cx, Err(CallError::rejected(&call::BUSY)));
+                    return true;
+                }
+                line.retries.set(0);
+                let wait = BUSY_WAITS.0 * (1 << (line.refusals.get() - 1).min(3));
+                line.due.set(cx.now().after(wait.min(BUSY_WAITS.1)));
+            }
+            ClientAction::Fail => {
+                debug_assert!(is_refusal(code));
+                let error = match code {
+                    // The server knew the groups before, and has forgotten them.
+                    code::NO_RUN_RECORD | code::BAD_TRANSACTION_ID | code::RESPONSE_DISCARDED => {
+                        CallCause::Rebooted.into()
+                    }
+                    code => CallError::rejected(reason_of(code)),
+                };
+                line.finish(cx, Err(error));
+            }
+            _ => {}
+        }
+        true
+    }
+
+    /// The server has the group that was sent.
+    fn acknowledged(&self, cx: &Kernel, this: &ProtocolRef, line: &Line) {
+        line.retries.set(0);
+        if line.out.is_run() && line.out.next_group() {
+            line.due.set(cx.now().after(line.wait.get()));
+            let _ = self.send_by(cx, Some(this), line, line.out.blocks(), 0);
+        } else {
+            let wait = (line.wait.get() * 2).min(ALIVE_MAX.max(line.wait.get()));
+            line.wait.set(wait);
+            line.due.set(cx.now().after(wait));
+        }
+    }
+
+    /// A server's manager asks for the transaction of an entity.
+    pub(crate) fn probed(&self, cx: &Kernel, lower: &SessionRef, probe: &Header) {
+        let asked = probe.user_entity(2);
+        let line = self.entities.of(asked);
+        let (code, transaction) = match line {
+            Some(line) if line.waits() => match self.entities.is_first(line, probe.client) {
+                true => (code::OK, line.transaction.get()),
+                false => {
+                    line.finish(cx, Err(CallCause::Rebooted.into()));
+                    (code::OK, line.transaction.get().wrapping_add(STEP))
+                }
+            },
+            Some(line) if line.is_datagram.get() => (code::OK, line.transaction.get()),
+            Some(line) => (code::OK, line.transaction.get().wrapping_add(STEP)),
+            None => (code::NONEXISTENT_ENTITY, 0),
+        };
+        let header = Header {
+            control: RESPONSE | probe.control & round_bits(7),
+            server: Entity::MANAGERS,
+            code,
+            user: [transaction, 0, 0, 0, 0, 0, 0],
+            domain: self.config.domain << 16,
+            delivery: 0,
+            ..*probe
+        };
+        self.push_bare(cx, lower, &header);
+    }
+}
+
+/// Control bits of a transmission with this number.
+fn round_bits(round: u32) -> u32 {
+    Header::default().with_round(round).control
+}
+
+/// Result of a call whose response is whole.
+#[inline]
+fn outcome(cx: &Kernel, header: &Header, incoming: &Incoming) -> Result<Message, CallError> {
+    let whole = incoming.finish(cx);
+    match header.plain_code() {
+        code::OK => {
+            let Some(whole) = whole else { return Err(PushError::NoBuffers.into()) };
+            if header.has(SDA) {
+                return Ok(whole);
+            }
+            let octets = header.user_octets();
+            cx.pool().copy_from(HEADROOM, &octets).map_err(|_| PushError::NoBuffers.into())
+        }
+        code => Err(CallError::rejected(reason_of(code))),
+    }
+}

@@ -1,0 +1,273 @@
+//! The protocol object: opens, enables, demultiplexes.
+
+use crate::forward::Route;
+use crate::reasons::{NO_TRANSACTION, UNKNOWN_OPERATION, of_wire};
+use crate::session::{VmtpSession, timers_of};
+use crate::shared::{ANY, PACKET_OCTETS_MAX, SERVER, Settings, Shared, name_key, peer_number};
+use crate::wire::{CODE, Entity, Error, HEADER_OCTETS, Header, PIC, is_intact, operation};
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+use xk_core::control::Tables;
+use xk_core::graph::{Build, BuildError};
+use xk_core::object::{Enable, OpenError, Refused};
+use xk_core::participant::{AddressError, Label, Wild};
+use xk_core::{
+    Answer, Ask, HostAddr, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
+    SessionRef, Upper, reason,
+};
+use xk_kit::control::{ClaimHost, IsGroup, MaxPacket, MyHost, PeerHost};
+use xk_kit::rpc::call::{LargestPush, PROCEDURE};
+
+/// The label of entities at a host.
+pub const ENTITY: Label = Label::new("entity");
+
+/// One instance of the layer.
+pub struct Vmtp {
+    shared: Rc<Shared>,
+}
+
+/// Builds it from its place in a graph.
+///
+/// # Errors
+/// [`BuildError::Lower`] if the graph gives it nothing to stand on, [`BuildError::Param`] for an
+/// address or timers that are none.
+pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let params = build.params;
+    let timers = params.text("timers").and_then(timers_of);
+    let address = match params.text("address").map(str::parse::<HostAddr>) {
+        None => None,
+        Some(Ok(address)) if !address.is_unspecified() => Some(address),
+        Some(_) => return Err(BuildError::param("address", "a host, such as 10.0.0.1")),
+    };
+    let settings = Settings { timers, address, ..Settings::read(build)? };
+    let routes = Route::read_all(params)?;
+    let shared = Rc::new(Shared::new(build.cx, build.lower(0)?, settings, routes));
+    build.add(Vmtp { shared })
+}
+
+/// Adds one to a kernel, for programs that compose without a graph file.
+pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> ProtocolRef {
+    let shared = Rc::new(Shared::new(cx, lower, settings, Vec::new()));
+    cx.add_protocol(crate::ENTRY.kind, name, Vmtp { shared })
+}
+
+/// Pops a number with this label, up to `max`, off a participant that may lack it.
+fn pop(part: &mut Participant, label: Label, max: u32) -> Result<Option<Wild<u32>>, AddressError> {
+    match part.top() {
+        Some(Part::Number(is, _)) if *is == label => {}
+        _ => return Ok(None),
+    }
+    match part.pop_number(label)?.value() {
+        None => Ok(Some(Wild::Any)),
+        Some(number) => match u32::try_from(number) {
+            Ok(number) if number <= max => Ok(Some(Wild::Is(number))),
+            _ => Err(AddressError::OutOfRange),
+        },
+    }
+}
+
+/// Pops the procedure and the server's entity off a participant; the procedure may be any.
+pub(crate) fn pop_name(part: &mut Participant) -> Result<(Wild<u32>, u32), AddressError> {
+    let procedure = match part.top() {
+        Some(Part::Any) if part.len() > 1 => {
+            part.pop();
+            Wild::Any
+        }
+        _ => pop(part, PROCEDURE, CODE)?.unwrap_or(Wild::Any),
+    };
+    let entity = match pop(part, ENTITY, Entity::DISCRIMINATOR_MAX)? {
+        None => SERVER,
+        Some(named) => named.definite()?,
+    };
+    Ok((procedure, entity))
+}
+
+impl Vmtp {
+    /// A request for our manager.
+    #[cold]
+    fn manage(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        header: &Header,
+        rest: Message,
+    ) -> Result<(), Refused> {
+        let shared = &self.shared;
+        let is_known = match header.plain_code() {
+            _ if !header.has(PIC) => return Err(this.refuse(rest, &UNKNOWN_OPERATION)),
+            operation::PROBE_ENTITY => {
+                shared.probed(cx, lower, header);
+                true
+            }
+            operation::NOTIFY_CLIENT | operation::NOTIFY_REMOTE_CLIENT => {
+                shared.client_notified(cx, this, header)
+                    || shared.forwarder_notified(cx, this, header)
+            }
+            operation::NOTIFY_SERVER => shared.server_notified(cx, this, lower, header),
+            _ => return Err(this.refuse(rest, &UNKNOWN_OPERATION)),
+        };
+        match is_known {
+            true => Ok(()),
+            false => Err(this.refuse(rest, &NO_TRANSACTION)),
+        }
+    }
+
+    /// A session on a lower one, whose hold it takes over.
+    fn open_on(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        lower: &SessionRef,
+        (procedure, entity): (u32, u32),
+    ) -> Result<SessionRef, OpenError> {
+        let shared = &self.shared;
+        let key = (lower.id().0, name_key(entity, procedure), upper.receiver.id().0);
+        let peer = lower.ask(cx, PeerHost::default()).map(|q| q.host);
+        let own = shared.config.address;
+        let own = own.or_else(|| lower.ask(cx, MyHost::default()).map(|q| q.host));
+        if peer.is_some() && own.is_none() {
+            // Servers could not tell us from other hosts that do not know their address.
+            lower.close(cx);
+            return Err(AddressError::Missing.into());
+        }
+        let server = Entity::new(entity, peer_number(cx, lower));
+        let server = match IsGroup::ask(cx, &shared.lower, peer) {
+            true => server.group(),
+            false => server,
+        };
+        let hosts = (own.unwrap_or_default(), peer.unwrap_or_default());
+        let body = VmtpSession::new(cx, shared, key, (lower, upper.receiver), hosts, server);
+        shared.sessions.open(cx, this, upper.receiver, key, body)
+    }
+}
+
+impl Protocol for Vmtp {
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        let shared = &self.shared;
+        if let Some(host) = shared.config.address {
+            // Where there is nothing to claim, no layer answers.
+            let _ = shared.lower.ask(cx, ClaimHost { host });
+        }
+        let any = Participants::local(Part::Any);
+        shared.lower.open_enable(cx, Upper::new(this), any).map(drop)
+    }
+
+    fn open(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        upper: Upper<'_>,
+        mut participants: Participants,
+    ) -> Result<SessionRef, OpenError> {
+        let (procedure, entity) = pop_name(participants.peer_mut()?)?;
+        let local = participants.local_mut()?;
+        // A client has no procedure of its own.
+        pop_name(local)?;
+        if local.is_empty() {
+            local.push(self.shared.config.address.map_or(Part::Any, Part::Host));
+        }
+        let lower = self.shared.lower.open(cx, Upper::new(this), participants)?;
+        let name = (procedure.value().unwrap_or(0), entity);
+        self.open_on(cx, this, upper, &lower, name)
+    }
+
+    fn open_enable(
+        &self,
+        _: &Kernel,
+        _: &ProtocolRef,
+        upper: Upper<'_>,
+        mut participants: Participants,
+    ) -> Result<Enable, OpenError> {
+        let (procedure, entity) = pop_name(participants.local_mut()?)?;
+        let key = name_key(entity, procedure.value().unwrap_or(ANY));
+        self.shared.enables.enable(key, upper.receiver.clone(), |_| false)?;
+        Ok(Enable(key))
+    }
+
+    fn open_disable(&self, _: &Kernel, _: &ProtocolRef, enable: Enable) {
+        self.shared.enables.unbind(&enable.0);
+    }
+
+    #[inline]
+    fn demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        message: Message,
+    ) -> Result<(), Refused> {
+        let (octets, mut message) = match message.peek_in_place::<HEADER_OCTETS>() {
+            Some(octets) => (*octets, message),
+            None => this.header(message)?,
+        };
+        let header = Header::parse(&octets);
+        if let Err(error) = header.check(message.len()) {
+            return Err(this.refuse(message, of_wire(error)));
+        }
+        if !is_intact(&octets, &message) {
+            return Err(this.refuse(message, of_wire(Error::Checksum)));
+        }
+        let (data, shared) = (header.data_octets(), &self.shared);
+        if header.segment_octets() > shared.config.message_max {
+            return Err(this.refuse(message, &reason::TOO_BIG));
+        }
+        // It was there to be read.
+        let _ = message.strip(HEADER_OCTETS);
+        message.truncate(data);
+        if header.is_response() {
+            if header.server == Entity::MANAGERS {
+                return match shared.probe_answered(cx, this, lower, &header) {
+                    true => Ok(()),
+                    false => Err(this.refuse(message, &NO_TRANSACTION)),
+                };
+            }
+            return shared.response(cx, this, lower, &header, message);
+        }
+        if let Some(record) = shared.request_at_once(cx, lower, &header, data) {
+            message.truncate(header.segment_octets());
+            shared.execute(cx, this, &record, lower, &header, message);
+            return Ok(());
+        }
+        match header.server == Entity::MANAGERS {
+            true => self.manage(cx, this, lower, &header, message),
+            false => shared.request(cx, this, lower, &header, message),
+        }
+    }
+
+    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        let shared = &self.shared;
+        if let Some(question) = ask.get::<LargestPush>() {
+            question.octets = PACKET_OCTETS_MAX as u32;
+        } else if let Some(question) = ask.get::<MaxPacket>() {
+            question.octets = shared.config.message_max as u32;
+        } else {
+            return shared.lower.control(cx, ask);
+        }
+        Answer::Answered
+    }
+
+    fn describe(&self) -> Option<String> {
+        Some(self.shared.describe())
+    }
+
+    fn tables(&self, tables: &mut Tables<'_>) {
+        tables.sessions("active", &self.shared.sessions);
+        tables.map("passive", self.shared.enables.stats());
+        tables.map("records", self.shared.records.stats());
+    }
+
+    fn lower(&self) -> Option<&ProtocolRef> {
+        Some(&self.shared.lower)
+    }
+
+    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, _: u64) {
+        self.shared.pass(cx, this);
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        self.shared.stop();
+    }
+}

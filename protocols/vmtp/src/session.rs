@@ -1,0 +1,311 @@
+//! A session: one procedure of one server, called from above or by a peer.
+
+use crate::entities::Line;
+use crate::shared::{FAR, Key, NEAR, SERVER, Shared, Timers, blocks_for, timers};
+use crate::wire::{BLOCK_OCTETS, DGM, Entity, Header, MRD, SDA, STI};
+use alloc::rc::Rc;
+use alloc::string::String;
+use core::cell::Cell;
+use core::time::Duration;
+use xk_core::object::{CallCause, CallError, Closing, PushError, Refused};
+use xk_core::{Answer, Ask, HostAddr, Kernel, Message, ProtocolRef, Session, SessionRef, reason};
+use xk_kit::control::{MaxPacket, MyHost, OptPacket, PeerHost, PeerProved};
+use xk_kit::rpc::call::{CallOptions, CancelCall, Gather, GathersReplies, MyProcedure};
+
+/// Time in which responses to a request for several come, unless the caller says another.
+const GATHER: Duration = Duration::from_secs(10);
+/// Time after that in which responses can still be asked for.
+const GATHERED_KEPT: Duration = Duration::from_secs(10);
+
+pub(crate) struct VmtpSession {
+    pub(crate) shared: Rc<Shared>,
+    key: Key,
+    pub(crate) lower: SessionRef,
+    upper: ProtocolRef,
+    /// Our host and the peer's; unspecified where the layer below has none.
+    hosts: (HostAddr, HostAddr),
+    /// Host part of our entities.
+    own: u32,
+    /// The header of requests, less what is a request's own.
+    pub(crate) template: Header,
+    /// Blocks in a packet.
+    pub(crate) blocks: u32,
+    /// The waits, as they suited where the peer was when that was last looked at.
+    timers: Cell<Timers>,
+    /// The entity used last.
+    last: Cell<u16>,
+    /// Gap between packets that the way bears.
+    pub(crate) gap: Cell<u8>,
+}
+
+impl VmtpSession {
+    pub(crate) fn new(
+        cx: &Kernel,
+        shared: &Rc<Shared>,
+        key: Key,
+        (lower, upper): (&SessionRef, &ProtocolRef),
+        hosts: (HostAddr, HostAddr),
+        server: Entity,
+    ) -> Self {
+        let template = Header {
+            domain: shared.config.domain << 16,
+            // Responses of several groups may come.
+            control: STI,
+            server,
+            code: SDA | key.1 as u32,
+            ..Header::default()
+        };
+        Self {
+            shared: Rc::clone(shared),
+            key,
+            lower: lower.clone(),
+            upper: upper.clone(),
+            hosts,
+            own: shared.own_number(cx, lower),
+            template,
+            blocks: blocks_for(cx, lower),
+            timers: Cell::new(timers(cx, &shared.config, lower)),
+            last: Cell::new(0),
+            gap: Cell::new(shared.config.gap),
+        }
+    }
+
+    /// Name of a client entity towards the peer.
+    #[inline]
+    pub(crate) fn entity(&self, index: u16) -> Entity {
+        self.shared.entities.name(index, self.own)
+    }
+
+    /// The waits that suit where the peer is now. Looked at again by each call that is not answered
+    /// at once, since hosts move.
+    #[cold]
+    pub(crate) fn look_at_timers(&self, cx: &Kernel) -> Timers {
+        self.timers.set(timers(cx, &self.shared.config, &self.lower));
+        self.timers.get()
+    }
+
+    fn is_to_many(&self) -> bool {
+        self.template.server.is_group()
+    }
+
+    /// Takes an entity for a message of so many octets.
+    #[inline]
+    fn begin(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        request: Message,
+        options: Option<CallOptions>,
+    ) -> Result<(&Line, Message), CallError> {
+        if request.len() > self.shared.config.message_max {
+            this.discard(cx, request, &reason::TOO_BIG);
+            return Err(PushError::TooBig.into());
+        }
+        let line = self.shared.entities.take(cx, self.last.get(), this, options)?;
+        self.last.set(line.index);
+        Ok((line, request))
+    }
+
+    /// Does a call with an entity that is the caller's.
+    #[inline]
+    fn call_on(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        line: &Line,
+        request: Message,
+        options: Option<CallOptions>,
+    ) -> Result<Message, CallError> {
+        let timers = self.timers.get();
+        let is_long = request.len() > self.blocks as usize * BLOCK_OCTETS;
+        let first = if is_long { timers.large } else { timers.small };
+        let Some(wait) = CallOptions::clip(options, cx.now(), first) else {
+            return Err(CallCause::TimedOut { tries: 0 }.into());
+        };
+        line.pending.begin(this.id(), options.map_or(0, |options| options.tag));
+        line.wait.set(first);
+        line.due.set(cx.now().after(first));
+        self.transmit(cx, this, line, request, 0)?;
+        self.await_response(cx, line, options, wait)
+    }
+
+    /// Learns from a call that has ended what gap the way bears.
+    #[inline]
+    fn learn_gap(&self, line: &Line) {
+        if line.gap.get() != 0 {
+            let gap = if line.round.get() == 0 { line.gap.get() - 1 } else { line.gap.get() };
+            self.gap.set(gap.max(self.shared.config.gap));
+        }
+    }
+
+    /// A call for the responses of several, or for the next of them.
+    #[cold]
+    fn gather(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        what: Gather,
+        options: CallOptions,
+        request: Message,
+    ) -> Result<Message, CallError> {
+        let late = || CallError::from(CallCause::TimedOut { tries: 0 });
+        let line = match what {
+            Gather::First => {
+                let left = CallOptions::clip(Some(options), cx.now(), GATHER).ok_or_else(late)?;
+                let (line, request) = self.begin(cx, this, request, Some(options))?;
+                let until = cx.now().after(left);
+                line.gathers.set(Some((until, until.after(GATHERED_KEPT))));
+                line.pending.begin(this.id(), options.tag);
+                line.wait.set(self.timers.get().small);
+                line.due.set(cx.now().after(line.wait.get()));
+                if let Err(error) = self.transmit(cx, this, line, request, MRD) {
+                    self.end_gathering(cx, line);
+                    return Err(error.into());
+                }
+                if let Some(protocol) = this.protocol(cx) {
+                    self.shared.watch(cx, &protocol, until.after(GATHERED_KEPT));
+                }
+                line
+            }
+            Gather::Next => {
+                self.shared.entities.gathering(this.id(), options.tag).ok_or_else(late)?
+            }
+        };
+        let reply = match line.next_reply() {
+            Some(reply) => Ok(reply),
+            None => {
+                let until = line.gathers.get().map_or(cx.now(), |(until, _)| until);
+                let options = Some(CallOptions { deadline: until, ..options });
+                let wait = line.due.get().min(until).since(cx.now());
+                self.await_response(cx, line, options, wait)
+            }
+        };
+        if reply.is_err() {
+            self.end_gathering(cx, line);
+        }
+        reply
+    }
+
+    fn end_gathering(&self, cx: &Kernel, line: &Line) {
+        if line.gathers.get().is_some() {
+            line.end(false);
+            self.shared.entities.give_up(cx, line);
+        }
+    }
+}
+
+impl Session for VmtpSession {
+    #[inline]
+    fn call(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        mut request: Message,
+    ) -> Result<Message, CallError> {
+        let options = CallOptions::take(&mut request);
+        if self.is_to_many()
+            && let Some(what) = request.remove_attribute::<Gather>()
+            && let Some(options) = options
+        {
+            return self.gather(cx, this, what, options, request);
+        }
+        let (line, request) = self.begin(cx, this, request, options)?;
+        let result = self.call_on(cx, this, line, request, options);
+        let failed =
+            matches!(&result, Err(error) if !matches!(error.cause, CallCause::Rejected(_)));
+        self.learn_gap(line);
+        line.end(failed);
+        self.shared.entities.give_up(cx, line);
+        result
+    }
+
+    /// Sends a request without response: as a datagram, which may be lost.
+    fn push(&self, cx: &Kernel, this: &SessionRef, mut request: Message) -> Result<(), PushError> {
+        let options = CallOptions::take(&mut request);
+        let (line, request) = match self.begin(cx, this, request, options) {
+            Ok(begun) => begun,
+            Err(CallError { cause: CallCause::Push(error), .. }) => return Err(error),
+            Err(_) => return Err(PushError::QueueFull),
+        };
+        line.is_datagram.set(true);
+        let result = self.transmit(cx, this, line, request, DGM);
+        line.end(false);
+        self.shared.entities.give_up(cx, line);
+        result
+    }
+
+    #[inline]
+    fn call_pop(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        message: Message,
+    ) -> Result<Message, Refused> {
+        self.upper.call_demux(cx, this, message)
+    }
+
+    fn describe(&self, this: &SessionRef) -> Option<String> {
+        let side = if this.head().is_passive() { "from" } else { "of" };
+        let (procedure, peer) = (self.key.1 as u32, self.lower.head().peer().host());
+        let server = self.template.server.discriminator();
+        let text = alloc::format!("procedure {procedure} {side} {peer}");
+        Some(match server {
+            SERVER => text,
+            server => alloc::format!("{text}, entity {server}"),
+        })
+    }
+
+    fn control(&self, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
+        let (own, peer) = self.hosts;
+        if let Some(question) = ask.get::<MyProcedure>() {
+            question.number = self.key.1 as u32;
+        } else if let Some(question) = ask.get::<PeerHost>().filter(|_| !peer.is_unspecified()) {
+            question.host = peer;
+        } else if let Some(question) = ask.get::<MyHost>().filter(|_| !own.is_unspecified()) {
+            question.host = own;
+        } else if ask.get::<PeerProved>().is_some() {
+            // A request that its client did not confirm makes no session.
+            if !this.head().is_passive() || !self.shared.config.probe {
+                return Answer::Unknown;
+            }
+        } else if let Some(question) = ask.get::<MaxPacket>() {
+            question.octets = self.shared.config.message_max as u32;
+        } else if let Some(question) = ask.get::<OptPacket>() {
+            question.octets = self.blocks * BLOCK_OCTETS as u32;
+        } else if let Some(question) = ask.get::<CancelCall>() {
+            let (tag, entities) = (question.tag, &self.shared.entities);
+            if tag == 0 || !entities.cancel(cx, this.id(), tag, CallCause::Cancelled) {
+                return Answer::Unknown;
+            }
+        } else if ask.get::<GathersReplies>().is_some() {
+            if !self.is_to_many() {
+                return Answer::Unknown;
+            }
+        } else {
+            return self.lower.control(cx, ask);
+        }
+        Answer::Answered
+    }
+
+    fn lower(&self) -> Option<&SessionRef> {
+        Some(&self.lower)
+    }
+
+    fn close(&self, cx: &Kernel, this: &SessionRef) -> Closing {
+        self.shared.sessions.release(&self.key, this);
+        if !this.head().is_passive() {
+            self.lower.close(cx);
+        }
+        self.shared.entities.cancel(cx, this.id(), 0, CallCause::Closed);
+        Closing::Done
+    }
+}
+
+/// Names of the waits in a graph.
+pub(crate) fn timers_of(name: &str) -> Option<Timers> {
+    match name {
+        "near" => Some(NEAR),
+        "far" => Some(FAR),
+        _ => None,
+    }
+}
