@@ -380,7 +380,7 @@ fn given(node: &Node, name: &str, index: usize) -> (Span, String) {
         return (param.value.span, format!("{value} does not fit here"));
     }
     match node.blocks(name).nth(index) {
-        Some(block) => (block.span, format!("this `{name}` does not do")),
+        Some(block) => (block.span, format!("this `{name}` is not valid")),
         None => (node.kind.span, format!("`{}` cannot do with its `{name}`", node.name)),
     }
 }

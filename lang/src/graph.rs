@@ -173,7 +173,7 @@ impl Node {
         for block in self.blocks("number") {
             if block.params.is_empty() || !block.args.is_empty() || !block.children.is_empty() {
                 diagnostics
-                    .error(block.span, "this type number does not read")
+                    .error(block.span, "this type number cannot be read")
                     .expected("`number LOWER=N`");
             }
             for param in &block.params {

@@ -71,7 +71,7 @@ impl Reader<'_> {
             span.offset = span.offset.min(end);
             span.len = span.len.min(end - span.offset);
             span.len = span.of(self.source).trim_end().len();
-            let what = found.message.as_deref().unwrap_or("this does not read as a node");
+            let what = found.message.as_deref().unwrap_or("this cannot be read as a node");
             let severity = match found.severity {
                 miette::Severity::Error => Severity::Error,
                 _ => Severity::Warning,
@@ -88,7 +88,7 @@ impl Reader<'_> {
         }
         if error.diagnostics.is_empty() {
             let span = Span::new(self.base, piece.trim_end().len());
-            self.diagnostics.error(span, "this does not read as a node");
+            self.diagnostics.error(span, "this cannot be read as a node");
         }
     }
 
@@ -125,7 +125,7 @@ impl Reader<'_> {
             return;
         }
         if node.children().is_some() || !self.params(node).is_empty() || values.len() != 1 {
-            self.diagnostics.error(span, "this title does not read").expected("`title \"...\"`");
+            self.diagnostics.error(span, "this title cannot be read").expected("`title \"...\"`");
             return;
         }
         if let Some(value) = values.first()

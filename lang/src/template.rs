@@ -22,7 +22,7 @@ pub enum TemplateError {
     #[error("a `}}` in this string closes nothing")]
     Close,
     /// The text between the braces does not read.
-    #[error("a placeholder in this string does not read")]
+    #[error("a placeholder in this string cannot be read")]
     Form,
     /// Division by nought.
     #[error("a placeholder in this string divides by 0")]

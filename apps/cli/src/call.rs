@@ -163,7 +163,7 @@ fn broadcast(client: &Client, wanted: &Wanted<'_>) -> Result<(), Failure> {
     if count > 0 {
         return Ok(());
     }
-    let help = "does anybody serve it there? with `port0` their port mappers must call it: rpcbind does with `-r`, xk's with `indirect`";
+    let help = "does a host there serve it? with `port0` the port mappers must call it: rpcbind does with `-r`, xk's with `indirect`";
     let what = "no host replied".to_owned();
     Err(Failure::Other(what, Some(help.into()), SILENT))
 }

@@ -48,7 +48,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", required_unless_present = "at")]
     graph: Option<PathBuf>,
     /// In place of a graph, a host that runs elsewhere: the socket of its domain `open`, which
-    /// grants this user what the sockets stand on
+    /// grants this user the protocols below the sockets
     #[arg(long, value_name = "SOCKET", conflicts_with_all = ["graph", "host", "control", "no_control"])]
     at: Option<PathBuf>,
     /// Host of the graph; not needed if it has only one

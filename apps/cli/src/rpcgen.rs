@@ -16,10 +16,10 @@ pub(crate) struct Args {
     /// File for the Rust code; the standard output if not given
     #[arg(long, value_name = "FILE.rs", conflicts_with = "check")]
     out: Option<PathBuf>,
-    /// Only say what is wrong with the file
+    /// Only report the mistakes of the file
     #[arg(long)]
     check: bool,
-    /// Only types: the Rust then needs `xk-xdr` alone
+    /// Only types: the Rust code then needs only `xk-xdr`
     #[arg(long)]
     types_only: bool,
 }

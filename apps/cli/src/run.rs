@@ -34,11 +34,11 @@ pub(crate) struct Args {
     host: Option<String>,
     #[command(flatten)]
     wires: WireArgs,
-    /// As a program on the protocol library of the domain that is open there: in place of its own
-    /// `tcp` and `udp`, and what is below these, it has those that the domain grants
+    /// Run the host as a program on the protocol library of the open domain at this socket, with
+    /// the domain's `tcp` and `udp` in place of its own and of the layers below these
     #[arg(long, value_name = "SOCKET")]
     library: Option<PathBuf>,
-    /// Restarts of domains' processes that are allowed within a minute; one more ends the run
+    /// Restarts of domains' processes that are permitted within a minute; one more ends the run
     #[arg(long, value_name = "N", default_value_t = 5)]
     restarts: usize,
     #[command(flatten)]
@@ -50,8 +50,8 @@ pub(crate) struct Args {
 /// Options for running a host.
 #[derive(clap::Args)]
 pub(crate) struct HowArgs {
-    /// Duration; without it, until everything is done that the graph asks for, or until Ctrl-C if
-    /// it asks for nothing
+    /// Duration; without it, until all applications of the graph have finished, or until Ctrl-C if
+    /// none ever does
     #[arg(long = "for", value_name = "TIME", value_parser = file::duration)]
     limit: Option<Duration>,
     /// Never sleep: the lowest latency for a whole core
@@ -95,7 +95,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let is_cut = domains::are_in(&graph, &host);
     if let Some(path) = &args.library {
         if is_cut {
-            return Err(Failure::usage("a host in domains is no program on a library"));
+            return Err(Failure::usage("a host with domains cannot be a program on a library"));
         }
         let member = Member::build(&graph, &host, (path, user))?;
         let runner = how.runner(&member.kernel)?;

@@ -21,10 +21,10 @@ const PROGRESS_EVENTS: u64 = 20_000;
 pub(crate) struct Args {
     /// Graph file; `-` for the standard input
     file: PathBuf,
-    /// All chance comes from this number
+    /// The seed of all random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// End at this virtual time, if what the graph asks for is not done before
+    /// End at this virtual time, if the applications of the graph have not finished before
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = file::duration)]
     until: Duration,
     /// Set a parameter for this run: LINK.PARAMETER, HOST.NODE.PARAMETER or HOST.count; may be
@@ -38,8 +38,8 @@ pub(crate) struct Args {
     /// may be given several times. `HOST` crashes with all its domains; `HOST/` is its first one
     #[arg(long, value_name = "NAME@TIME[+AWAY]", value_parser = crash)]
     crash: Vec<Crash>,
-    /// Crash domains, or hosts if none is cut, drawn by the seed, TIME apart on average; each comes
-    /// back within that time
+    /// Crash domains, or hosts if none has domains, at an average distance of TIME; the seed draws
+    /// them, and each starts again within that time
     #[arg(long, value_name = "TIME", value_parser = file::apart)]
     crash_every: Option<Duration>,
     /// Show counters while it runs, slowed down to real time

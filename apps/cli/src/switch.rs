@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// Frames that each direction of a port holds at most, a power of two
     #[arg(long, default_value_t = 512)]
     slots: u32,
-    /// The number of the user whose processes may take part; without it, our own
+    /// The number of the user whose processes may take part; without it, the user of this process
     #[arg(long)]
     peer_uid: Option<u32>,
     #[command(flatten)]

@@ -31,7 +31,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let mut before = Connection::open(args.target.named()?)?;
     let about = before.ask(&json!({"ask": "upgrade"})).map_err(|failure| {
         failure.help(
-            "it goes on as it was; for this program end it by Ctrl-C and start it again by \
+            "it runs on unchanged; to run this program, end it by Ctrl-C and start it again by \
              `xk run FILE`: its peers connect again",
         )
     })?;
@@ -55,7 +55,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     kernel.surround(Rc::clone(&devices));
     xk_compose::build(&graph, &host, &kernel)?;
     if let Some(name) = devices.untaken() {
-        return Err(Failure::new(format!("the device of `{name}` cannot be gone on with")));
+        return Err(Failure::new(format!("the device of `{name}` cannot be taken over")));
     }
     let runner = how.runner(&kernel)?;
     host::start(&graph, &host, &runner, user)?;
@@ -73,7 +73,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let number = pid.as_u64().and_then(|pid| pid.try_into().ok()).unwrap_or_default();
     let path = Path::new(field("control"));
     let server = Server::given(listener, path, number);
-    let unseen = |error| Failure::file("cannot be looked into at", path, error);
+    let unseen = |error| Failure::file("cannot be inspected at", path, error);
     let server = server.map_err(unseen).inspect_err(Failure::show).ok();
     output::print(&format!("goes on in place of process {pid}, with {count} connections\n"));
     lost.iter().for_each(|line| output::error(&format!("xk: {line}\n")));

@@ -15,8 +15,8 @@ const PASSWD: &str = "/etc/passwd";
 /// On the command line.
 #[derive(clap::Args)]
 pub(crate) struct UserArgs {
-    /// The user to become once devices are open, a name or a number; if root has started it, by
-    /// default sudo's user or `nobody`
+    /// The user to become once devices are open, a name or a number; the default for root is the
+    /// user that called sudo, or `nobody`
     #[arg(long, value_name = "USER")]
     pub(crate) user: Option<String>,
 }

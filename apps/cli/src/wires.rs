@@ -9,8 +9,8 @@ const SIM: &str = "sim";
 
 #[derive(clap::Args)]
 pub(crate) struct WireArgs {
-    /// Wire in the place of a `sim`, as a graph file would have it: --wire "tap device=xk0"; of a
-    /// host on several links one for each: --wire left="tap device=xk0"
+    /// Wire in place of `sim`, as in a graph file: --wire "tap device=xk0"; for a host on several
+    /// links one for each link: --wire left="tap device=xk0"
     #[arg(long = "wire", value_name = "[LINK=]WIRE")]
     wires: Vec<String>,
 }

@@ -38,7 +38,7 @@ pub struct Args {
     /// Folder for the drawing and the captures; by default a new one among the temporary files
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// All chance comes from this number
+    /// The seed of all random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// At full speed, without slowing down for people

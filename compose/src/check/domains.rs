@@ -170,7 +170,7 @@ fn grants(site: &Site<'_>, domain: &Domain, params: &Params, diagnostics: &mut D
             if let Some(param) = grant.param(name).filter(|_| !reads(name)) {
                 let expected =
                     format!("one or a range of them, the lower one first: \"{example}\"");
-                let what = format!("this `{name}` does not read");
+                let what = format!("this `{name}` cannot be read");
                 diagnostics.error(param.value.span, what).expected(expected);
             }
         }
@@ -273,5 +273,5 @@ fn report(site: &Site<'_>, order: &[usize], edges: &[Edge], diagnostics: &mut Di
         let words = format!("{} stands on {}", name(edge.above), name(edge.below));
         error.also(edge.span(site), words);
     }
-    error.help("each would wait for the other to start; move a line so that one lies wholly below");
+    error.help("each would wait for the other to start; move a line so that one lies completely below the other");
 }

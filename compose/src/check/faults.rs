@@ -19,20 +19,23 @@ const AT: ParamSpec = optional("at", MOMENT, "when it begins, once");
 const EVERY: ParamSpec = optional(
     "every",
     TIME,
-    "in the place of `at`: how far beginnings lie apart on average, drawn by the seed",
+    "in place of `at`: the average time between two beginnings, which the seed draws",
 );
-const FOR: ParamSpec =
-    optional("for", TIME, "how long it lasts, with `every` at most; without it, to the end");
+const FOR: ParamSpec = optional(
+    "for",
+    TIME,
+    "how long it lasts, with `every` at most; without it, to the end of the run",
+);
 
 const LOSS: ParamSpec = optional("loss", ParamKind::Fraction, "the share of frames lost");
 const DUPLICATE: ParamSpec =
-    optional("duplicate", ParamKind::Fraction, "the share of frames that come twice");
+    optional("duplicate", ParamKind::Fraction, "the share of frames that arrive twice");
 const REORDER: ParamSpec =
-    optional("reorder", ParamKind::Fraction, "the share of frames that come later");
+    optional("reorder", ParamKind::Fraction, "the share of frames that arrive late");
 const CORRUPT: ParamSpec =
     optional("corrupt", ParamKind::Fraction, "the share of frames with one bit flipped");
 const DELAY: ParamSpec = optional("delay", MOMENT, "from the last bit sent to the arrival");
-const JITTER: ParamSpec = optional("jitter", MOMENT, "the most that a frame comes later at random");
+const JITTER: ParamSpec = optional("jitter", MOMENT, "the largest random delay of a frame");
 const RATE: ParamSpec = optional("rate", ParamKind::Rate, "bits per second");
 
 /// The parameters of a link that a fault may change.
@@ -44,19 +47,19 @@ pub(crate) const CHANGES: &[ParamSpec] = &[LOSS, DUPLICATE, REORDER, CORRUPT, DE
 const FAULTS: &[BlockSpec] = &[
     block("crash", 0..=1000,
         &[text("name", "a host, or a domain as \"HOST/DOMAIN\"", "",
-            "what crashes; without it, one is drawn: a domain if a host has several, or else a host")],
+            "the host or domain; without it, the seed draws one: a domain if a host has several, else a host")],
         &[AT, EVERY,
-            optional("away", TIME, "when it is started again, with `every` at most; without it, never")],
-        "a host or a domain crashes, without a word to anybody"),
+            optional("away", TIME, "time until it starts again, with `every` at most; without it, it stays down")],
+        "a host or a domain loses its power, and sends nothing more"),
     block("partition", 0..=1000, &[],
         &[required("between", HOSTS, "the hosts of one side"),
             optional("and", HOSTS, "the hosts of the other side; without it, all others"),
             AT, EVERY, FOR],
-        "two sets of hosts do not hear each other"),
+        "two sets of hosts are separated"),
     block("link", 0..=1000,
         &[required("name", ParamKind::Text("the name of a link"), "the link")],
         &[AT, EVERY, FOR, LOSS, DUPLICATE, REORDER, CORRUPT, DELAY, JITTER, RATE],
-        "a link is worse"),
+        "a link loses, damages, delays or slows down frames"),
 ];
 
 /// The lines of `sweep`.
@@ -66,7 +69,7 @@ const SWEEP: &[BlockSpec] = &[
         &[required("range", ParamKind::Text("a range such as \"0..1000\""), "the seeds")], &[],
         "the seeds that each combination is run with"),
     block("until", 0..=1, &[required("time", TIME, "virtual time")], &[],
-        "when a run ends that has not done all it was asked to do"),
+        "the end of a run that has not finished"),
     block("set", 0..=16,
         &[required("path", ParamKind::Text("a parameter, such as \"lan.loss\""), "the parameter"),
             text("values", "values, such as \"0%,1%,5%\"", "", "its values")],
@@ -129,9 +132,9 @@ pub(super) fn check(
                 }
                 let given = line.params.iter().map(|param| param.name.as_str());
                 if given.clone().all(|name| ["at", "every", "for"].contains(&name)) {
-                    diagnostics
-                        .error(line.span, "this changes nothing of the link")
-                        .help("say what is worse: `loss`, `delay`, `rate`, ...");
+                    diagnostics.error(line.span, "this does not change the link").help(
+                        "give at least one parameter of the link: `loss`, `delay`, `rate`, ...",
+                    );
                 }
             }
             _ => {}

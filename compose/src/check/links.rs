@@ -22,7 +22,7 @@ pub(super) fn check(
 ) -> Vec<Params> {
     let Some(kind) = catalog.links() else {
         if let Some(link) = graph.links.first() {
-            let what = "no wire that hangs on links is in this program's catalog";
+            let what = "this program's catalog has no wire for links";
             diagnostics.error(link.name.span, what);
         }
         return Vec::new();
@@ -57,7 +57,7 @@ fn report(link: &Link, error: BuildError, diagnostics: &mut Diagnostics) {
     let property = link.param(name).map(|param| param.value.span);
     let block = link.blocks(name).nth(*index).map(|block| block.span);
     let span = property.or(block).unwrap_or(link.name.span);
-    diagnostics.error(span, format!("this `{name}` does not do")).expected(expected.as_str());
+    diagnostics.error(span, format!("this `{name}` is not valid")).expected(expected.as_str());
 }
 
 /// The hosts that partitions name.
@@ -114,10 +114,12 @@ pub(super) fn check_uses(graph: &Graph, catalog: &Catalog, diagnostics: &mut Dia
         let two_ends = matches!(kind, Some(Value::Text(word)) if word == "pointtopoint");
         if count == 0 {
             diagnostics
-                .warning(link.name.span, format!("no wire hangs on the link `{}`", link.name))
+                .warning(link.name.span, format!("no wire is attached to the link `{}`", link.name))
                 .help(format!("use it: `sim link={}`", link.name));
         } else if two_ends && count != 2 {
-            let what = format!("a point-to-point link has two ends, and on this one hang {count}");
+            let what = format!(
+                "a point-to-point link has two ends, and {count} wires are attached to this one"
+            );
             let span = link.name.span;
             if count > 2 {
                 diagnostics.error(span, what).help("make it `kind=switch`");

@@ -143,7 +143,7 @@ fn rising(site: &Site<'_>, at: usize, block: &str, diagnostics: &mut Diagnostics
     let span = node.lowers.get(place).map_or(Span::default(), |l| l.span);
     let name = |node: usize| site.node(node).name.as_str();
     let what = format!(
-        "`{}` wants the layer for the smallest messages first: what `{}` carries whole, `{}`, on which it stands, carries by itself",
+        "`{}` needs the layer for the smallest messages first: a message that `{}` carries whole can go by `{}` directly",
         node.name,
         name(upper),
         name(lower)

@@ -78,7 +78,9 @@ pub(super) fn depths(site: &Site<'_>, order: &[usize], diagnostics: &mut Diagnos
             diagnostics
                 .error(site.node(at).kind.span, what)
                 .expected(format!("at most {LAYERS_MAX} layers, one on another"))
-                .help("a message passes them all on one stack, of 64 KiB; leave some out");
+                .help(
+                    "a message passes through all of them on one stack of 64 KiB; leave some out",
+                );
             return;
         }
     }

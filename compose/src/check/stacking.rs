@@ -237,7 +237,7 @@ impl Edge<'_> {
         let name = &site.node(lower).name;
         let what = match entry.realm {
             _ if entry.shape == Shape::Framework => {
-                format!("nothing can stand on `{name}`, which stands for a subsystem")
+                format!("nothing can stand on `{name}`, which represents a subsystem")
             }
             Realm::Top => format!("nothing can stand on `{name}`, an upper end of the graph"),
             realm => {

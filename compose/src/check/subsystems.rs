@@ -61,12 +61,15 @@ fn named(host: &Host, catalog: &Catalog, diagnostics: &mut Diagnostics) {
         let shape = find_entry(host, node, catalog).map(|entry| entry.shape);
         let (what, help) = match shape {
             Some(Shape::Framework) if !stands_for(host, at) => (
-                format!("`{}` is a subsystem, and no line of its own", node.kind),
+                format!("`{}` is a subsystem, and cannot be a line of the file", node.kind),
                 format!("write `subsystem {} {{ ... }}` around its protocols", node.kind),
             ),
             Some(Shape::Adapter) => (
-                format!("`{}` is put in by the check, and is no line of its own", node.kind),
-                "leave it out, and let what stands on it stand on what it stands on".to_owned(),
+                format!(
+                    "`{}` is inserted by the check, and cannot be a line of the file",
+                    node.kind
+                ),
+                "leave it out, and put the line above it on the line below it".to_owned(),
             ),
             _ => continue,
         };
@@ -108,7 +111,7 @@ fn adapter(
     if entries.0.realm == Realm::Control || entries.1.realm == Realm::Control {
         let asks = if entries.0.realm == Realm::Control { upper } else { lower };
         let what = format!(
-            "`{}` cannot stand on `{}`, which is of {}: no adapter passes on what `{}` is asked and asks",
+            "`{}` cannot stand on `{}`, which is of {}: no adapter passes on questions to and from `{}`",
             upper.name,
             lower.name,
             of(below),
@@ -132,7 +135,7 @@ fn adapter(
             end.kind
         );
         diagnostics.error(name.span, what).help(format!(
-            "let it stand on a protocol of {}; of {} adapters translate {}",
+            "let it stand on a protocol of {}; adapters to {} translate only {}",
             of(above),
             of(below),
             adapter.joins.join(", ")

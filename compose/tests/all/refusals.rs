@@ -69,8 +69,8 @@ fn vipsize_goes_from_small_to_large() {
         let lines = [NET, "vipaddr arp ip", "fragment vipaddr", last, "channel vipsize"];
         [&LINK[..], &lines, &["select channel", "procedures select"]].concat()
     };
-    let cause = "`vipsize` wants the layer for the smallest messages first: what `fragment` carries whole, `vipaddr`, on which it \
-                 stands, carries by itself";
+    let cause = "`vipsize` needs the layer for the smallest messages first: a message that `fragment` carries whole can go by `vipaddr` \
+                 directly";
     assert_refused(
         &stack("vipsize fragment vipaddr"),
         "8:9",

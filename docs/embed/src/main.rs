@@ -88,7 +88,7 @@ mod tests {
         assert!(error.to_string().contains("`loopback`"), "{error}");
         let linked = Stack::from_text("host a { eth nothing }\nlink lan\n", PROTOCOLS);
         let error = linked.err().expect("a mistake").to_string();
-        assert!(error.contains("hangs on links"), "{error}");
+        assert!(error.contains("no wire for links"), "{error}");
         let twice = Stack::from_text(GRAPH, &[&xk_udp::ENTRY, &xk_udp::ENTRY]).err();
         let error = twice.expect("a mistake").to_string();
         assert_eq!(error, "two entries of the catalog have the kind `udp`");

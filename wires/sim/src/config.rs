@@ -37,7 +37,7 @@ impl LinkKind {
     }
 }
 
-/// A time during which two sets of hosts do not hear each other.
+/// A time during which two sets of hosts are separated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
     /// Start.
@@ -216,5 +216,5 @@ const BLOCKS: &[BlockSpec] = &[
             optional("and", ParamKind::Text("names of hosts, such as \"c d\""),
                 "the hosts of the other side; without it, all others"),
         ],
-        "a time during which two sets of hosts do not hear each other"),
+        "a time during which two sets of hosts are separated"),
 ];

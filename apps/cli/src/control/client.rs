@@ -24,7 +24,7 @@ const NAME_WITHIN: Duration = Duration::from_secs(1);
 /// Selects a running graph.
 #[derive(clap::Args)]
 pub(crate) struct Target {
-    /// The process id of the `xk run` or `xk exec` that is meant; not needed if only one runs
+    /// The process id of the `xk run` or `xk exec`; not needed if only one runs
     #[arg(long)]
     pid: Option<u32>,
     /// Control socket of the running graph
@@ -42,7 +42,7 @@ impl Target {
         if self.pid.is_some() || self.control.is_some() {
             return Ok(self);
         }
-        let what = "name the running graph that is meant, by --pid or --control";
+        let what = "name the running graph, by --pid or --control";
         Err(Failure::usage(what).help(match listed(&running(None)?) {
             list if list.is_empty() => "none runs here".into(),
             list => format!("here run: {list}"),
@@ -322,5 +322,5 @@ fn believed(stream: &UnixStream, path: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     let text = format!("a process of user {other} listens at {}", path.display());
-    Err(Failure::new(text).help("only one of this user or of root is asked"))
+    Err(Failure::new(text).help("only processes of this user or of root are asked"))
 }

@@ -81,7 +81,7 @@ impl Request {
                 };
                 let messages = messages.filter(|count| (1..=TRACES_MAX).contains(count));
                 let messages =
-                    messages.ok_or_else(|| format!("a trace is of 1 to {TRACES_MAX} messages"))?;
+                    messages.ok_or_else(|| format!("a trace has 1 to {TRACES_MAX} messages"))?;
                 Ok(Self::Trace { messages })
             }
             Some("stream") => {

@@ -441,7 +441,7 @@ impl Desk {
     fn answer(&self, kernel: &Kernel, job: &Job) -> Result<(), String> {
         match &job.request {
             Request::Begin => {
-                let begun = self.begun.as_ref().ok_or("only a domain is asked to begin")?;
+                let begun = self.begun.as_ref().ok_or("only a domain can be asked to begin")?;
                 *begun.0.borrow_mut() = Some(job.answers.clone());
                 Ok(())
             }

@@ -121,7 +121,10 @@ impl Successor {
             return Some(format!("the device of {} cannot be handed over", list(&wires)));
         }
         if !kept.is_empty() {
-            return Some(format!("what {} knows of its peers cannot be handed over", list(&kept)));
+            return Some(format!(
+                "the state of {} about its peers cannot be handed over",
+                list(&kept)
+            ));
         }
         let kind = |name: &str| kernel.find_protocol(name).map(|p| p.head().kind());
         let entry = |name: &str| kind(name).and_then(|kind| self.catalog.find(kind));
@@ -131,7 +134,7 @@ impl Successor {
             |(name, below): &&(String, Vec<String>)| below.iter().any(gives) && !is_top(name);
         let between: Vec<&str> =
             self.lowers.iter().filter(stands).map(|(name, _)| &**name).collect();
-        let cannot = || format!("{} stands between connections and what has them", list(&between));
+        let cannot = || format!("{} stands between connections and their users", list(&between));
         (!between.is_empty()).then(cannot)
     }
 

@@ -78,7 +78,7 @@ impl Hello {
     /// If it is none.
     pub(super) fn take(stream: &mut UnixStream) -> Result<Self, Failure> {
         let failed = |error: io::Error| {
-            let what = format!("this command is for `xk run` alone, which says more: {error}");
+            let what = format!("only `xk run` starts this command, and reports the cause: {error}");
             Failure::usage(what)
         };
         let mut length = [0; 8];

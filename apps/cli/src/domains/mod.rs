@@ -339,7 +339,9 @@ impl<'a> Domains<'a> {
                 verbose: wanted.verbose,
                 seats: own,
             };
-            hello.send(&mut process._hello).map_err(failed("cannot tell a process what it is"))?;
+            hello
+                .send(&mut process._hello)
+                .map_err(failed("cannot send a process its description"))?;
         }
         Ok(())
     }
@@ -378,7 +380,7 @@ impl<'a> Domains<'a> {
     pub(crate) fn run(&mut self, server: Option<&Server>) -> Result<(), Failure> {
         let begun = Instant::now();
         let jobs = server.map(Server::jobs).transpose();
-        let jobs = jobs.map_err(failed("cannot be looked into"))?;
+        let jobs = jobs.map_err(failed("cannot be inspected"))?;
         let finishes = self.wanted.limit.is_none() && self.running.iter().any(|r| r.unfinished);
         loop {
             if let Some(jobs) = &jobs {
@@ -450,7 +452,7 @@ impl<'a> Domains<'a> {
                 since.as_secs() + 1,
                 RESTARTS_WITHIN.as_secs()
             ))
-            .help("what ends them is said above, -v says more; --restarts N lets more be started"));
+            .help("the causes are above, -v shows more; --restarts N permits more restarts"));
         }
         let mut again = self.split()?;
         again.retain(|(own, _)| own.iter().any(|at| ended.contains(at)));
@@ -495,11 +497,11 @@ impl<'a> Domains<'a> {
                 Err(failure) => Err(failure),
             },
             Request::Upgrade => Err(Failure::new(format!(
-                "host `{}` is cut into domains, none of which is handed over: {}",
+                "host `{}` has domains, which cannot be handed over: {}",
                 self.wanted.host.name,
                 self.left_behind()
             ))),
-            _ => Err(Failure::new("this is asked of one domain alone")),
+            _ => Err(Failure::new("only a single domain answers this")),
         };
         job.answer(&match answered {
             Ok(answer) => json!({"ok": answer}),
@@ -638,7 +640,9 @@ impl<'a> Domains<'a> {
             match entry.shape {
                 Shape::Wire => Some(format!("the device of `{name}`")),
                 _ if gives_state(entry) => Some(format!("the connections of `{name}`")),
-                _ if !entry.is_replaceable => Some(format!("what `{name}` knows of its peers")),
+                _ if !entry.is_replaceable => {
+                    Some(format!("the state of `{name}` about its peers"))
+                }
                 _ => None,
             }
         };

@@ -74,8 +74,8 @@ pub(crate) fn main(_: &Args) -> Result<(), Failure> {
             let Some(other) = other else {
                 continue;
             };
-            let (one, two) =
-                pair().map_err(|error| Failure::new(format!("no way to a neighbour: {error}")))?;
+            let (one, two) = pair()
+                .map_err(|error| Failure::new(format!("no connection to a neighbour: {error}")))?;
             let (kin, other_kin) = Kin::pair();
             other.meetings.push((seat.domain, Meeting::Ring(Box::new(one), kin)));
             meetings.push((neighbour, Meeting::Ring(Box::new(two), other_kin)));

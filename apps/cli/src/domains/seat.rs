@@ -58,7 +58,7 @@ pub(super) fn run(shared: &Arc<Shared>, place: Place) {
 }
 
 fn broken(error: io::Error) -> Failure {
-    Failure::new(format!("lost the process that has started this one: {error}"))
+    Failure::new(format!("the process that started this one has ended: {error}"))
 }
 
 fn sit(
@@ -106,7 +106,7 @@ fn sit(
     }
     xk_compose::started(&graph, &host, runner.start_those(|protocol| !begins(protocol)))?;
     give_up_rights(shared)?;
-    let lost = |error| Failure::new(format!("cannot be looked into: {error}"));
+    let lost = |error| Failure::new(format!("cannot be inspected: {error}"));
     let (jobs, is_over) = (Jobs::new().map_err(lost)?, Arc::new(AtomicBool::new(false)));
     let clients = jobs.clients();
     clients.take(reader, Arc::clone(&is_over)).map_err(lost)?;

@@ -62,7 +62,7 @@ impl NeighbourCarrier {
 }
 
 fn none(error: impl std::fmt::Display) -> Failure {
-    Failure::new(format!("no way to a neighbour: {error}"))
+    Failure::new(format!("no connection to a neighbour: {error}"))
 }
 
 impl Ways {

@@ -39,14 +39,15 @@ struct RunArgs {
     #[arg(long, value_name = "RANGE", value_parser = xk_sweep::parse_seeds)]
     seeds: Option<(u64, u64)>,
     /// A parameter and its values: LINK.PARAMETER, HOST.NODE.PARAMETER or HOST.count; every
-    /// combination of all that are given is run
+    /// combination of the values is run
     #[arg(long, value_name = "PATH=VALUE,...", value_parser = Axis::parse)]
     set: Vec<Axis>,
-    /// End a run at this virtual time, if what the graph asks for is not done before; that counts
-    /// as exhausted [default: the file's, or 60s]
+    /// End a run at this virtual time, if the applications of the graph have not finished before;
+    /// that counts as exhausted [default: the file's, or 60s]
     #[arg(long, value_name = "TIME", value_parser = file::duration)]
     until: Option<Duration>,
-    /// Crash domains, or hosts if none is cut, drawn by the seed, TIME apart on average
+    /// Crash domains, or hosts if none has domains, at an average distance of TIME; the seed draws
+    /// them
     #[arg(long, value_name = "TIME", value_parser = file::apart)]
     crash_every: Option<Duration>,
     /// Processes [default: as many as processors]
@@ -61,7 +62,7 @@ struct RunArgs {
     /// Folder of the rows and tables [default: the file's name with .sweep]
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// Check the plan and the folder, which is made if need be, and run nothing
+    /// Check the plan and the folder, which is made if it is missing, and run nothing
     #[arg(long)]
     check: bool,
 }
@@ -80,10 +81,10 @@ enum Other {
 struct PlotArgs {
     /// Folder of the sweep
     folder: PathBuf,
-    /// The parameter or figure along: lan.loss, client.count
+    /// The parameter or figure of the horizontal axis: lan.loss, client.count
     #[arg(long)]
     x: String,
-    /// The figure up: client.rtt_p50, lan.lost
+    /// The figure of the vertical axis: client.rtt_p50, lan.lost
     #[arg(long)]
     y: String,
     /// A parameter with a line for each of its values
@@ -175,7 +176,8 @@ fn merge(args: &MergeArgs) -> Result<(), Failure> {
 /// Writes the tables.
 fn write_tables(folder: &Folder) -> Result<table::Summary, Failure> {
     table::write(folder).map_err(|error| {
-        Failure::new(error.to_string())
-            .help("all rows are there: the same command makes the tables once the cause is gone")
+        Failure::new(error.to_string()).help(
+            "all rows are complete: remove the cause and repeat the command to make the tables",
+        )
     })
 }

@@ -26,7 +26,9 @@ const CRASH_OPTION: &str = "--crash-every";
 /// The plan of a file, after a check of the text with the values of every combination.
 pub(super) fn of(path: &Path, args: &RunArgs) -> Result<Plan, Failure> {
     if path.as_os_str() == "-" {
-        return Err(Failure::usage("a sweep reads its graph from a file, for it may go on later"));
+        return Err(Failure::usage(
+            "a sweep reads its graph from a file, because it may be continued later",
+        ));
     }
     let text = file::source(path)?;
     let name = path.display().to_string();

@@ -98,7 +98,8 @@ impl Test<'_> {
         let limit = self.failing.limit;
         let pool = Pool { jobs: 1, limit, keeps_going: true, canary: 1, command: &command };
         let row = pool::one(&pool, &self.plan).map_err(|error| {
-            Failure::new(error.to_string()).help("its program may have gone: run the test again")
+            Failure::new(error.to_string())
+                .help("its program may have been removed: run the test again")
         })?;
         let text = std::fs::read_to_string(&self.list).map_err(failed)?;
         let _ = std::fs::remove_file(&self.list);

@@ -152,7 +152,9 @@ pub(super) fn tell(folder: &Folder) -> Result<(), Failure> {
                 "a later --until or a longer --limit, in another folder; or the graph waits for \
                  ever"
             }
-            false => "more time for `World::run` or `Sweep::limit`; or the programs wait for ever",
+            false => {
+                "more time for `World::run` or `Sweep::limit`; or the programs wait without end"
+            }
         };
         return Err(Failure::coded(what, EXHAUSTED).help(help));
     }
