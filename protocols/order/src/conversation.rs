@@ -16,8 +16,8 @@ use xk_core::reason::Class;
 use xk_core::{Answer, Ask, Kernel, Message, Reason, SessionRef, Time, reason};
 use xk_kit::Turns;
 use xk_kit::group::{
-    Aside, Commutes, MaskOut, MyMember, Node, NodeId, NodeOrder, OrderOf, Outstanding, PlaceOf,
-    SendNull, TakeNulls, TakeOwn,
+    Aside, Commutes, MaskIn, MaskOut, MemberState, MyMember, Node, NodeId, NodeOrder, OrderOf,
+    Outstanding, PlaceOf, SendNull, TakeNulls, TakeOwn,
 };
 use xk_kit::layer::Conversation;
 use xk_kit::net::ports::less_header;
@@ -88,6 +88,21 @@ impl Talk {
             by: if settings.classes > 0 { CLASSES } else { WAVES },
             wants_past,
             ..Self::default()
+        }
+    }
+
+    /// Begins where the layer below does: it has messages already if this member has come back.
+    pub(crate) fn begin_at(&self, cx: &Kernel, lower: &SessionRef) {
+        for index in 0..self.members as u8 {
+            let question = MemberState { index, ..MemberState::default() };
+            let Some(MemberState { last, depth, .. }) = lower.ask(cx, question) else {
+                continue;
+            };
+            let levels = if last > 0 { depth.saturating_add(1) } else { 0 };
+            self.waves.borrow_mut().begin_at(index.into(), last, levels);
+            if index == self.me {
+                self.noted.set(last);
+            }
         }
     }
 
@@ -412,6 +427,16 @@ pub(crate) fn control(own: &Own, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'
     if answer.is_answered() {
         less_header(ask, HEADER_OCTETS);
         let _ = ask.answer::<Outstanding>(|q| q.ready += talk.waiting());
+        if let Some(MaskIn { index, base, .. }) = ask.get()
+            && let Some(seq) = base.get(usize::from(*index))
+        {
+            let ids = base.iter().zip(0..).map(|(seq, sender)| NodeId { sender, seq: *seq });
+            let depths =
+                ids.filter_map(|id| own.lower().ask(cx, PlaceOf { id, ..PlaceOf::default() }));
+            let levels = depths.map(|place| place.depth.saturating_add(1)).max().unwrap_or(0);
+            talk.waves.borrow_mut().unmask((*index).into(), *seq, levels);
+            go_on(own, cx, this);
+        }
         if let Some(MaskOut { index, last }) = ask.get() {
             talk.waves.borrow_mut().mask((*index).into(), *last);
             go_on(own, cx, this);

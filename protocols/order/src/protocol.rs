@@ -108,7 +108,12 @@ impl Layer<0> for Order {
     fn begin(&self, cx: &Kernel, lower: &SessionRef, _: u8) -> Talk {
         // Before there are any: a null comes after a message that it answers.
         let _ = lower.ask(cx, TakeNulls);
-        Talk::new(lower.ask(cx, MyMember::default()).unwrap_or_default(), &self.settings)
+        let my = lower.ask(cx, MyMember::default()).unwrap_or_default();
+        let talk = Talk::new(my, &self.settings);
+        if my.incarnation > 1 {
+            talk.begin_at(cx, lower);
+        }
+        talk
     }
 
     /// A conversation begins above when it begins below, not with the first message: each member

@@ -235,6 +235,23 @@ impl<B> Waves<B> {
         }
     }
 
+    /// Begins in the middle: a member has sent this many messages, the last of which is below so
+    /// many waves.
+    pub fn begin_at(&mut self, member: usize, seq: u32, levels: u32) {
+        if let Some(member) = self.members.get_mut(member) {
+            (member.seq, member.levels) = (seq, levels);
+        }
+    }
+
+    /// Counts a member again that has come back: what it sends lies beyond so many waves, and
+    /// behind its message number `seq`.
+    pub fn unmask(&mut self, member: usize, seq: u32, levels: u32) {
+        if let Some(member) = self.members.get_mut(member) {
+            member.masked_after = None;
+            (member.seq, member.levels) = (seq, member.levels.max(levels));
+        }
+    }
+
     /// Returns how many messages of a member wait.
     #[must_use]
     pub fn waiting_of(&self, member: usize) -> u32 {

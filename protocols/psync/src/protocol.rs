@@ -569,7 +569,7 @@ impl Inner {
                 true => *index != self.me && self.graph.keep_for(at),
                 false if !self.graph.is_masked(at) => false,
                 false => {
-                    let place = (*start, core::mem::take(base));
+                    let place = (*start, base.clone());
                     self.let_in(*index, *incarnation, place, now, cookie)
                 }
             };

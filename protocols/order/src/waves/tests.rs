@@ -47,6 +47,32 @@ fn a_wave_is_complete_when_every_member_has_sent_as_deep() {
 }
 
 #[test]
+fn a_member_that_has_come_back_is_counted_from_its_base_on() {
+    let mut waves = Waves::new(3, 0, 4, false);
+    take(&mut waves, 0, 1, 0, Some(1));
+    take(&mut waves, 1, 1, 1, Some(2));
+    take(&mut waves, 2, 1, 0, None);
+    waves.mask(2, 1);
+    assert_eq!(drain(&mut waves), [1]);
+    // The base has the wave of the second: what is complete stays so.
+    waves.unmask(2, 1, 2);
+    take(&mut waves, 0, 2, 2, Some(3));
+    take(&mut waves, 1, 2, 3, Some(4));
+    assert_eq!(drain(&mut waves), [2], "the third waits for the member");
+    let mut back = Waves::new(3, 2, 4, false);
+    for (at, seq, levels) in [(0, 1, 1), (1, 1, 2), (2, 1, 1)] {
+        back.begin_at(at, seq, levels);
+    }
+    take(&mut back, 0, 2, 2, Some(3));
+    take(&mut back, 1, 2, 3, Some(4));
+    assert!(back.due().is_some(), "it answers");
+    for waves in [&mut waves, &mut back] {
+        take(waves, 2, 2, 4, Some(5));
+    }
+    assert_eq!((drain(&mut waves), drain(&mut back)), (vec![3], vec![3]));
+}
+
+#[test]
 fn a_member_that_is_masked_out_holds_up_none() {
     let mut waves = Waves::new(3, 0, 2, false);
     take(&mut waves, 0, 1, 0, Some(1));
