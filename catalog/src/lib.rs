@@ -38,6 +38,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_fanout::ENTRY,
     &xk_fault::ENTRY,
     &xk_fragment::ENTRY,
+    &xk_groupcall::ENTRY,
     &xk_host::ENTRY,
     &xk_host::TCP_ENTRY,
     &xk_host::UDP_ENTRY,

@@ -98,6 +98,8 @@ static TARGETS: &[Target] = &[
     to("fragment-wire", "headers of FRAGMENT", targets::fragment::wire),
     to("psync-wire", "lists of the members of a conversation", targets::psync::wire),
     to("psync-graph", "the context graph of Psync", targets::psync::graph),
+    to("groupcall-wire", "headers of calls to many", targets::groupcall::wire),
+    to("groupcall", "replies to calls of many, and calls of members", targets::groupcall::calls),
     to("channel-wire", "headers of CHANNEL", targets::channel::wire),
     to("eth", "one Ethernet station", targets::eth::stack),
     to("arp", "ARP between two layers", targets::arp::stack),

@@ -10,6 +10,7 @@ pub(crate) mod cut;
 pub(crate) mod eth;
 pub(crate) mod fragment;
 pub(crate) mod graph;
+pub(crate) mod groupcall;
 pub(crate) mod icmp;
 pub(crate) mod igmp;
 pub(crate) mod ip;

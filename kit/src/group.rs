@@ -103,6 +103,42 @@ impl Attribute for Aside {
     }
 }
 
+/// Replies of other members that a call to all of them waits for. An attribute of the request; a
+/// refusal is a reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Want {
+    /// One of each member that is not masked out meanwhile.
+    #[default]
+    All,
+    /// Replies of more than half of the other members, whether masked out or not.
+    Majority,
+    /// So many.
+    Count(u8),
+}
+
+impl Attribute for Want {
+    const KEY: u32 = xk_core::name_key("want");
+    const CROSSES: Crossing = Crossing::DOWN;
+
+    fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
+        let mut octets = [0; ATTRIBUTE_OCTETS];
+        (octets[0], octets[1]) = match self {
+            Want::All => (0, 0),
+            Want::Majority => (1, 0),
+            Want::Count(count) => (2, count),
+        };
+        octets
+    }
+
+    fn decode([kind, count, ..]: [u8; ATTRIBUTE_OCTETS]) -> Self {
+        match kind {
+            0 => Want::All,
+            1 => Want::Majority,
+            _ => Want::Count(count),
+        }
+    }
+}
+
 /// Returns the ends of a session's conversation, as `open_done` has them: this member, and then the
 /// others in the order of the list.
 #[must_use]

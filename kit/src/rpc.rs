@@ -6,6 +6,7 @@ pub mod auth;
 pub mod call;
 pub mod call_layer;
 pub mod callers;
+pub mod codes;
 pub mod incarnation;
 pub mod onc;
 pub mod retransmit;

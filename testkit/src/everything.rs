@@ -28,6 +28,7 @@ pub const LAYERS: &str = r#"
     fanout ip joins=#true
     psync ip { number "ip"=202; }
     order psync
+    groupcall psync
     vipaddr vipadv ip
     fragment vipaddr
     vipsize vipaddr fragment
@@ -56,6 +57,7 @@ pub const SERVERS: &str = r#"
     echo fanout name=fanout-echo
     echo psync name=psync-echo
     echo order name=order-echo local=process8
+    procedures groupcall name=group-procedures at="*@process9"
     procedures forward name=forward-procedures
     procedures mrpc name=mrpc-procedures
     procedures vmtp name=vmtp-procedures
@@ -114,6 +116,7 @@ const ASKERS: &[(&str, &str, &str)] = &[
     ("probe fanout", "rooms", ""),
     ("probe psync", "members", "process7@"),
     ("probe order", "ordered", "process8@"),
+    ("caller groupcall", "everyone", "procedure1@process9@"),
     ("caller portmap", "calls", "procedure1@version1@program536870913@port2049@"),
     ("caller stream-sunprog", "records", "procedure1@version1@program536870914@port2050@"),
     ("caller deadline", "selects", "procedure1@"),

@@ -62,7 +62,6 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-mod codes;
 mod protocol;
 mod session;
 

@@ -1,6 +1,5 @@
 //! The protocol object: opens, enables, demultiplexes.
 
-use crate::codes::code_of;
 use crate::session::client::ClientSession;
 use crate::session::server::ServerSession;
 use crate::session::state::{ChannelState, admit, sweep};
@@ -21,6 +20,7 @@ use xk_core::{
 use xk_kit::answers::is_for_one;
 use xk_kit::rpc::call::CHANNEL;
 use xk_kit::rpc::call_layer::less;
+use xk_kit::rpc::codes::code_of;
 
 /// Largest number of upper protocols that enable it.
 const ENABLES_MAX: usize = 256;

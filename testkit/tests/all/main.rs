@@ -10,6 +10,7 @@ mod cut_lowers;
 mod dummy;
 mod executions;
 mod flood;
+mod group_calls;
 mod layer_laws;
 mod moving;
 mod no_allocation;

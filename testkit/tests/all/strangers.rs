@@ -87,6 +87,12 @@ const STACKS: &[Stack<'static>] = &[
         client: r#"probe order to="process7@10.0.0.1" timeout="1s""#,
     },
     Stack {
+        name: "groupcall",
+        layers: "psync ip; groupcall psync",
+        server: r#"procedures groupcall at="*@process7""#,
+        client: r#"caller groupcall to="procedure1@process7@10.0.0.1""#,
+    },
+    Stack {
         name: "fanout",
         layers: "fanout ip joins=#true",
         server: "echo fanout",

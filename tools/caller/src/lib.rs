@@ -5,7 +5,8 @@
 //! # Participants
 //! It opens the layer below with `local` and `to`, with `procedure` on top if it is given:
 //! `procedure=1 to="10.0.0.2"` is `procedure1@10.0.0.2`. Without `local` the local participant is a
-//! wildcard at every layer.
+//! wildcard at every layer. Several peers stand in `to` with commas between, for a layer that calls
+//! many, such as `groupcall`; the procedure is on top of the first.
 //!
 //! # Behaviour
 //! From `start` on it makes `count` calls, each on a shepherd that waits for the reply, and each

@@ -44,18 +44,18 @@ xk_core::settings! {
         check: bool = flag(true, "whether replies are compared with what they must be"),
         start: Duration = duration(Duration::ZERO, "the delay before the first call"),
         ..
-        /// The peer, without the procedure if that is given.
-        to: Participant = Participant::new(),
+        /// The peers, without the procedure if that is given.
+        to: Vec<Participant> = Vec::new(),
         /// The local participant; empty for wildcards at every layer.
         local: Participant = Participant::new(),
         /// The procedure's number, on top of `to`.
         procedure: Option<u32> = None,
     }
     [
-        optional("to", PEER, "the peer"),
+        optional("to", ParamKind::Peers("procedure1@10.0.0.2"), "the peer, or several"),
         optional("local", PEER, "the local participant"),
         optional("procedure", ParamKind::integer(0..=u32::MAX as i64),
-            "the procedure's number, on top of `to`"),
+            "the procedure's number, on top of `to`, or of the first of several"),
     ]
 }
 
@@ -73,7 +73,7 @@ pub struct Caller {
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let params = build.params;
     let settings = Settings {
-        to: params.participant("to")?.unwrap_or_default(),
+        to: params.peers("to")?,
         local: params.participant("local")?.unwrap_or_default(),
         procedure: params.get("procedure").map(|_| build.int("procedure")).transpose()?,
         ..Settings::read(build)?
@@ -85,9 +85,12 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 /// Adds one to a kernel, for programs that compose without a graph file.
 pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, mut settings: Settings) -> ProtocolRef {
     if let Some(number) = settings.procedure {
-        settings.to.push(Part::Number(PROCEDURE, number.into()));
+        if settings.to.is_empty() {
+            settings.to.push(Participant::new());
+        }
+        settings.to[0].push(Part::Number(PROCEDURE, number.into()));
     }
-    let number = match settings.to.top() {
+    let number = match settings.to.first().and_then(Participant::top) {
         Some(Part::Number(PROCEDURE, number)) => u32::try_from(*number).ok(),
         _ => None,
     };
@@ -112,7 +115,7 @@ impl Caller {
         if let Some(session) = idle {
             return Ok(session);
         }
-        let both = asks::ends(&self.settings.local, core::slice::from_ref(&self.settings.to));
+        let both = asks::ends(&self.settings.local, &self.settings.to);
         self.lower.open(cx, Upper::new(this), both)
     }
 

@@ -1,7 +1,6 @@
 //! The client's side: one channel, and the call that is made on it.
 
 use super::{ChannelEnd, LATE, take_header};
-use crate::codes::reason_of;
 use crate::table::{Key, Path, Table, count};
 use crate::wire::{
     HEADER_OCTETS, Header, Kind, PLSACK, REPLY, REQUEST, SERVER, end_of, flags_of, is_newer,
@@ -18,6 +17,7 @@ use xk_core::shepherd::{Semaphore, WaitError};
 use xk_core::{Answer, Ask, Kernel, Session, SessionRef};
 use xk_kit::rpc::call::{CallOptions, CallsAtOnce, CancelCall};
 use xk_kit::rpc::call_layer::less;
+use xk_kit::rpc::codes::reason_of;
 use xk_kit::rpc::incarnation::{SentUnder, Server, Verdict};
 use xk_kit::rpc::retransmit::SavedMessage;
 use xk_kit::rpc::wait_queue::WaitQueue;

@@ -3,7 +3,6 @@
 
 use super::state::{ChannelState, Phase, admit};
 use super::{ChannelEnd, LATE, take_header};
-use crate::codes::code_of;
 use crate::table::{Key, Path, SWEEP, Table, count};
 use crate::wire::{
     HEADER_OCTETS, Header, Kind, REPLY, REQUEST, SERVER, end_of, flags_of, is_newer, names_of,
@@ -18,6 +17,7 @@ use xk_core::reason::{self, Class, Reason};
 use xk_core::{Answer, Ask, Kernel, Message, ProtocolRef, Session, SessionRef};
 use xk_kit::control::PeerProved;
 use xk_kit::rpc::call_layer::less;
+use xk_kit::rpc::codes::code_of;
 use xk_kit::rpc::incarnation::TICKET;
 
 /// Time without a packet of the client after which it is asked for its acknowledgement; doubled

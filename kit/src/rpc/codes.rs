@@ -1,10 +1,10 @@
-//! Why a call was refused, as numbers in the `error` of a reply. Ours: "RPC in the x-Kernel" has
-//! none. A number that a client does not know is a `system error` to it, so that others may come.
+//! Why a call was refused, as numbers in a reply: those of the layers whose documents have none. A
+//! number that a client does not know is a `system error` to it, so that others may come.
 
-use xk_core::reason::{self, Class, Reason};
-use xk_kit::rpc::call::{
+use super::call::{
     BAD_ARGUMENTS, BAD_CREDENTIALS, BUSY, NO_PROCEDURE, NO_PROGRAM, NO_VERSION, SYSTEM_ERROR,
 };
+use xk_core::reason::{self, Class, Reason};
 
 /// The reasons by number, from 1 on.
 static REASONS: [&Reason; 9] = [
@@ -20,7 +20,8 @@ static REASONS: [&Reason; 9] = [
 ];
 
 /// The number for a reason; for one without, that of its kind.
-pub(crate) fn code_of(why: &Reason) -> u16 {
+#[must_use]
+pub fn code_of(why: &Reason) -> u16 {
     let place = |why: &Reason| REASONS.iter().position(|known| *known == why);
     let of_class = || match why.class {
         Class::NoPort | Class::NoProtocol => place(&NO_PROCEDURE),
@@ -32,7 +33,8 @@ pub(crate) fn code_of(why: &Reason) -> u16 {
 }
 
 /// The reason for a number.
-pub(crate) fn reason_of(code: u16) -> &'static Reason {
+#[must_use]
+pub fn reason_of(code: u16) -> &'static Reason {
     let place = usize::from(code).wrapping_sub(1);
     REASONS.get(place).copied().unwrap_or(&SYSTEM_ERROR)
 }
