@@ -9,8 +9,8 @@ use crate::control::{
     TryOpen, WireRoom,
 };
 use crate::group::{
-    Context, IsStable, Leaves, MaskOut, MemberAt, MemberState, MyMember, OrderOf, Outstanding,
-    PlaceOf, SendNull, TakeNulls, TakeOwn,
+    Context, IsStable, Leaves, MaskIn, MaskOut, MemberAt, MemberState, MyMember, OrderOf,
+    Outstanding, PlaceOf, SendNull, TakeMembers, TakeNulls, TakeOwn,
 };
 use crate::net::appletalk::{
     CableChanged, ClaimNode, DdpCable, DdpEnds, DdpRoutes, NodeClaimed, SetCable, SetRouter,
@@ -85,6 +85,7 @@ table![
     Context,
     IsStable,
     Leaves,
+    MaskIn,
     MaskOut,
     MemberAt,
     MemberState,
@@ -93,6 +94,7 @@ table![
     Outstanding,
     PlaceOf,
     SendNull,
+    TakeMembers,
     TakeNulls,
     TakeOwn,
     CableChanged,

@@ -102,6 +102,7 @@ pub static ENTRY: Entry = Entry::layer("order", include_str!("lib.rs"), build)
         question("outstanding", "of a session: what is not through yet, here and below"),
         question("send-null", "of a session: sends a message without octets"),
         question("mask-out", "of a session: counts a member no longer"),
+        question("mask-in", "of a session: counts a member again that has come back"),
         question("describe", "a conversation, and what waits in it"),
     ])
     .reasons(&[&conversation::LATE, &conversation::TOO_MANY, &conversation::OTHER_ORDER]);
