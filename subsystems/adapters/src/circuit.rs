@@ -327,10 +327,6 @@ impl Circuits {
         self.all.borrow().len() >= STREAMS_MAX
     }
 
-    fn upper(&self, wanted: &Wanted) -> Result<Upper<'_>, Fault> {
-        Ok(Upper { receiver: self.edge.node()?, selector: wanted.selector })
-    }
-
     fn keep(&self, session: &SessionRef, circuit: &Rc<Circuit>) {
         session.watch();
         self.all.borrow_mut().insert(session.id(), Rc::clone(circuit));
@@ -361,7 +357,7 @@ impl Circuits {
         if self.is_full() {
             return Err(Fault::NoBuffers);
         }
-        let upper = self.upper(&wanted)?;
+        let upper = Upper { receiver: &self.edge.node()?, selector: wanted.selector };
         // What the first segment announces has to be known before.
         for set in wanted.settings() {
             let _ = self.edge.lower.ask(cx, StreamSetNext { set });
@@ -386,7 +382,8 @@ impl Circuits {
         user: Weak<dyn User>,
     ) -> Result<Rc<Listening>, Fault> {
         let local = Participants::local(self.edge.form.to_local(&wanted.local));
-        let enable = self.edge.lower.open_enable(cx, self.upper(&wanted)?, local)?;
+        let upper = Upper { receiver: &self.edge.node()?, selector: wanted.selector };
+        let enable = self.edge.lower.open_enable(cx, upper, local)?;
         let (circuits, enable) = (Rc::downgrade(self), Cell::new(Some(enable)));
         let listening = Rc::new(Listening { circuits, wanted, enable, user });
         self.listening.borrow_mut().push(Rc::clone(&listening));

@@ -13,7 +13,7 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::ToString;
 use alloc::vec::Vec;
-use core::cell::{Cell, OnceCell, RefCell};
+use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use xk_bsd::errno::Errno;
 use xk_core::control::Report;
@@ -329,8 +329,8 @@ pub(crate) struct Edge {
     pub(crate) form: &'static Form,
     /// The protocol below.
     pub(crate) lower: ProtocolRef,
-    /// The adapter's node, once it is there.
-    node: OnceCell<ProtocolRef>,
+    /// The adapter's node, while it is there: the node keeps the edge.
+    node: RefCell<Option<ProtocolRef>>,
     /// Messages that have passed downwards.
     pub(crate) down: Traffic,
     /// Messages that have passed upwards.
@@ -340,25 +340,30 @@ pub(crate) struct Edge {
 impl Edge {
     pub(crate) fn new(form: &'static Form, lower: ProtocolRef) -> Rc<Self> {
         let (down, up) = (Traffic::default(), Traffic::default());
-        Rc::new(Self { form, lower, node: OnceCell::new(), down, up })
+        Rc::new(Self { form, lower, node: RefCell::default(), down, up })
     }
 
     /// Tells it the adapter's node.
     pub(crate) fn placed(&self, node: &ProtocolRef) {
-        let _ = self.node.set(node.clone());
+        *self.node.borrow_mut() = Some(node.clone());
+    }
+
+    /// Forgets the adapter's node, which stops.
+    pub(crate) fn stop(&self) {
+        drop(self.node.take());
     }
 
     /// The adapter's node.
     ///
     /// # Errors
-    /// [`Fault::Closed`] before it is there.
-    pub(crate) fn node(&self) -> Result<&ProtocolRef, Fault> {
-        self.node.get().ok_or(Fault::Closed)
+    /// [`Fault::Closed`] before it is there, and once it has stopped.
+    pub(crate) fn node(&self) -> Result<ProtocolRef, Fault> {
+        self.node.borrow().clone().ok_or(Fault::Closed)
     }
 
     /// Counts a message that is dropped at the adapter.
     pub(crate) fn count(&self, why: &'static Reason) {
-        if let Some(node) = self.node.get() {
+        if let Some(node) = &*self.node.borrow() {
             node.head().drops().count(why);
         }
     }

@@ -40,5 +40,6 @@ impl Protocol for Joint {
     fn stop(&self, cx: &Kernel, _: &ProtocolRef) {
         self.above.stop(cx);
         self.below.stop(cx);
+        self.edge.stop();
     }
 }

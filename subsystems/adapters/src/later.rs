@@ -34,7 +34,7 @@ impl<T> Later<T> {
     pub(crate) fn arm(&self, cx: &Kernel, edge: &Edge) {
         let Ok(node) = edge.node() else { return };
         if self.len() > 0 && !self.is_armed.get() {
-            self.is_armed.set(cx.schedule_protocol(node, Duration::ZERO, 0).is_ok());
+            self.is_armed.set(cx.schedule_protocol(&node, Duration::ZERO, 0).is_ok());
         }
     }
 

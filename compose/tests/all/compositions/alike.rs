@@ -17,10 +17,16 @@ use xk_core::control::Report;
 use xk_core::graph::Catalog;
 use xk_core::random::Random;
 use xk_sim::{Ended, HostId, World};
+use xk_testkit::conformance::{CountingAllocator, octets_live};
+
+#[global_allocator]
+static COUNTED: CountingAllocator = CountingAllocator;
 
 /// Graphs that a run draws, unless `XK_GRAPHS` says; and in the long form.
 const GRAPHS: u64 = 200;
 const GRAPHS_LONG: u64 = 100_000;
+/// Graphs of which a run looks whether they leave memory.
+const GRAPHS_LEFT: u64 = 60;
 /// Bounds a conversation, in virtual time.
 const TIME_MAX: Duration = Duration::from_secs(600);
 /// Bounds the events of a run: one without an end has more.
@@ -242,5 +248,37 @@ fn filters_and_cuts_change_nothing() {
         }
     }
     println!("{accepted} of {total} graphs pass the check; {varied} varied, {lossy} that lose");
+    faults.assert_none();
+}
+
+/// Draws hosts: lines of all subsystems, or of the x-kernel alone; uncut, or cut into domains.
+fn hosts_of(catalog: &Catalog, random: &Random) -> Hosts {
+    let plain = match random.below(2) {
+        0 => mixed::draw(random),
+        _ => Drawn::draw(catalog, random).hosts(),
+    };
+    if random.below(2) == 0 { plain } else { plain.filtered(random, "").cut(random) }
+}
+
+#[test]
+fn a_world_that_is_gone_leaves_nothing() {
+    let catalog = xk_catalog::standard();
+    let mut faults = Faults::default();
+    for (at, seed) in graphs(GRAPHS_LEFT) {
+        let hosts = hosts_of(&catalog, &Random::new(seed));
+        let source = hosts.source();
+        let left = || {
+            let before = octets_live();
+            // Refused ones were rehearsed, too.
+            drop(check(&source, "drawn", &catalog).map(|graph| run(&graph, at)));
+            octets_live() - before
+        };
+        // The first run fills what the process keeps.
+        let _ = left();
+        let octets = left();
+        if octets != 0 {
+            faults.add(stack(&hosts), at, &format!("{octets} octets are left"));
+        }
+    }
     faults.assert_none();
 }

@@ -272,7 +272,7 @@ impl Half {
             let form = self.form;
             (body, Participants::pair(form.to_local(&ends.to), form.to_participant(&ends.from)))
         };
-        self.sessions.accept(cx, this, &upper, key, self.form.source(&ends.from), make)
+        self.sessions.accept(cx, &this, &upper, key, self.form.source(&ends.from), make)
     }
 }
 
@@ -468,5 +468,6 @@ impl Protocol for XkAbove {
         half.sessions.clear();
         half.waiting.clear();
         half.below.stop(cx);
+        half.edge.stop();
     }
 }

@@ -12,7 +12,7 @@ use crate::parcel::Parcel;
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
-use core::cell::{OnceCell, RefCell};
+use core::cell::RefCell;
 use core::time::Duration;
 pub use transactions::NO_ANSWER;
 use transactions::Transactions;
@@ -43,7 +43,8 @@ pub(crate) struct OnXk(Rc<Half>);
 struct Half {
     edge: Rc<Edge>,
     form: &'static Form,
-    above: OnceCell<Rc<dyn Above>>,
+    /// The half above, until the node stops: it keeps this one.
+    above: RefCell<Option<Rc<dyn Above>>>,
     /// Sorted by their ports, those of one in the order of opening.
     doors: RefCell<Vec<Rc<XkDoor>>>,
     /// The door of each session below, and the ends of the messages that arrive through it.
@@ -57,7 +58,7 @@ impl OnXk {
         Self(Rc::new(Half {
             edge: Rc::clone(edge),
             form: edge.form,
-            above: OnceCell::new(),
+            above: RefCell::default(),
             doors: RefCell::default(),
             arriving: RefCell::default(),
             circuits: Circuits::new(edge),
@@ -67,7 +68,7 @@ impl OnXk {
 
     /// As the node of an adapter with this upper half.
     pub(crate) fn under(self, above: Rc<dyn Above>) -> Self {
-        let _ = self.0.above.set(above);
+        *self.0.above.borrow_mut() = Some(above);
         self
     }
 }
@@ -160,7 +161,7 @@ impl Below for OnXk {
             return Err(Fault::InUse);
         }
         let this = half.edge.node()?;
-        let upper = Upper { receiver: this, selector };
+        let upper = Upper { receiver: &this, selector };
         let enables = match is_frames {
             true => Vec::new(),
             false => half.enable(cx, upper, &local)?,
@@ -257,7 +258,7 @@ impl XkDoor {
             Service::Frames => Participants::default(),
             _ => Participants::pair(form.to_local(from), form.to_participant(to)),
         };
-        let upper = Upper { receiver: this, selector: self.selector };
+        let upper = Upper { receiver: &this, selector: self.selector };
         let session = self.half.edge.lower.open(cx, upper, participants)?;
         // What comes back through it has the ends the other way round, and is for the host that it
         // goes from: a checksum above covers that.
@@ -332,7 +333,8 @@ impl Half {
 impl Protocol for OnXk {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
         let half = &self.0;
-        match (half.above.get(), upper_of(cx, this.name(), &half.edge.lower)) {
+        let above = half.above.borrow().clone();
+        match (above, upper_of(cx, this.name(), &half.edge.lower)) {
             (Some(above), Some(upper)) => above.start(cx, &upper).map_err(OpenError::from),
             _ => Ok(()),
         }
@@ -491,9 +493,11 @@ impl Protocol for OnXk {
     }
 
     fn stop(&self, cx: &Kernel, _: &ProtocolRef) {
-        if let Some(above) = self.0.above.get() {
+        let above = self.0.above.take();
+        if let Some(above) = &above {
             above.stop(cx);
         }
         Below::stop(self, cx);
+        self.0.edge.stop();
     }
 }
