@@ -37,8 +37,12 @@ pub(super) fn between(site: &Site<'_>, upper: &'static Entry, lower: usize) -> O
         }
         for next in site.catalog.entries() {
             let one_below = next.below.max > 0 && next.below.min <= 1;
-            let ordinary =
-                !matches!(next.shape, Shape::Top | Shape::Filter | Shape::Adapter) && one_below;
+            // A layer of many speaks to others than a layer of two expects.
+            let is_many = next.service.over(Guarantees::NONE).has(Guarantees::MANY)
+                && !upper.below.needs.has(Guarantees::MANY);
+            let ordinary = !matches!(next.shape, Shape::Top | Shape::Filter | Shape::Adapter)
+                && one_below
+                && !is_many;
             if !ordinary
                 || next.subsystem != upper.subsystem
                 || next.above == Family::Inherit

@@ -213,7 +213,9 @@ impl Shared {
         if let Some(own) = lower.ask(cx, MyHost::default()) {
             return own.host.folded();
         }
-        let own = lower.ask(cx, MyEther::default());
+        // Of a bare link the peer knows no address, though the wire has one.
+        let is_ether = lower.ask(cx, PeerEther::default()).is_some();
+        let own = is_ether.then(|| lower.ask(cx, MyEther::default())).flatten();
         own.map_or(0, |own| ether_number(own.address))
     }
 
