@@ -53,6 +53,8 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_netio::node::ENTRY,
     &xk_noise::ENTRY,
     &xk_null::ENTRY,
+    &xk_objects::objinv::ENTRY,
+    &xk_objects::objloc::ENTRY,
     &xk_order::ENTRY,
     &xk_packet::ENTRY,
     &xk_pcap::ENTRY,

@@ -32,7 +32,7 @@ use crate::net::stream::{
 use crate::net::template::Headers;
 use crate::rpc::auth::{IssueShorthand, TakeShorthand};
 use crate::rpc::call::{
-    CallsAtOnce, CancelCall, GathersReplies, LargestPush, LargestReply, MyProcedure,
+    CallsAtOnce, CancelCall, GathersReplies, LargestPush, LargestReply, MyObject, MyProcedure,
     NeedsPseudoHeader, UsualTransaction,
 };
 use crate::rpc::onc::{CarriesCredentials, MyProgram};
@@ -157,6 +157,7 @@ table![
     GathersReplies,
     LargestPush,
     LargestReply,
+    MyObject,
     MyProcedure,
     NeedsPseudoHeader,
     UsualTransaction,

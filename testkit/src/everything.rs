@@ -39,6 +39,8 @@ pub const LAYERS: &str = r#"
     fragment ip name=ip-fragment { number "ip"=201; }
     channel ip-fragment name=ip-channel
     forward ip-channel
+    objloc ip-channel
+    objinv objloc
     mrpc vip
     vmtp ip
 "#;
@@ -61,6 +63,7 @@ pub const SERVERS: &str = r#"
     procedures forward name=forward-procedures
     procedures mrpc name=mrpc-procedures
     procedures vmtp name=vmtp-procedures
+    procedures objinv name=object at="*@eid7"
 "#;
 
 /// The kinds of the catalog that stand in no such host, and why.
@@ -123,6 +126,7 @@ const ASKERS: &[(&str, &str, &str)] = &[
     ("caller forward", "forwards", "procedure1@"),
     ("caller mrpc", "sprite", "procedure1@"),
     ("caller vmtp", "transacts", "procedure1@"),
+    ("caller objinv", "objects", "procedure1@eid7@"),
 ];
 
 /// The names of the askers in the graph of [`askers`].

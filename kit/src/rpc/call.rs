@@ -22,6 +22,9 @@ pub const PROCEDURE: Label = Label::new("procedure");
 pub const VERSION: Label = Label::new("version");
 /// The label of program numbers (RFC 5531, section 8).
 pub const PROGRAM: Label = Label::new("program");
+/// The label of an object's number, which goes with the object from host to host. 0 is a host's own
+/// object, which every host has.
+pub const OBJECT: Label = Label::new("eid");
 /// The label of channel numbers.
 pub const CHANNEL: Label = Label::new("channel");
 
@@ -48,6 +51,15 @@ pub struct MyProcedure {
 }
 
 question!(MyProcedure { number }, "my-procedure", Fact);
+
+/// Question for the object that a session of the rpc realm stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MyObject {
+    /// Number of the object.
+    pub eid: u64,
+}
+
+question!(MyObject { eid }, "my-object", Fact);
 
 /// Asked of a session of the rpc realm: how many calls it has under way at once, at most; others
 /// wait. One that does not answer takes any number.

@@ -117,6 +117,12 @@ const STACKS: &[Stack<'static>] = &[
         client: r#"caller forward to="procedure1@10.0.0.1""#,
     },
     Stack {
+        name: "objects",
+        layers: "channel ip; objloc channel; objinv objloc",
+        server: r#"procedures objinv at="*@eid7""#,
+        client: r#"caller objinv to="procedure1@eid7@10.0.0.1""#,
+    },
+    Stack {
         name: "mrpc",
         layers: "mrpc ip",
         server: "procedures mrpc",

@@ -192,6 +192,8 @@ impl Drawn {
             "tcp" if self.is_on_ports(at) => on("port7").replacen("@port7", "@port9", 1),
             "tcp" => on("port7"),
             "mrpc" | "select" | "forward" | "vmtp" => on("procedure1"),
+            "objinv" => on("procedure1@eid7"),
+            "objloc" if below().is_empty() => self.host(at, host),
             "sunselect" | "sunprog" | "authnone" | "authsys" | "authshort" => {
                 let has_program = below().contains("program");
                 match has_program {
@@ -239,6 +241,7 @@ impl Drawn {
             "sim" => "link=lan".to_owned(),
             "eth" => format!("address=\"02:00:00:00:00:{host:02x}\""),
             "tcp" if self.is_on_ports(at) => "local=\"port9\"".to_owned(),
+            "objloc" if self.is_on_ports(at) => "at=port7".to_owned(),
             "ip" => format!("{{ address \"10.{at}.0.{host}/24\"; }}"),
             "ddp" => format!("net=\"10\" node={host}"),
             // One file under as many names as there are captures.

@@ -1,0 +1,477 @@
+//! # Synopsis
+//! `objloc LOWER` — finds objects that move from host to host; the lowest of Emerald's three
+//! protocols.
+//!
+//! # Participants
+//! Hosts. Where the layer below has ports, as `reqrep` on `udp`, all hosts have the port `at`,
+//! which may lie on top: `port2005@10.0.0.2`.
+//!
+//! # Behaviour
+//! It carries requests of the protocol above to a host, as they are, with four octets in front. So
+//! what is promised of a call's execution is what the layer below promises: `channel` at most once.
+//!
+//! It keeps the places of objects: of those that are here, and of others where they are said to
+//! be. A place has a count, which grows by every move; of two the one with the greater count is
+//! right. `object-place` looks and changes, `find-object` finds an object, and may wait for
+//! hosts that are asked:
+//!
+//! 1. The host where the object is said to be, then along its forwarding pointer to the next, up
+//!    to 16. A pointer must have a greater count than the one before, so there are no circles.
+//! 2. All hosts at once by `everyone`, if the layer below gathers replies (`reqrep` on `udp`):
+//!    three times, for `answer_wait` and then twice the time. Only the host that has the object
+//!    replies.
+//! 3. Each of `nodes` and of the 64 hosts that were heard last by itself, twice. Each replies.
+//!
+//! The newest pointer of a host that was asked in the second and third step is followed, too.
+//! Shepherds that look for one object at one time share what the first finds.
+//!
+//! At most `objects_max` objects are here, and of at most `hints_max` others the place is
+//! known. The oldest of these is forgotten for a new one, which costs a search.
+//!
+//! # Security
+//! No host proves what it says. A forged answer leads a search astray for one step of it: an older
+//! place than the one that led there is not believed, counted as `stale place`, and an invocation
+//! that does not find the object there looks again.
+//!
+//! # Example
+//! ```kdl
+//! host alice {
+//!     sim      link=lan
+//!     eth      sim
+//!     arp      eth
+//!     ip       arp { address "10.0.0.1/24"; }
+//!     fragment ip
+//!     channel  fragment
+//!     objloc   channel nodes="10.0.0.2, 10.0.0.3"
+//!     objinv   objloc
+//!     caller   objinv to="procedure1@eid7@*"
+//! }
+//! ```
+//!
+//! # Standard
+//! None; the octets are ours. Jul, Levy, Hutchinson and Black, "Fine-Grained Mobility in the
+//! Emerald System", for forwarding addresses and the search. The later system asks each host five
+//! times; here it is two, for a call is repeated below.
+
+use crate::places::{Act, Known, Place, Places, Step};
+use crate::wire::{ANSWER_OCTETS, ASK, ASK_HOLDER, CARRY, Front, answer_in, answer_of};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+use xk_core::graph::{
+    Build, BuildError, Family, Guarantees, ParamKind, Realm, optional, own_question,
+};
+use xk_core::object::{CallCause, CallError, Enable, OpenError, Refused};
+use xk_core::participant::{AddressError, pieces};
+use xk_core::reason::Class;
+use xk_core::{
+    Answer, Ask, Entry, HostAddr, Kernel, Message, Part, Participant, Participants, ProtocolRef,
+    Reason, SessionRef, Upper, question, reason,
+};
+use xk_kit::Turns;
+use xk_kit::control::PeerHost;
+use xk_kit::net::attribute::Peer;
+use xk_kit::rpc::call::{CallOptions, Gather, GathersReplies};
+use xk_kit::rpc::call_layer::{CallLayer, CallLayered, Calling, Serving, prepend, reply_of};
+
+/// A place that is older than what led there.
+pub static STALE: Reason = Reason::new("stale place", Class::Bad);
+/// The object that only its holder is asked for is not here.
+pub static NOT_HERE: Reason = Reason::new("object not here", Class::NotMine);
+
+/// Room for the headers below in front of a question, in octets.
+const HEADROOM: usize = 128;
+const FRONT: usize = Front::OCTETS;
+/// Octets of a question for an object.
+const ASK_OCTETS: usize = FRONT + 8;
+const NODES: &str = "hosts with commas between, such as 10.0.0.2, 10.0.0.3";
+/// Most answers to one broadcast.
+const ANSWERS_MAX: usize = 16;
+
+/// Looks for an object, and waits for other hosts' answers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FindObject {
+    /// The object.
+    pub eid: u64,
+    /// A host that may have it, or unspecified.
+    pub hint: HostAddr,
+    /// Whether it is not, or may not be, where it is said to be, so that hosts are asked.
+    pub is_lost: bool,
+    /// Out: the place, if it was found.
+    pub known: Known,
+}
+question!(FindObject { eid, hint, is_lost, known }, "find-object", Ask);
+
+/// Looks at, or changes, what this host knows of an object.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ObjectPlace {
+    /// The object.
+    pub eid: u64,
+    /// The change.
+    pub act: Act,
+    /// Out: whether it was possible.
+    pub is_done: bool,
+    /// Out: the place, after the change.
+    pub known: Known,
+    /// Out: invocations that are being executed here.
+    pub busy: u32,
+}
+question!(ObjectPlace { eid, act, is_done, known, busy }, "object-place", Ask);
+
+xk_core::settings! {
+    /// Parameters of the graph.
+    #[derive(Clone, Debug)]
+    pub struct Settings {
+        objects_max: usize = int(1..=16_777_216, 65_536, "how many objects are here, at most"),
+        hints_max: usize = int(1..=16_777_216, 65_536,
+            "of how many objects elsewhere the place is known, at most"),
+        sessions_max: usize = int(1..=16_777_216, 4096,
+            "how many sessions it holds, for calls and for requests each; idle ones are evicted \
+             for new ones"),
+        answer_wait: Duration = duration(Duration::from_millis(200),
+            "how long the first broadcast waits; a host that is asked alone has five times as long"),
+        ..
+        /// The local participant, a port where the layer below has such.
+        at: Participant = Participant::of(Part::Any),
+        /// All hosts, if they can be asked at once.
+        everyone: Participant = Participant::new(),
+        /// Hosts that are asked for each object that is not found.
+        nodes: Vec<HostAddr> = Vec::new(),
+    }
+    [
+        optional("at", ParamKind::Participant("port2005"),
+            "the port of all hosts, where the layer below has ports"),
+        optional("everyone", ParamKind::Participant("port2005@10.0.0.255"),
+            "all hosts at once, on a layer below that gathers replies"),
+        optional("nodes", ParamKind::Text(NODES), "hosts that are asked one by one"),
+    ]
+}
+
+/// The catalog entry.
+#[rustfmt::skip]
+pub static ENTRY: Entry = Entry::calls("objloc", include_str!("objloc.rs"), build)
+    .summary("finds objects that move from host to host")
+    .above(NODES_FAMILY)
+    .on(&[Realm::Rpc], &[Family::Host, Family::Port])
+    .needs(Guarantees::SESSIONS)
+    .header_octets(FRONT)
+    .numbers(&[("channel", 0x69)])
+    .parameters(Settings::PARAMETERS)
+    .questions(&[
+        own_question::<FindObject>("finds an object; may wait for other hosts"),
+        own_question::<ObjectPlace>("what is known of an object, and what becomes of it"),
+    ])
+    .reasons(&[&STALE, &NOT_HERE]);
+
+/// The family of hosts that are asked for objects.
+pub const NODES_FAMILY: Family = Family::Other("hosts of objects");
+
+/// One instance.
+pub struct ObjLoc {
+    settings: Settings,
+    places: RefCell<Places>,
+    /// Objects that are looked for, each by one shepherd at a time.
+    finding: Turns<u64>,
+    /// Questions that were asked of all hosts.
+    asked: Cell<u64>,
+}
+
+/// Builds it from its place in a graph.
+///
+/// # Errors
+/// [`BuildError`] if the graph gives it nothing to stand on, or a node is no host.
+pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let params = build.params;
+    let host = |node: &str| node.parse().map_err(|_| BuildError::param("nodes", NODES));
+    let usual = Settings::read(build)?;
+    let settings = Settings {
+        at: params.participant("at")?.unwrap_or(usual.at),
+        everyone: params.participant("everyone")?.unwrap_or_default(),
+        nodes: match params.text("nodes") {
+            Some(text) => pieces(text).map(host).collect::<Result<_, _>>()?,
+            None => Vec::new(),
+        },
+        ..usual
+    };
+    let (secret, lower, most) = (build.cx.secret(), build.lower(0)?, settings.sessions_max);
+    let places = RefCell::new(Places::new(settings.objects_max, settings.hints_max));
+    let layer = ObjLoc { settings, places, finding: Turns::default(), asked: Cell::new(0) };
+    build.add(CallLayered::new(secret, lower, most, (), layer))
+}
+
+type All = CallLayered<ObjLoc>;
+
+impl ObjLoc {
+    /// The ends of a session below to this host.
+    fn ends(&self, host: HostAddr) -> Participants {
+        let mut peer = Participant::of(Part::Host(host));
+        if let Some(port @ Part::Number(..)) = self.settings.at.top() {
+            peer.push(*port);
+        }
+        Participants::pair(self.settings.at.clone(), peer)
+    }
+
+    /// A question for an object.
+    fn question(cx: &Kernel, kind: u8, eid: u64, wait: Duration, tag: u64) -> Option<Message> {
+        let mut octets = [0; ASK_OCTETS];
+        octets[..FRONT].copy_from_slice(&Front::of(kind).emit());
+        octets[FRONT..].copy_from_slice(&eid.to_be_bytes());
+        let mut message = cx.pool().copy_from(HEADROOM, &octets).ok()?;
+        message.set_attribute(CallOptions { deadline: cx.now().after(wait), tag }).ok()?;
+        Some(message)
+    }
+
+    /// Asks one host.
+    fn ask(all: &All, cx: &Kernel, this: &ProtocolRef, host: HostAddr, eid: u64) -> Option<Known> {
+        let wait = 5 * all.layer.settings.answer_wait;
+        let question = Self::question(cx, ASK, eid, wait, 0)?;
+        let lower = all.lower.open(cx, Upper::new(this), all.layer.ends(host)).ok()?;
+        let reply = lower.call(cx, question);
+        if !lower.head().is_closed() {
+            lower.close(cx);
+        }
+        answer(reply.ok()?, host)
+    }
+
+    /// Asks all hosts at once, and has `hear` hear each answer.
+    fn ask_all(
+        all: &All,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        (eid, round): (u64, u8),
+        mut hear: impl FnMut(Option<Known>),
+    ) -> Option<()> {
+        let Settings { everyone, at, answer_wait, .. } = &all.layer.settings;
+        if everyone.is_empty() {
+            return None;
+        }
+        let tag = all.layer.asked.get() + 1;
+        all.layer.asked.set(tag);
+        let mut question = Self::question(cx, ASK_HOLDER, eid, *answer_wait * (1 << round), tag)?;
+        let ends = Participants::pair(at.clone(), everyone.clone());
+        let lower = all.lower.open(cx, Upper::new(this), ends).ok()?;
+        let mut next = Gather::First;
+        for _ in 0..ANSWERS_MAX {
+            let further = question.try_clone();
+            if lower.ask(cx, GathersReplies).is_none() || question.set_attribute(next).is_err() {
+                break;
+            }
+            match lower.call(cx, question).map_err(|error| error.cause) {
+                Ok(mut reply) => {
+                    let from = reply.remove_attribute::<Peer>();
+                    hear(from.and_then(|from| answer(reply, from.host)));
+                }
+                Err(CallCause::Rejected(_) | CallCause::BadReply) => {}
+                Err(_) => break,
+            }
+            let Ok(further) = further else { break };
+            (question, next) = (further, Gather::Next);
+        }
+        if !lower.head().is_closed() {
+            lower.close(cx);
+        }
+        Some(())
+    }
+
+    /// Finds an object. One that another shepherd has found meanwhile is where that says.
+    fn find(all: &All, cx: &Kernel, this: &ProtocolRef, wanted: &mut FindObject) {
+        let layer = &all.layer;
+        let FindObject { eid, .. } = *wanted;
+        let look = || layer.places.borrow().look(eid);
+        let hint = Some(wanted.hint).filter(|host| !host.is_unspecified());
+        let before = look();
+        wanted.known = before;
+        if let (Known::Nothing, Some(host), false) = (before, hint, wanted.is_lost) {
+            wanted.known = Known::Away(Place { host, count: 0 });
+            return;
+        }
+        if matches!(before, Known::Here(_)) || !wanted.is_lost && before != Known::Nothing {
+            return;
+        }
+        let _turn = layer.finding.take(cx, eid);
+        wanted.known = look();
+        if wanted.known != before && wanted.known != Known::Nothing {
+            return;
+        }
+        let mut search = layer.places.borrow().search(eid, hint, &layer.settings.nodes);
+        let found = loop {
+            match search.step() {
+                Step::Ask(host) => search.hear(Self::ask(all, cx, this, host, eid)),
+                Step::Broadcast(round) => {
+                    let _ =
+                        Self::ask_all(all, cx, this, (eid, round), |answer| search.hear(answer));
+                }
+                Step::Done(found) => break found,
+            }
+        };
+        (0..search.stale).for_each(|_| this.head().drops().count(&STALE));
+        let mut places = layer.places.borrow_mut();
+        places.act(eid, Act::Forget);
+        if let Some(place) = found.place() {
+            places.act(eid, Act::Learn(place));
+        }
+        // It may have come here meanwhile.
+        wanted.known = match places.look(eid) {
+            Known::Coming(_) => found,
+            known => known,
+        };
+    }
+
+    /// Answers a question of another host.
+    fn answer(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        kind: u8,
+        request: Message,
+    ) -> Result<Message, Refused> {
+        let mut octets = [0; ASK_OCTETS];
+        if request.len() < ASK_OCTETS || request.copy_to(0, &mut octets) < ASK_OCTETS {
+            return Err(this.refuse(request, &reason::TRUNCATED));
+        }
+        let [.., a, b, c, d, e, f, g, h] = octets;
+        let known = self.places.borrow().look(u64::from_be_bytes([a, b, c, d, e, f, g, h]));
+        if kind == ASK_HOLDER && !matches!(known, Known::Here(_) | Known::Coming(_)) {
+            return Err(this.refuse(request, &NOT_HERE));
+        }
+        reply_of(cx, request, &answer_of(known))
+    }
+}
+
+/// Reads the answer of a host.
+fn answer(reply: Message, from: HostAddr) -> Option<Known> {
+    let mut octets = [0; ANSWER_OCTETS];
+    let is_whole = reply.copy_to(0, &mut octets) == ANSWER_OCTETS;
+    is_whole.then(|| answer_in(&octets, from))?
+}
+
+impl CallLayer for ObjLoc {
+    type Name = ();
+    type Lower = SessionRef;
+    type Calls = ();
+    type Serves = ();
+
+    fn request_octets(&self, _: Option<&()>) -> usize {
+        FRONT
+    }
+
+    fn reply_octets(&self, (): &()) -> usize {
+        0
+    }
+
+    fn start(all: &All, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        let at = Participants::local(all.layer.settings.at.clone());
+        all.lower.open_enable(cx, Upper::new(this), at).map(drop)
+    }
+
+    /// Takes a host, with or without the port that all have.
+    fn pop_name(
+        &self,
+        _: &Kernel,
+        _: &ProtocolRef,
+        _: Upper<'_>,
+        ends: &mut Participants,
+    ) -> Result<(), OpenError> {
+        let given = ends.peer_mut()?;
+        let host = match given.parts().last() {
+            Some(Part::Host(host)) => *host,
+            Some(Part::Any) => return Err(AddressError::Wildcard.into()),
+            Some(_) => return Err(AddressError::WrongFamily.into()),
+            None => return Err(AddressError::Missing.into()),
+        };
+        let is_alone = given.len() == 1;
+        let mut own = self.ends(host);
+        if !is_alone && own.peer_mut()? != given {
+            return Err(AddressError::OutOfRange.into());
+        }
+        *ends = own;
+        Ok(())
+    }
+
+    fn upper<'a>(this: &'a ProtocolRef, _: Upper<'a>) -> Upper<'a> {
+        Upper::new(this)
+    }
+
+    fn enable(
+        all: &All,
+        _: &Kernel,
+        _: &ProtocolRef,
+        upper: Upper<'_>,
+        _: Participants,
+    ) -> Result<Enable, OpenError> {
+        all.serve(upper, || Ok(Enable(0)))
+    }
+
+    fn disable(all: &All, _: &Kernel, _: Enable) {
+        all.serve_no_more();
+    }
+
+    fn call(
+        own: &Calling<Self>,
+        cx: &Kernel,
+        this: &SessionRef,
+        mut request: Message,
+    ) -> Result<Message, CallError> {
+        prepend(&mut request, &Front::of(CARRY).emit())?;
+        own.next(cx, this, request)
+    }
+
+    #[inline(always)]
+    fn name_in(request: &Message) -> Option<()> {
+        let front = request.peek_in_place::<FRONT>()?;
+        (*front == Front::of(CARRY).emit()).then_some(())
+    }
+
+    fn first(
+        all: &All,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        request: Message,
+    ) -> Result<Message, Refused> {
+        let (octets, request) = this.header::<FRONT>(request)?;
+        let kind = Front::kind_in(&octets);
+        if let Some(from) = lower.ask(cx, PeerHost::default()) {
+            all.layer.places.borrow_mut().meet(from.host);
+        }
+        match kind {
+            Some(CARRY) => match all.serving(lower, ()) {
+                Some(session) => session.call_pop(cx, request),
+                None => all.accept_for_server(cx, this, lower, request, || ()),
+            },
+            Some(kind @ (ASK | ASK_HOLDER)) => all.layer.answer(cx, this, kind, request),
+            _ => Err(this.refuse(request, &reason::MALFORMED)),
+        }
+    }
+
+    fn serve(
+        own: &Serving<Self>,
+        cx: &Kernel,
+        this: &SessionRef,
+        mut request: Message,
+    ) -> Result<Message, Refused> {
+        // It was seen there when the session was looked for.
+        let _ = request.strip(FRONT);
+        own.next(cx, this, request)
+    }
+
+    fn control(all: &All, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(wanted) = ask.get::<FindObject>() {
+            Self::find(all, cx, this, wanted);
+        } else if let Some(asked) = ask.get::<ObjectPlace>() {
+            let mut places = all.layer.places.borrow_mut();
+            asked.is_done = places.act(asked.eid, asked.act);
+            asked.known = places.look(asked.eid);
+            asked.busy = places.busy(asked.eid).unwrap_or(0);
+        } else {
+            return all.answer(cx, ask);
+        }
+        Answer::Answered
+    }
+
+    fn describe_calls(own: &Calling<Self>) -> Option<String> {
+        let (here, hints) = own.all.layer.places.borrow().len();
+        Some(alloc::format!("objloc > {:?}, {here} objects here, {hints} elsewhere", own.lower))
+    }
+}

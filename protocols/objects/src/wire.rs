@@ -1,0 +1,184 @@
+//! The octets of all three protocols, in network order.
+//!
+//! ```text
+//! front     version 1, kind, 0, 0                                    a request of `objloc`
+//! ask       front, object (8)
+//! answer    version 1, state, 0, 0, count (4), host (16)             to an ask
+//! request   version 1, 0, operation (2), count (4), object (8)       of `objinv`
+//! reply     version 1, status, 0, 0                                  an answer follows: not here
+//! move      version 1, kind, 0, 0, count (4), object (8), boot (4)   about a move
+//! verdict   version 1, verdict, 0, 0
+//! ```
+//!
+//! A host is sixteen octets, an IPv4 address behind `::ffff:`; zeros are none.
+
+use crate::places::{Known, Place};
+use xk_core::{HostAddr, Reason};
+use xk_kit::rpc::call::{
+    BAD_ARGUMENTS, BAD_CREDENTIALS, BUSY, NO_PROCEDURE, NO_PROGRAM, NO_VERSION, SYSTEM_ERROR,
+};
+
+/// The only version.
+pub const VERSION: u8 = 1;
+
+xk_kit::header! {
+    /// Beginning of every message.
+    pub struct Front {
+        /// Always [`VERSION`].
+        pub version: u8,
+        /// Kind of a request, status of a reply.
+        pub kind: u8,
+        /// Zero.
+        pub zero: u16,
+    }
+}
+
+/// Kind of a request of `objloc`: what follows is for the protocol above.
+pub const CARRY: u8 = 0;
+/// Kind of a request of `objloc`: where is the object?
+pub const ASK: u8 = 1;
+/// Kind of a request of `objloc`: is the object here? Another host gives no reply.
+pub const ASK_HOLDER: u8 = 2;
+
+impl Front {
+    /// The front of this kind.
+    #[must_use]
+    pub const fn of(kind: u8) -> Self {
+        Self { version: VERSION, kind, zero: 0 }
+    }
+
+    /// The kind, if it is a front.
+    #[must_use]
+    pub fn kind_in(octets: &[u8; Self::OCTETS]) -> Option<u8> {
+        let front = Self::parse(octets);
+        (front == Self::of(front.kind)).then_some(front.kind)
+    }
+}
+
+xk_kit::header! {
+    /// The header of an invocation.
+    pub struct Request {
+        /// Always [`VERSION`].
+        pub version: u8,
+        /// Zero.
+        pub zero: u8,
+        /// The operation.
+        pub operation: u16,
+        /// Count of the place for which the caller takes the host.
+        pub count: u32,
+        /// The object.
+        pub eid: u64,
+    }
+}
+
+/// Status of a reply: the operation was executed, and its results follow.
+pub const EXECUTED: u8 = 0;
+/// Status of a reply: not executed, for the object is elsewhere; an answer follows.
+pub const ELSEWHERE: u8 = 1;
+/// Status of a reply: not executed, for a reason that has no number.
+const REFUSED: u8 = 2;
+
+/// Reasons that have a number.
+const REASONS: [&Reason; 7] = [
+    &SYSTEM_ERROR,
+    &NO_PROCEDURE,
+    &BUSY,
+    &BAD_ARGUMENTS,
+    &NO_PROGRAM,
+    &NO_VERSION,
+    &BAD_CREDENTIALS,
+];
+
+/// The status of a reply to what was refused for this reason.
+#[must_use]
+pub fn status_of(reason: &Reason) -> u8 {
+    let place = REASONS.iter().position(|known| *known == reason);
+    REFUSED + place.unwrap_or(0) as u8
+}
+
+/// The reason of a status above [`ELSEWHERE`].
+#[must_use]
+pub fn reason_of(status: u8) -> &'static Reason {
+    let place = usize::from(status.saturating_sub(REFUSED));
+    REASONS.get(place).copied().unwrap_or(&SYSTEM_ERROR)
+}
+
+/// An answer: what a host knows of an object.
+pub const ANSWER_OCTETS: usize = 24;
+
+/// Reads an answer of the host `from`; `None` if it is none.
+#[must_use]
+pub fn answer_in(octets: &[u8; ANSWER_OCTETS], from: HostAddr) -> Option<Known> {
+    let [front @ .., _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _] = *octets;
+    let state = Front::kind_in(&front)?;
+    let count = u32::from_be_bytes(*octets[4..].first_chunk()?);
+    let host = HostAddr::from_parts((*octets[8..].first_chunk()?, 0));
+    match state {
+        0 => Some(Known::Nothing),
+        1 => Some(Known::Here(Place { host: from, count })),
+        2 => Some(Known::Coming(Place { host: from, count })),
+        3 if !host.is_unspecified() && !host.is_group() => Some(Known::Away(Place { host, count })),
+        _ => None,
+    }
+}
+
+/// Writes an answer.
+#[must_use]
+pub fn answer_of(known: Known) -> [u8; ANSWER_OCTETS] {
+    let (state, place) = match known {
+        Known::Nothing => (0, Place::default()),
+        Known::Here(place) => (1, Place { host: HostAddr::UNSPECIFIED, ..place }),
+        Known::Coming(place) => (2, Place { host: HostAddr::UNSPECIFIED, ..place }),
+        Known::Away(place) => (3, place),
+    };
+    let mut octets = [0; ANSWER_OCTETS];
+    octets[..4].copy_from_slice(&Front::of(state).emit());
+    octets[4..8].copy_from_slice(&place.count.to_be_bytes());
+    octets[8..].copy_from_slice(&place.host.to_parts().0);
+    octets
+}
+
+xk_kit::header! {
+    /// The header of a request about a move.
+    pub struct Moving {
+        /// Always [`VERSION`].
+        pub version: u8,
+        /// Kind of the request.
+        pub kind: u8,
+        /// Zero.
+        pub zero: u16,
+        /// Count of the new place.
+        pub count: u32,
+        /// The object.
+        pub eid: u64,
+        /// The run of the host that the object leaves.
+        pub boot: u32,
+    }
+}
+
+/// Kind of a request about a move: keep this object, whose image follows, but do not use it yet.
+pub const OFFER: u8 = 1;
+/// Kind of a request about a move: the object is yours.
+pub const TAKE: u8 = 2;
+/// Kind of a request about a move: is the object mine?
+pub const WHOSE: u8 = 3;
+
+/// Verdict: yes; what was asked for is done, or the object is the asker's.
+pub const YES: u8 = 0;
+/// Verdict: no.
+pub const NO: u8 = 1;
+/// Verdict: not yet known.
+pub const LATER: u8 = 2;
+/// Verdict: the host has been started again since, and does not know.
+pub const FORGOTTEN: u8 = 3;
+
+impl Moving {
+    /// A request of this kind about the move of an object to a place with this count.
+    #[must_use]
+    pub const fn of(kind: u8, (eid, count): (u64, u32), boot: u32) -> Self {
+        Self { version: VERSION, kind, zero: 0, count, eid, boot }
+    }
+}
+
+#[cfg(test)]
+mod tests;
