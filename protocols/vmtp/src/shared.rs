@@ -210,7 +210,9 @@ impl Shared {
         if let Some(address) = self.config.address {
             return address.folded();
         }
-        if let Some(own) = lower.ask(cx, MyHost::default()) {
+        // `arp` hands up through sessions of the link, which know no host.
+        let own = lower.ask(cx, MyHost::default());
+        if let Some(own) = own.or_else(|| self.lower.ask(cx, MyHost::default())) {
             return own.host.folded();
         }
         // Of a bare link the peer knows no address, though the wire has one.
