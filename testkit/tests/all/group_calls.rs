@@ -346,8 +346,7 @@ fn members_that_lie_are_dropped_and_counted() {
     let below = group.world.enter(group.hosts[2], |cx| {
         let psync = cx.find_protocol("psync").unwrap();
         let found = psync.ask(cx, ListSessions::first(1)).unwrap();
-        let session = found.here().next().unwrap().clone();
-        session
+        found.here().next().unwrap().clone()
     });
     let below = below.unwrap();
     let header = |kind: u8, why: u8, call: u32, procedure: u32, first: u32| {

@@ -4,7 +4,6 @@
 use super::*;
 use crate::objinv::{Next, Outcome, Tries};
 use std::collections::BTreeMap as Truth;
-use std::vec;
 use std::vec::Vec;
 use xk_testkit::seeds;
 
@@ -203,7 +202,7 @@ fn wander(seed: u64) {
                 let by = below(hosts as u64);
                 let silent = below(hosts as u64);
                 let can_broadcast = below(2) == 0;
-                let mut lies = vec![0_u32; 2];
+                let mut lies = [0_u32; 2];
                 let hint = (below(2) == 0).then(|| host(below(hosts as u64)));
                 let search = all[by].search(eid, hint, &nodes);
                 let (_, found) = carry_out(search, hosts, |at, only_holder| {
