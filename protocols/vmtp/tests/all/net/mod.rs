@@ -93,7 +93,7 @@ impl Host {
             let (mut params, mut route) = (Params::default(), Params::default());
             route.set("first", Value::Integer(3));
             route.set("last", Value::Integer(9));
-            route.set("to", Value::Text(to.to_string().into()));
+            route.set("to", Value::Text(to.to_string()));
             params.add_block("route", route);
             params.set("timers", Value::Text("near".into()));
             xk_vmtp::ENTRY.add(cx, "vmtp", &[bottom], &params).unwrap()
