@@ -234,8 +234,11 @@ fn blocks(chapter: &str, kind: &str) -> Vec<String> {
 fn the_chapter_on_calls_is_typed_as_it_stands() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let chapter = std::fs::read_to_string(root.join("docs/guide/10-calls.md")).expect("a chapter");
-    let folder = tempfile::tempdir().expect("a folder");
-    let temporary = |what: &str| folder.path().join(what).display().to_string();
+    // Not in a folder of this user's: the server runs as another.
+    let temporary = |what: &str| {
+        let name = format!("xk-chapter-{}-{what}", std::process::id());
+        std::env::temp_dir().join(name).display().to_string()
+    };
     let (socket, control) = (temporary("shm"), temporary("control"));
     let server = own("deadline", "rpc-deadline-server.kdl", &[("xk-deadline.sock", &socket)]);
     let graph = server.display().to_string();
@@ -291,7 +294,7 @@ fn the_chapter_on_calls_is_typed_as_it_stands() {
         std::thread::sleep(Duration::from_millis(50));
     }
     drop(running);
-    for path in [&graph, &socket, &control] {
+    for path in [&graph, &socket, &control, &format!("{socket}.lock")] {
         let _ = std::fs::remove_file(path);
     }
 }
