@@ -7,6 +7,7 @@
 //! | module | what it gives |
 //! | --- | --- |
 //! | [`kernel`] | a kernel under virtual time, with a protocol below that captures and injects and one above that records |
+//! | [`calls`] | hosts with a layer of calls each, frames that the test rules, and a model of executions at most once |
 //! | [`conformance`] | the laws that every protocol keeps, as one suite, and an allocator that counts |
 //! | [`dummy`] | a network layer of 16-octet hosts, which no transport knows of |
 //! | [`everything`] | the graph of a host of every protocol, and of one that asks all its servers |
@@ -42,6 +43,7 @@
 //! }
 //! ```
 
+pub mod calls;
 pub mod conformance;
 pub mod dummy;
 pub mod everything;

@@ -101,7 +101,7 @@ fn nobody_answers_for_five_and_a_half_seconds() {
 /// A server whose procedure waits until the test lets it go on.
 fn slow_server(seed: u64, count: &Rc<Cell<u32>>, gate: &Rc<Semaphore>) -> Host {
     let (count, gate) = (Rc::clone(count), Rc::clone(gate));
-    Host::boot(
+    boot(
         seed,
         ethernet(SERVER),
         config(),
@@ -115,7 +115,7 @@ fn slow_server(seed: u64, count: &Rc<Cell<u32>>, gate: &Rc<Semaphore>) -> Host {
 
 fn slow_pair() -> (Net, Rc<Cell<u32>>, Rc<Semaphore>) {
     let (count, gate) = (Rc::default(), Rc::new(Semaphore::new(0)));
-    let client = Host::boot(1, ethernet(CLIENT), config(), nothing());
+    let client = boot(1, ethernet(CLIENT), config(), nothing());
     let server = slow_server(2, &count, &gate);
     (Net::new(vec![client, server]), count, gate)
 }
@@ -164,7 +164,7 @@ fn a_rebooted_server_executes_nothing_again() {
     let outcome = net.hosts[0].call(&session, b"second");
     net.run_until(Time::from_ms(50), &mut lose(0, is_reply));
     assert_eq!(count.get(), 2);
-    net.reboot(1, Host::boot(3, ethernet(SERVER), config(), echo(&count)));
+    net.reboot(1, boot(3, ethernet(SERVER), config(), echo(&count)));
     let error = net.done(&outcome).unwrap_err();
     assert_eq!((error.cause, count.get()), (CallCause::Rebooted, 2));
     let outcome = net.hosts[0].call(&session, b"third");
@@ -181,7 +181,7 @@ fn a_rebooted_client_gets_no_stale_reply() {
     net.run_until(Time::from_ms(50), &mut |_| vec![PASS]);
     assert_eq!(count.get(), 1);
     drop(session);
-    net.reboot(0, Host::boot(4, ethernet(CLIENT), config(), nothing()));
+    net.reboot(0, boot(4, ethernet(CLIENT), config(), nothing()));
     assert!(old.get().is_err());
     let session = net.hosts[0].open(3, SERVER);
     let outcome = net.hosts[0].call(&session, b"new");
@@ -205,13 +205,13 @@ fn an_old_duplicate_of_a_dead_incarnation_is_not_executed() {
     }
     let old: Vec<_> = net.log.iter().filter(|f| is_request(f)).map(|f| f.octets.clone()).collect();
     drop(session);
-    net.reboot(0, Host::boot(4, ethernet(CLIENT), config(), nothing()));
+    net.reboot(0, boot(4, ethernet(CLIENT), config(), nothing()));
     let session = net.hosts[0].open(3, SERVER);
     let outcome = net.hosts[0].call(&session, b"new");
     net.done(&outcome).unwrap();
     for server in [2, 9] {
         if server == 9 {
-            net.reboot(1, Host::boot(9, ethernet(SERVER), config(), echo(&count)));
+            net.reboot(1, boot(9, ethernet(SERVER), config(), echo(&count)));
         }
         for mut octets in old.clone() {
             net.inject(0, 1, octets.clone());
@@ -243,7 +243,7 @@ fn replies_are_asked_for_and_given_up() {
     net.done(&outcome).unwrap();
     net.log.clear();
     net.run_until(Time::from_s(600), &mut |_| vec![]);
-    let line = |host: &Host| host.mrpc.ask(&host.cx, xk_core::control::Describe::default());
+    let line = |host: &Host| host.layer.ask(&host.cx, xk_core::control::Describe::default());
     assert!(line(&net.hosts[1]).unwrap().text.contains("0 clients, 0 processes"));
     assert!(net.log.len() < 30, "seldom after the tenth: {}", net.log.len());
     let outcome = net.hosts[0].call(&session, b"challenged");
@@ -306,7 +306,7 @@ fn deadlines_and_cancelling_end_calls_and_waits_for_channels() {
 fn a_call_on_a_channel_whose_last_call_still_runs_waits_for_it() {
     let (count, gate) = (Rc::default(), Rc::new(Semaphore::new(0)));
     let one = xk_mrpc::Config { channels: 1, ..config() };
-    let client = Host::boot(1, ethernet(CLIENT), one, nothing());
+    let client = boot(1, ethernet(CLIENT), one, nothing());
     let mut net = Net::new(vec![client, slow_server(2, &count, &gate)]);
     let session = net.hosts[0].open(3, SERVER);
     let mut request = net.hosts[0].cx.message(b"given up");
@@ -331,12 +331,12 @@ fn a_procedure_may_call_back() {
     let session: Rc<RefCell<Option<xk_core::SessionRef>>> = Rc::default();
     let back = Rc::clone(&session);
     let count = Rc::default();
-    let client = Host::boot(1, ethernet(CLIENT), config(), echo(&count));
+    let client = boot(1, ethernet(CLIENT), config(), echo(&count));
     let nested: Procedure = Rc::new(move |cx: &Kernel, _, request| {
         let session = back.borrow().clone().unwrap();
         session.call(cx, request).map_err(|_| &call::SYSTEM_ERROR)
     });
-    let server = Host::boot(2, ethernet(SERVER), config(), nested);
+    let server = boot(2, ethernet(SERVER), config(), nested);
     *session.borrow_mut() = Some(server.open(9, CLIENT));
     let mut net = Net::new(vec![client, server]);
     let session_of_client = net.hosts[0].open(3, SERVER);
@@ -361,9 +361,9 @@ fn refusals_come_back_with_their_reason() {
         &call::BUSY,
         &call::BAD_CREDENTIALS,
     ];
-    let client = Host::boot(1, ethernet(CLIENT), config(), nothing());
+    let client = boot(1, ethernet(CLIENT), config(), nothing());
     let refusing: Procedure = Rc::new(move |_, procedure, _| Err(reasons[procedure as usize]));
-    let server = Host::boot(2, ethernet(SERVER), config(), refusing);
+    let server = boot(2, ethernet(SERVER), config(), refusing);
     let mut net = Net::new(vec![client, server]);
     for (procedure, reason) in reasons.iter().enumerate() {
         let session = net.hosts[0].open(procedure as u32, SERVER);
@@ -396,8 +396,8 @@ fn sizes_have_limits() {
 fn both_areas_arrive_as_they_were_sent() {
     let seen: Rc<Cell<Option<u16>>> = Rc::default();
     let note = Rc::clone(&seen);
-    let client = Host::boot(1, ethernet(CLIENT), config(), nothing());
-    let server = Host::boot(
+    let client = boot(1, ethernet(CLIENT), config(), nothing());
+    let server = boot(
         2,
         ethernet(SERVER),
         config(),
@@ -441,11 +441,11 @@ fn the_dispatcher_answers_echoes() {
 #[test]
 fn a_full_server_says_so_until_it_is_not() {
     let (count, gate) = (Rc::default(), Rc::new(Semaphore::new(0)));
-    let client = Host::boot(1, ethernet(CLIENT), config(), nothing());
+    let client = boot(1, ethernet(CLIENT), config(), nothing());
     let two = xk_mrpc::Config { processes_max: 2, ..config() };
     let (c, g) = (Rc::clone(&count), Rc::clone(&gate));
     let count: Rc<Cell<u32>> = count;
-    let server = Host::boot(
+    let server = boot(
         2,
         ethernet(SERVER),
         two,
@@ -486,8 +486,8 @@ fn a_full_server_says_so_until_it_is_not() {
 fn a_bare_link_carries_calls() {
     let count = Rc::default();
     let lower = xk_testkit::kernel::Lower::link(1500);
-    let client = Host::boot(1, lower, Config::default(), nothing());
-    let server = Host::boot(2, lower, Config::default(), echo(&count));
+    let client = boot(1, lower, Config::default(), nothing());
+    let server = boot(2, lower, Config::default(), echo(&count));
     let mut net = Net::new(vec![client, server]);
     let session = net.hosts[0].open(3, core::net::Ipv4Addr::UNSPECIFIED);
     let octets = pattern(16_384, 5);

@@ -113,7 +113,7 @@ fn every_truncation_is_counted_and_executes_nothing() {
     padded.resize(60, 0xee);
     assert_eq!(arrive(&mut net, &padded).len(), 1);
     assert_eq!(count.get(), 2);
-    assert_eq!(net.hosts[1].mrpc.head().drops().total(), short + 1, "and the first challenge");
+    assert_eq!(net.hosts[1].layer.head().drops().total(), short + 1, "and the first challenge");
     net.stop();
 }
 
@@ -166,7 +166,7 @@ fn each_kind_of_bad_request_is_counted_under_its_reason() {
     for (reason, times) in expected {
         assert_eq!(net.hosts[1].dropped(reason), times, "{reason}");
     }
-    assert_eq!(net.hosts[1].mrpc.head().drops().total(), 15);
+    assert_eq!(net.hosts[1].layer.head().drops().total(), 15);
     // After all that the call itself goes.
     net.log.clear();
     net.inject(0, 1, request);

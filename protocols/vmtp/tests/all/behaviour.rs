@@ -56,8 +56,8 @@ fn lines(net: &mut Net) -> Vec<String> {
 /// A client and a server that know each other.
 fn acquainted(settings: Settings) -> (Net, Rc<core::cell::Cell<u32>>, xk_core::SessionRef) {
     let count = Rc::default();
-    let client = Host::boot(1, ethernet(CLIENT), settings, nothing());
-    let server = Host::boot(2, ethernet(SERVER), settings, echo(&count));
+    let client = boot(1, ethernet(CLIENT), settings, nothing());
+    let server = boot(2, ethernet(SERVER), settings, echo(&count));
     let mut net = Net::new(vec![client, server]);
     let session = net.hosts[0].open(3, SERVER);
     let outcome = net.hosts[0].call(&session, b"hello");
@@ -187,8 +187,8 @@ fn a_server_that_works_says_so_and_its_client_waits() {
         let _ = cx.wait(&Semaphore::new(0), Some(Duration::from_secs(20)));
         Ok(request)
     });
-    let client = Host::boot(1, ethernet(CLIENT), one(), nothing());
-    let server = Host::boot(2, ethernet(SERVER), one(), slow);
+    let client = boot(1, ethernet(CLIENT), one(), nothing());
+    let server = boot(2, ethernet(SERVER), one(), slow);
     let mut net = Net::new(vec![client, server]);
     let session = net.hosts[0].open(3, SERVER);
     let outcome = net.hosts[0].call(&session, b"abc");
@@ -210,7 +210,7 @@ fn silence_ends_a_call_and_a_refusal_does_at_once() {
     drop(session);
     net.stop();
     // A server that serves nothing.
-    let hosts = [CLIENT, SERVER].map(|host| Host::boot(1, ethernet(host), config(), nothing()));
+    let hosts = [CLIENT, SERVER].map(|host| boot(1, ethernet(host), config(), nothing()));
     let mut net = Net::new(hosts.into());
     let session = net.hosts[0].open(3, SERVER);
     let outcome = net.hosts[0].call(&session, b"abc");
@@ -467,9 +467,9 @@ const THIRD: core::net::Ipv4Addr = core::net::Ipv4Addr::new(10, 0, 0, 3);
 fn a_request_passed_on_is_answered_by_the_other_server() {
     for seed in 0..40 {
         let count = Rc::default();
-        let client = Host::boot(1, ethernet(CLIENT), one(), nothing());
-        let front = Host::forwarding(2, ethernet(SERVER), THIRD);
-        let back = Host::boot(3, ethernet(THIRD), one(), echo(&count));
+        let client = boot(1, ethernet(CLIENT), one(), nothing());
+        let front = forwarding(2, ethernet(SERVER), THIRD);
+        let back = boot(3, ethernet(THIRD), one(), echo(&count));
         let mut net = Net::new(vec![client, front, back]);
         let session = net.hosts[0].open(3, SERVER);
         let random = xk_core::random::Random::new(seed);
@@ -494,9 +494,9 @@ fn a_request_passed_on_is_answered_by_the_other_server() {
 
 #[test]
 fn requests_that_go_round_are_refused() {
-    let client = Host::boot(1, ethernet(CLIENT), one(), nothing());
-    let one_way = Host::forwarding(2, ethernet(SERVER), THIRD);
-    let other_way = Host::forwarding(3, ethernet(THIRD), SERVER);
+    let client = boot(1, ethernet(CLIENT), one(), nothing());
+    let one_way = forwarding(2, ethernet(SERVER), THIRD);
+    let other_way = forwarding(3, ethernet(THIRD), SERVER);
     let mut net = Net::new(vec![client, one_way, other_way]);
     let session = net.hosts[0].open(3, SERVER);
     let outcome = net.hosts[0].call(&session, b"abc");
@@ -511,12 +511,10 @@ fn requests_that_go_round_are_refused() {
 #[test]
 fn a_group_s_responses_are_gathered() {
     let counts: [Rc<core::cell::Cell<u32>>; 2] = Default::default();
-    let client = Host::boot(1, ethernet(CLIENT), one(), nothing());
+    let client = boot(1, ethernet(CLIENT), one(), nothing());
     let servers = [(2, SERVER, &counts[0]), (3, THIRD, &counts[1])];
     let mut hosts = vec![client];
-    hosts.extend(
-        servers.map(|(seed, host, count)| Host::boot(seed, ethernet(host), one(), echo(count))),
-    );
+    hosts.extend(servers.map(|(seed, host, count)| boot(seed, ethernet(host), one(), echo(count))));
     let mut net = Net::new(hosts);
     let session = net.hosts[0].open(3, core::net::Ipv4Addr::new(224, 1, 2, 3));
     let ask = |net: &mut Net, what: Gather| {

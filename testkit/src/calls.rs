@@ -1,12 +1,18 @@
-//! Hosts with an mrpc each between a wire that the test rules and an application, in virtual time.
+//! Hosts with a layer of calls each between a wire that the test rules and an application, in
+//! virtual time.
+//!
+//! [`Host::boot`] makes a host, [`Net`] carries its frames, and [`model`] runs hosts that crash on
+//! a bad network against the law that a call is executed once at most.
 
-#![allow(dead_code, reason = "each test file uses its part")]
+pub mod model;
 
+use crate::kernel::{Addressing, Bottom, Lower, TestKernel, octets};
 use core::cell::{Cell, RefCell};
 use core::net::Ipv4Addr;
 use core::time::Duration;
 use std::collections::{BinaryHeap, VecDeque};
 use std::rc::Rc;
+use xk_core::graph::Entry;
 use xk_core::object::{CallError, OpenError, Refused};
 use xk_core::shepherd::Flow;
 use xk_core::{
@@ -14,13 +20,10 @@ use xk_core::{
     Time, Upper,
 };
 use xk_kit::rpc::call::{MyProcedure, PROCEDURE};
-use xk_mrpc::Config;
-use xk_mrpc::wire::{HEADER_LEN, Header};
 use xk_run::switch::CoroutineSwitch;
-use xk_testkit::kernel::{Bottom, Lower, TestKernel, octets};
 
 /// A procedure, which gets its number and the request.
-pub(crate) type Procedure = Rc<dyn Fn(&Kernel, u32, Message) -> Result<Message, &'static Reason>>;
+pub type Procedure = Rc<dyn Fn(&Kernel, u32, Message) -> Result<Message, &'static Reason>>;
 
 /// The application of a host: serves with a closure, calls as the test says.
 struct App {
@@ -69,35 +72,49 @@ enum Work {
 }
 
 /// One host.
-pub(crate) struct Host {
-    pub(crate) cx: Rc<TestKernel>,
-    pub(crate) bottom: Bottom,
-    pub(crate) mrpc: ProtocolRef,
-    pub(crate) app: ProtocolRef,
-    pub(crate) address: Ipv4Addr,
+pub struct Host {
+    /// The kernel.
+    pub cx: Rc<TestKernel>,
+    /// The wire.
+    pub bottom: Bottom,
+    /// The layer of calls.
+    pub layer: ProtocolRef,
+    /// The application above it.
+    pub app: ProtocolRef,
+    /// The host's address; unspecified where the wire knows none.
+    pub address: Ipv4Addr,
     inbox: Rc<RefCell<VecDeque<Work>>>,
     body: Rc<dyn Fn() -> Flow>,
 }
 
 impl Host {
-    /// Boots a host; its boot id follows from the seed.
-    pub(crate) fn boot(seed: u64, lower: Lower, config: Config, procedure: Procedure) -> Self {
+    /// Boots a host; its boot id follows from the seed. `add` puts the layer on the wire.
+    ///
+    /// # Panics
+    /// If the host does not start.
+    pub fn boot(
+        seed: u64,
+        lower: Lower,
+        entry: &Entry,
+        add: impl FnOnce(&Kernel, ProtocolRef) -> ProtocolRef,
+        procedure: Procedure,
+    ) -> Self {
         let cx = Rc::new(TestKernel::with_switch(seed, Box::new(CoroutineSwitch::new())));
-        for number in xk_mrpc::ENTRY.type_numbers() {
+        for number in entry.type_numbers() {
             cx.numbers_mut().add(number).unwrap();
         }
         let address = match lower.addressing {
-            xk_testkit::kernel::Addressing::Host(own) => own.to_v4().expect("of IPv4"),
+            Addressing::Host(own) => own.to_v4().expect("of IPv4"),
             _ => Ipv4Addr::UNSPECIFIED,
         };
         let bottom = Bottom::add(&cx, "bottom", lower);
-        let mrpc = xk_mrpc::add(&cx, "mrpc", bottom.protocol().clone(), config);
-        let app = App { lower: mrpc.clone(), procedure: RefCell::new(procedure) };
+        let layer = add(&cx, bottom.protocol().clone());
+        let app = App { lower: layer.clone(), procedure: RefCell::new(procedure) };
         let app = cx.add_protocol("app", "app", app);
         cx.start().unwrap();
         let inbox: Rc<RefCell<VecDeque<Work>>> = Rc::default();
         let body = body(&cx, &bottom, &inbox);
-        Self { cx, bottom, mrpc, app, address, inbox, body }
+        Self { cx, bottom, layer, app, address, inbox, body }
     }
 
     fn run(&self) {
@@ -105,28 +122,29 @@ impl Host {
     }
 
     /// Has something done on a shepherd of its own.
-    pub(crate) fn spawn(&self, task: impl FnOnce(&Kernel) + 'static) {
+    pub fn spawn(&self, task: impl FnOnce(&Kernel) + 'static) {
         self.inbox.borrow_mut().push_back(Work::Task(Box::new(task)));
         self.run();
     }
 
     /// Opens a procedure of another host.
-    pub(crate) fn open(&self, procedure: u32, server: Ipv4Addr) -> SessionRef {
+    pub fn open(&self, procedure: u32, server: Ipv4Addr) -> SessionRef {
         let peer = match server.is_unspecified() {
             true => Participant::new(),
             false => Participant::of(Part::host(server)),
         };
         let peer = peer.with(Part::Number(PROCEDURE, procedure.into()));
         let both = Participants::pair(Participant::new(), peer);
-        self.mrpc.open(&self.cx, Upper::new(&self.app), both).unwrap()
+        self.layer.open(&self.cx, Upper::new(&self.app), both).unwrap()
     }
 
     /// Calls; the outcome is there when the call has ended.
-    pub(crate) fn call(&self, session: &SessionRef, request: &[u8]) -> Rc<Outcome> {
+    pub fn call(&self, session: &SessionRef, request: &[u8]) -> Rc<Outcome> {
         self.call_with(session, self.cx.message(request))
     }
 
-    pub(crate) fn call_with(&self, session: &SessionRef, request: Message) -> Rc<Outcome> {
+    /// Calls with a message.
+    pub fn call_with(&self, session: &SessionRef, request: Message) -> Rc<Outcome> {
         let outcome: Rc<Outcome> = Rc::default();
         let (to, session) = (Rc::clone(&outcome), session.clone());
         self.spawn(move |cx| {
@@ -137,12 +155,13 @@ impl Host {
         outcome
     }
 
-    pub(crate) fn dropped(&self, reason: &Reason) -> u64 {
-        self.mrpc.head().drops().of(reason)
+    /// Returns the drops of the layer for this reason.
+    pub fn dropped(&self, reason: &Reason) -> u64 {
+        self.layer.head().drops().of(reason)
     }
 
     /// Ends what waits, and takes the graph down; nothing may be left.
-    pub(crate) fn stop(self) {
+    pub fn stop(self) {
         let shepherds = self.cx.shepherds();
         self.inbox.borrow_mut().clear();
         for _ in 0..100 {
@@ -196,39 +215,43 @@ fn body(
 
 /// End of a call, and its time.
 #[derive(Default)]
-pub(crate) struct Outcome {
-    pub(crate) result: RefCell<Option<Result<Vec<u8>, CallError>>>,
-    pub(crate) at: Cell<Time>,
+pub struct Outcome {
+    /// Reply or error, once the call has ended.
+    pub result: RefCell<Option<Result<Vec<u8>, CallError>>>,
+    /// Time of the end.
+    pub at: Cell<Time>,
 }
 
 impl Outcome {
-    pub(crate) fn is_there(&self) -> bool {
+    /// Says whether the call has ended.
+    pub fn is_there(&self) -> bool {
         self.result.borrow().is_some()
     }
 
-    pub(crate) fn get(&self) -> Result<Vec<u8>, CallError> {
+    /// Returns reply or error.
+    ///
+    /// # Panics
+    /// If the call has not ended.
+    pub fn get(&self) -> Result<Vec<u8>, CallError> {
         self.result.borrow().clone().expect("the call has ended")
     }
 }
 
 /// A frame on its way.
-pub(crate) struct Frame {
-    pub(crate) from: usize,
-    pub(crate) to: usize,
-    pub(crate) octets: Vec<u8>,
-}
-
-impl Frame {
-    pub(crate) fn header(&self) -> Header {
-        Header::parse(self.octets.first_chunk::<HEADER_LEN>().unwrap())
-    }
+pub struct Frame {
+    /// Place of the sender among the hosts.
+    pub from: usize,
+    /// Place of the receiver.
+    pub to: usize,
+    /// Octets of the frame.
+    pub octets: Vec<u8>,
 }
 
 /// Times after which copies of a frame arrive; without any, the frame is lost.
-pub(crate) type Fate = Vec<Duration>;
+pub type Fate = Vec<Duration>;
 
 /// At once.
-pub(crate) const PASS: Duration = Duration::ZERO;
+pub const PASS: Duration = Duration::ZERO;
 
 struct InFlight {
     at: Time,
@@ -259,18 +282,22 @@ impl PartialEq for InFlight {
 impl Eq for InFlight {}
 
 /// Hosts, and the frames between them.
-pub(crate) struct Net {
-    pub(crate) hosts: Vec<Host>,
-    pub(crate) now: Time,
+pub struct Net {
+    /// The hosts.
+    pub hosts: Vec<Host>,
+    /// Virtual time.
+    pub now: Time,
     flying: BinaryHeap<InFlight>,
     number: u64,
     /// Every frame sent, oldest first.
-    pub(crate) log: Vec<Frame>,
-    pub(crate) keeps_log: bool,
+    pub log: Vec<Frame>,
+    /// Whether frames are kept in `log`.
+    pub keeps_log: bool,
 }
 
 impl Net {
-    pub(crate) fn new(hosts: Vec<Host>) -> Self {
+    /// Joins hosts by a network without frames.
+    pub fn new(hosts: Vec<Host>) -> Self {
         Self {
             hosts,
             now: Time::ZERO,
@@ -284,32 +311,34 @@ impl Net {
     fn collect(&mut self, fate: &mut dyn FnMut(&Frame) -> Fate) {
         for from in 0..self.hosts.len() {
             for sent in self.hosts[from].bottom.take_sent() {
-                let to = match sent.peer {
-                    Some(Part::Host(to)) => self.hosts.iter().position(|h| to == h.address),
-                    _ => Some(1 - from),
+                let to: Vec<usize> = match sent.peer {
+                    Some(Part::Host(to)) if to.is_group() => {
+                        (0..self.hosts.len()).filter(|host| *host != from).collect()
+                    }
+                    Some(Part::Host(to)) => {
+                        self.hosts.iter().position(|h| to == h.address).into_iter().collect()
+                    }
+                    _ => vec![1 - from],
                 };
-                let Some(to) = to else { continue };
                 let octets = octets(&sent.message);
-                let frame = Frame { from, to, octets };
-                for after in fate(&frame) {
-                    self.number += 1;
-                    self.flying.push(InFlight {
-                        at: self.now.after(after),
-                        number: self.number,
-                        from,
-                        to,
-                        octets: frame.octets.clone(),
-                    });
-                }
-                if self.keeps_log {
-                    self.log.push(frame);
+                for to in to {
+                    let frame = Frame { from, to, octets: octets.clone() };
+                    for after in fate(&frame) {
+                        self.number += 1;
+                        let (at, number) = (self.now.after(after), self.number);
+                        let octets = frame.octets.clone();
+                        self.flying.push(InFlight { at, number, from, to, octets });
+                    }
+                    if self.keeps_log {
+                        self.log.push(frame);
+                    }
                 }
             }
         }
     }
 
     /// Lets the next thing happen, not later than `until`; false if there is none.
-    pub(crate) fn step(&mut self, until: Time, fate: &mut dyn FnMut(&Frame) -> Fate) -> bool {
+    pub fn step(&mut self, until: Time, fate: &mut dyn FnMut(&Frame) -> Fate) -> bool {
         self.collect(fate);
         let timers = self.hosts.iter().filter_map(|h| h.cx.next_expiry()).min();
         let frame = self.flying.peek().map(|f| f.at);
@@ -335,7 +364,7 @@ impl Net {
     }
 
     /// Lets happen what happens, until then.
-    pub(crate) fn run_until(&mut self, until: Time, fate: &mut dyn FnMut(&Frame) -> Fate) {
+    pub fn run_until(&mut self, until: Time, fate: &mut dyn FnMut(&Frame) -> Fate) {
         while self.step(until, fate) {}
         self.now = self.now.max(until);
         for host in &self.hosts {
@@ -343,54 +372,47 @@ impl Net {
         }
     }
 
-    /// Runs until a call has ended, for two minutes at most.
-    pub(crate) fn finish(&mut self, outcome: &Outcome, fate: &mut dyn FnMut(&Frame) -> Fate) {
+    /// Runs until a call has ended, for ten minutes at most.
+    pub fn finish(&mut self, outcome: &Outcome, fate: &mut dyn FnMut(&Frame) -> Fate) {
         let limit = self.now.after(Duration::from_secs(600));
         while !outcome.is_there() && self.step(limit, fate) {}
         assert!(outcome.is_there(), "the call has ended");
     }
 
     /// As the former, with nothing lost.
-    pub(crate) fn done(&mut self, outcome: &Outcome) -> Result<Vec<u8>, CallError> {
+    pub fn done(&mut self, outcome: &Outcome) -> Result<Vec<u8>, CallError> {
         self.finish(outcome, &mut |_| vec![PASS]);
         outcome.get()
     }
 
     /// Replaces a host by one that has just booted; what is under way to it still arrives.
-    pub(crate) fn reboot(&mut self, at: usize, host: Host) {
+    pub fn reboot(&mut self, at: usize, host: Host) {
         host.cx.set_now(self.now);
         let before = core::mem::replace(&mut self.hosts[at], host);
         before.stop();
     }
 
     /// Lets octets arrive as if another host had sent them.
-    pub(crate) fn inject(&mut self, from: usize, to: usize, octets: Vec<u8>) {
+    pub fn inject(&mut self, from: usize, to: usize, octets: Vec<u8>) {
         self.number += 1;
         self.flying.push(InFlight { at: self.now, number: self.number, from, to, octets });
     }
 
-    pub(crate) fn stop(self) {
+    /// Stops all hosts; none keeps a message.
+    pub fn stop(self) {
         for host in self.hosts {
             host.stop();
         }
     }
 }
 
-/// A lower that looks like Ethernet from above: hosts, 1500 octets.
-pub(crate) fn ethernet(own: Ipv4Addr) -> Lower {
-    Lower { opt_packet: 1500, ..Lower::host(own, 90) }
-}
-
-pub(crate) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
-
-/// With the waits of an Ethernet.
-pub(crate) fn config() -> Config {
-    Config { timers: Some(xk_mrpc::timers::ETHERNET), ..Config::default() }
-}
+/// Address of the host that calls.
+pub const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+/// Address of the host that serves.
+pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 
 /// Gives every request back, and counts.
-pub(crate) fn echo(count: &Rc<Cell<u32>>) -> Procedure {
+pub fn echo(count: &Rc<Cell<u32>>) -> Procedure {
     let count = Rc::clone(count);
     Rc::new(move |_, _, request| {
         count.set(count.get() + 1);
@@ -399,24 +421,6 @@ pub(crate) fn echo(count: &Rc<Cell<u32>>) -> Procedure {
 }
 
 /// Serves nothing.
-pub(crate) fn nothing() -> Procedure {
+pub fn nothing() -> Procedure {
     Rc::new(|_, _, _| Err(&xk_kit::rpc::call::NO_PROCEDURE))
-}
-
-/// A client and a server that gives requests back; how often it did.
-pub(crate) fn pair() -> (Net, Rc<Cell<u32>>) {
-    let count = Rc::default();
-    let client = Host::boot(1, ethernet(CLIENT), config(), nothing());
-    let server = Host::boot(2, ethernet(SERVER), config(), echo(&count));
-    (Net::new(vec![client, server]), count)
-}
-
-/// Octets that differ from place to place.
-pub(crate) fn pattern(len: usize, seed: u8) -> Vec<u8> {
-    (0..len).map(|i| (i * 7 + i / 251) as u8 ^ seed).collect()
-}
-
-/// The flag of packets for the server half.
-pub(crate) fn server_flag() -> u16 {
-    xk_mrpc::wire::SERVER
 }
