@@ -12,7 +12,7 @@ use xk_kit::rpc::retransmit::SavedMessage;
 /// Octets of the longest message.
 pub const MESSAGE_OCTETS_MAX: usize = GROUP_OCTETS * GROUPS_MAX;
 /// Octets free in front of what is made here, for the header and those below.
-const HEADROOM: usize = 128;
+pub(crate) const HEADROOM: usize = 128;
 
 /// Number of blocks in a packet of so many octets, at least one.
 pub(crate) fn blocks_in(packet_octets: usize) -> u32 {

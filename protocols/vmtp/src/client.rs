@@ -1,10 +1,10 @@
 //! The client half (RFC 1045, section 4): a transaction of an entity, and the packets for it.
 
-use crate::blocks::{Incoming, Taken, push};
+use crate::blocks::{HEADROOM, Incoming, Taken, push};
 use crate::entities::{Line, STEP};
 use crate::reasons::{FORGED_DELIVERY, LATE, NO_ENTITY, NO_TRANSACTION, reason_of};
 use crate::session::VmtpSession;
-use crate::shared::{ALIVE_MAX, BUSY_WAITS, GROUP_REST, Shared, TRIES_MAX, is_refusal};
+use crate::shared::{ALIVE_MAX, BUSY_WAITS, GROUP_REST, Shared, TRIES_MAX};
 use crate::tables::{self, ClientAction, ClientEvent, ClientState};
 use crate::wire::{
     APG, BLOCK_OCTETS, DGM, Entity, Header, RESPONSE, SDA, USER_OCTETS, blocks_of, code, gap_bits,
@@ -20,8 +20,6 @@ use xk_kit::rpc::call::{self, CallOptions};
 
 /// Times in a row that a busy server is asked again.
 const BUSY_MAX: u32 = 8;
-/// Headroom of a message made of user data.
-const HEADROOM: usize = 128;
 
 impl VmtpSession {
     /// Sends the request of an entity that is the caller's: all of it, or, of one that is long, the
@@ -53,10 +51,7 @@ impl VmtpSession {
                 line.out.save(header, &request)?;
             }
             let data = request.len();
-            let header = match data {
-                0 => header,
-                _ => header.with_data(blocks_of(data), padded(data)),
-            };
+            let header = header.with_data(blocks_of(data), padded(data));
             return push(cx, &self.lower, &header, request, checks);
         }
         line.out.put(header, request);
@@ -163,7 +158,7 @@ impl VmtpSession {
 }
 
 /// Puts the octets of a message into the header, which has no segment then.
-fn into_user_data(
+pub(crate) fn into_user_data(
     cx: &Kernel,
     message: &Message,
     header: &mut Header,
@@ -269,8 +264,7 @@ impl Shared {
         };
         let group = header.transaction.wrapping_sub(line.transaction.get());
         if !line.waits() || group >= STEP {
-            let (_, action) = tables::client(ClientState::Processing, ClientEvent::Whole);
-            if action == ClientAction::Discard && header.wants_answer() {
+            if header.wants_answer() {
                 self.notify_server(cx, lower, header, 0, code::RESPONSE_DISCARDED);
             }
             return Err(this.refuse(data, &NO_TRANSACTION));
@@ -297,9 +291,8 @@ impl Shared {
         };
         let (state, action) = tables::client(line.state.get(), event);
         line.state.set(state);
-        let held = u32::MAX;
         if header.wants_answer() && (taken == Taken::Whole || incoming.is_before(header)) {
-            self.notify_server(cx, lower, header, held, code::OK);
+            self.notify_server(cx, lower, header, u32::MAX, code::OK);
         }
         if action == ClientAction::Deliver {
             let outcome = outcome(cx, header, incoming);
@@ -338,11 +331,12 @@ impl Shared {
         if parts.first().is_none() {
             parts.begin(&Header { transaction: line.transaction.get(), ..*header });
         }
-        match parts.take(header, data) {
+        let taken = parts.take(header, data);
+        if header.wants_answer() && matches!(taken, Ok(Taken::Whole | Taken::Group)) {
+            self.notify_server(cx, lower, header, u32::MAX, code::OK);
+        }
+        match taken {
             Ok(Taken::Whole) => {
-                if header.wants_answer() {
-                    self.notify_server(cx, lower, header, u32::MAX, code::OK);
-                }
                 // An error of one server is none of the others'.
                 if let Ok(mut reply) = outcome(cx, header, &parts) {
                     let host = lower.ask(cx, PeerHost::default()).map(|q| q.host);
@@ -351,9 +345,6 @@ impl Shared {
                     let _ = reply.set_attribute(peer);
                     line.replied(cx, header.server, reply);
                 }
-            }
-            Ok(Taken::Group) if header.wants_answer() => {
-                self.notify_server(cx, lower, header, u32::MAX, code::OK);
             }
             Ok(_) => {}
             Err(_) => this.head().drops().count(&FORGED_DELIVERY),
@@ -424,7 +415,6 @@ impl Shared {
                 line.due.set(cx.now().after(wait.min(BUSY_WAITS.1)));
             }
             ClientAction::Fail => {
-                debug_assert!(is_refusal(code));
                 let error = match code {
                     // The server knew the groups before, and has forgotten them.
                     code::NO_RUN_RECORD | code::BAD_TRANSACTION_ID | code::RESPONSE_DISCARDED => {

@@ -1,6 +1,7 @@
 //! Requests that another server answers (RFC 1045, sections 2.9 and 5.6.3): passed on by the first,
 //! answered to the client by the last.
 
+use crate::blocks::HEADROOM;
 use crate::reasons::LOOPED;
 use crate::records::{KEPT, Record};
 use crate::shared::{RESPONSE_REST, Shared, TRIES_MAX, blocks_for, peer_number};
@@ -22,7 +23,7 @@ pub(crate) struct Route {
     procedures: RangeInclusive<u32>,
     entity: u32,
     to: Participant,
-    way: SessionSlot,
+    pub(crate) way: SessionSlot,
 }
 
 impl Route {
@@ -107,12 +108,12 @@ impl Shared {
         let passed = Header {
             server: Entity::new(route.entity, peer_number(cx, &way)),
             control: header.control & (STI | NRT),
-            ..header.with_forwards(header.forwards() + 1).with_data(0, 0)
+            ..header.with_data(0, 0)
         };
         let passed = passed.with_forwards(header.forwards() + 1);
         let segment = match header.has(SDA) {
             true => request,
-            false => cx.pool().empty(128).map_err(|_| &SYSTEM_ERROR)?,
+            false => cx.pool().empty(HEADROOM).map_err(|_| &SYSTEM_ERROR)?,
         };
         record.state.set(tables::server(record.state.get(), ServerEvent::Forward).0);
         record.out.put(passed, segment);

@@ -90,7 +90,7 @@ mod records;
 mod server;
 mod session;
 mod shared;
-pub mod tables;
+mod tables;
 pub mod wire;
 
 pub use blocks::MESSAGE_OCTETS_MAX;

@@ -289,9 +289,9 @@ impl Records {
 }
 
 /// The entity that a request of this record names as its server.
-pub(crate) fn server_of(request: &Header, own: u32) -> Entity {
+pub(crate) fn server_of(request: &Header, own: impl FnOnce() -> u32) -> Entity {
     match request.server.is_group() {
-        true => Entity::new(request.server.discriminator(), own),
+        true => Entity::new(request.server.discriminator(), own()),
         false => request.server,
     }
 }

@@ -1,6 +1,7 @@
 //! The server half (RFC 1045, section 5): a request packet in each state of its client's record.
 
-use crate::blocks::{Taken, groups_of, push};
+use crate::blocks::{HEADROOM, Taken, groups_of, push};
+use crate::client::into_user_data;
 use crate::reasons::{
     ABORTED, FORGED_DELIVERY, NO_ENTITY, NO_RECORD, REPLAYED, SECURE, UNFINISHED, UNVERIFIED,
     code_of,
@@ -8,8 +9,8 @@ use crate::reasons::{
 use crate::records::{Age, KEPT, Record, server_of};
 use crate::session::VmtpSession;
 use crate::shared::{
-    ANY, GROUP_REST, PASSIVE, RESPONSE_REST, Shared, TRIES_MAX, blocks_for, halves, is_refusal,
-    name_key, peer_of,
+    ANY, GROUP_REST, PASSIVE, RESPONSE_REST, Shared, TRIES_MAX, blocks_for, halves, name_key,
+    peer_of,
 };
 use crate::tables::{self, ServerAction, ServerEvent, ServerState};
 use crate::wire::{
@@ -24,9 +25,6 @@ use xk_core::{
 };
 use xk_kit::control::{MyHost, PeerHost};
 use xk_kit::rpc::call::{self, PROCEDURE};
-
-/// Headroom of a message made of user data.
-const HEADROOM: usize = 128;
 
 impl Shared {
     /// A request packet for one of our servers; `data` lies between its header and its checksum.
@@ -403,7 +401,7 @@ impl Shared {
             let own = own.or_else(|| lower.ask(cx, MyHost::default()).map(|q| q.host));
             let peer = lower.ask(cx, PeerHost::default()).map(|q| q.host);
             let hosts = (own.unwrap_or_default(), peer.unwrap_or_default());
-            let server = server_of(header, self.own_number(cx, lower));
+            let server = server_of(header, || self.own_number(cx, lower));
             let body = VmtpSession::new(cx, self, key, (lower, &upper), hosts, server);
             (body, Participants::pair(part(hosts.0).with(named), part(hosts.1)))
         };
@@ -462,10 +460,7 @@ impl Shared {
             header.code |= SDA | if self.config.idempotent { DGM } else { 0 };
             header.user[6] = len as u32;
             if len == USER_OCTETS {
-                let mut octets = [0; USER_OCTETS];
-                reply.copy_to(0, &mut octets);
-                header.set_user_octets(&octets);
-                let Ok(empty) = cx.pool().empty(HEADROOM) else { return };
+                let Ok(empty) = into_user_data(cx, &reply, &mut header) else { return };
                 reply = empty;
             }
         }
@@ -486,10 +481,7 @@ impl Shared {
         lower: &SessionRef,
         request: &Header,
     ) -> Header {
-        let server = match request.server.is_group() {
-            true => server_of(request, self.own_number(cx, lower)),
-            false => request.server,
-        };
+        let server = server_of(request, || self.own_number(cx, lower));
         let round = Header::default().with_round(round_of(record.control.get()));
         Header {
             client: request.client,
@@ -524,10 +516,7 @@ impl Shared {
                 return;
             }
             self.watch_record(cx, this, record, cx.now().after(KEPT));
-            let header = match len {
-                0 => header,
-                _ => header.with_data(blocks_of(len), padded(len)),
-            };
+            let header = header.with_data(blocks_of(len), padded(len));
             // A response that does not go is as good as lost: it is asked for again.
             let _ = push(cx, lower, &header, reply, self.config.checksum);
             return;
@@ -651,7 +640,6 @@ impl Shared {
                 self.respond_again(cx, this, &record, Some(missing));
             }
             ServerAction::Discard => {
-                debug_assert!(event == ServerEvent::Ok || is_refusal(code));
                 record.state.set(state);
                 record.is_through.set(true);
                 return self.discard_response(&record);

@@ -1,10 +1,10 @@
 //! Shared state of the protocol and its sessions, and the notices that managers exchange.
 
-use crate::blocks::push;
-use crate::entities::{Entities, Line};
+use crate::blocks::{HEADROOM, push};
+use crate::entities::Entities;
 use crate::forward::Route;
 use crate::records::Records;
-use crate::wire::{DGM, Entity, Header, PIC, code, operation};
+use crate::wire::{DGM, Entity, Header, PIC, operation};
 use crate::{blocks, wire};
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -18,6 +18,7 @@ use xk_core::{HostAddr, Kernel, PeerName, ProtocolRef, SessionRef, Time};
 use xk_kit::Cache;
 use xk_kit::control::{MyEther, MyHost, PeerEther, PeerHost, opt_packet};
 use xk_kit::net::neighbour::is_far;
+use xk_kit::net::waiting::Alarm;
 
 /// A session below, a server's discriminator and a procedure, and the protocol above that opened
 /// the session; [`PASSIVE`] if a request made it.
@@ -128,8 +129,7 @@ pub(crate) struct Shared {
     /// The sessions below to clients whose requests other servers passed on, by host.
     pub(crate) ways: Cache<u32, SessionRef>,
     notices: Cell<u32>,
-    /// Time at which the protocol's timer goes off; far away if it is not set.
-    armed: Cell<Time>,
+    alarm: Alarm,
 }
 
 /// The key of a server's procedure.
@@ -200,7 +200,7 @@ impl Shared {
             routes,
             ways: Cache::new(cx.secret(), WAYS_MAX),
             notices: Cell::new(cx.random().next_u32()),
-            armed: Cell::new(Time::MAX),
+            alarm: Alarm::default(),
             config,
         }
     }
@@ -221,33 +221,23 @@ impl Shared {
         own.map_or(0, |own| ether_number(own.address))
     }
 
-    /// The number of the next notice or probe.
-    pub(crate) fn next_notice(&self) -> u32 {
-        self.notices.set(self.notices.get().wrapping_add(1));
-        self.notices.get()
-    }
-
     /// Sees to it that the timer goes off not later than then.
     #[inline]
     pub(crate) fn watch(&self, cx: &Kernel, this: &ProtocolRef, due: Time) {
-        if due < self.armed.get() {
-            self.arm(cx, this, due);
-        }
-    }
-
-    #[cold]
-    fn arm(&self, cx: &Kernel, this: &ProtocolRef, due: Time) {
-        if cx.schedule_protocol(this, due.since(cx.now()), 0).is_ok() {
-            self.armed.set(due);
+        if due < Time::MAX {
+            self.alarm.set(cx, this, due.since(Time::ZERO), 0);
         }
     }
 
     /// The timer has gone off: does what is due.
     pub(crate) fn pass(self: &Rc<Self>, cx: &Kernel, this: &ProtocolRef) {
-        if cx.now() < self.armed.get() {
-            return;
-        }
-        self.armed.set(Time::MAX);
+        self.alarm.went_off();
+        let mut next = Time::MAX;
+        let mut later = |due: Time| {
+            if due > cx.now() {
+                next = next.min(due);
+            }
+        };
         for line in self.entities.iter() {
             if line.paced.get() <= cx.now() {
                 self.pace(cx, this, line);
@@ -256,6 +246,8 @@ impl Shared {
                 line.end(false);
                 self.entities.give_up(cx, line);
             }
+            later(line.paced.get());
+            later(line.gathers.get().map_or(Time::MAX, |(_, kept)| kept));
         }
         for record in self.records.list() {
             if record.paced.get() <= cx.now() {
@@ -264,13 +256,10 @@ impl Shared {
             if record.due.get() <= cx.now() {
                 self.look_after(cx, this, &record);
             }
+            later(record.paced.get());
+            later(record.due.get());
         }
-        let kept = |line: &Line| line.gathers.get().map_or(Time::MAX, |(_, kept)| kept);
-        let lines = self.entities.iter().map(|line| line.paced.get().min(kept(line)));
-        let records = self.records.list();
-        let records = records.iter().map(|r| r.paced.get().min(r.due.get()));
-        let next = lines.chain(records).filter(|due| *due > cx.now()).min();
-        self.watch(cx, this, next.unwrap_or(Time::MAX));
+        self.watch(cx, this, next);
     }
 
     /// Sends an operation without response to the peer's manager.
@@ -278,18 +267,19 @@ impl Shared {
         let header = Header {
             client: Entity::new(self.prober, self.own_number(cx, lower)),
             domain: self.config.domain << 16,
-            transaction: self.next_notice(),
+            transaction: self.notices.get().wrapping_add(1),
             server: Entity::MANAGERS,
             code: DGM | PIC | code,
             user,
             ..Header::default()
         };
+        self.notices.set(header.transaction);
         self.push_bare(cx, lower, &header);
     }
 
     /// Sends a packet without a segment. One that does not go is as good as lost.
     pub(crate) fn push_bare(&self, cx: &Kernel, lower: &SessionRef, header: &Header) {
-        if let Ok(empty) = cx.pool().empty(128) {
+        if let Ok(empty) = cx.pool().empty(HEADROOM) {
             let _ = push(cx, lower, header, empty, self.config.checksum);
         }
     }
@@ -344,6 +334,7 @@ impl Shared {
         self.sessions.clear();
         self.enables.clear();
         self.ways.clear();
+        self.routes.iter().for_each(|route| drop(route.way.take()));
         self.entities.stop();
         self.records.stop();
     }
@@ -352,9 +343,4 @@ impl Shared {
 /// Both words of an entity.
 pub(crate) fn halves(entity: Entity) -> [u32; 2] {
     [(entity.0 >> 32) as u32, entity.0 as u32]
-}
-
-/// A code that says that the request is refused for good.
-pub(crate) fn is_refusal(code: u32) -> bool {
-    !matches!(code, code::OK | code::RETRY | code::RETRY_ALL | code::BUSY)
 }

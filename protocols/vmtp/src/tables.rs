@@ -3,7 +3,7 @@
 
 /// State of a client's transaction (section 4.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ClientState {
+pub(crate) enum ClientState {
     /// The client processes: no transaction is under way.
     #[default]
     Processing,
@@ -15,7 +15,7 @@ pub enum ClientState {
 
 /// Event of a client's transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClientEvent {
+pub(crate) enum ClientEvent {
     /// The user sends a request.
     Send,
     /// The timer goes off.
@@ -38,7 +38,7 @@ pub enum ClientEvent {
 
 /// Action of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClientAction {
+pub(crate) enum ClientAction {
     /// Nothing.
     Ignore,
     /// Send the request.
@@ -67,7 +67,7 @@ pub enum ClientAction {
 
 /// The table of the client.
 #[inline]
-pub fn client(state: ClientState, event: ClientEvent) -> (ClientState, ClientAction) {
+pub(crate) fn client(state: ClientState, event: ClientEvent) -> (ClientState, ClientAction) {
     use ClientAction::*;
     use ClientEvent as E;
     use ClientState::*;
@@ -92,7 +92,7 @@ pub fn client(state: ClientState, event: ClientEvent) -> (ClientState, ClientAct
 
 /// State of a record of a remote client (section 5.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ServerState {
+pub(crate) enum ServerState {
     /// Nothing of the next request has come, and nothing is kept.
     #[default]
     Awaiting,
@@ -112,7 +112,7 @@ pub enum ServerState {
 
 /// Event of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServerEvent {
+pub(crate) enum ServerEvent {
     /// A part of a newer request comes, and others are missing.
     NewPart,
     /// A newer request comes whole.
@@ -121,8 +121,6 @@ pub enum ServerEvent {
     Part,
     /// The last missing part of the current request comes.
     Whole,
-    /// A request older than the current one comes.
-    Old,
     /// The client says that the request is its current one.
     Verified,
     /// The client says that it is not.
@@ -147,7 +145,7 @@ pub enum ServerEvent {
 
 /// Action of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServerAction {
+pub(crate) enum ServerAction {
     /// Nothing; the packet is dropped as one that came before.
     Ignore,
     /// Forget the request before, and keep the first part of this one.
@@ -188,14 +186,13 @@ pub enum ServerAction {
 
 /// The table of the server.
 #[inline]
-pub fn server(state: ServerState, event: ServerEvent) -> (ServerState, ServerAction) {
+pub(crate) fn server(state: ServerState, event: ServerEvent) -> (ServerState, ServerAction) {
     use ServerAction::*;
     use ServerEvent as E;
     use ServerState::*;
     match (state, event) {
         (_, E::NewPart) => (Receiving, Begin),
         (_, E::NewWhole) => (Probing, BeginWhole),
-        (_, E::Old) => (state, Ignore),
         (Receiving, E::Part) => (Receiving, Collect),
         (Receiving, E::Whole) => (Probing, Complete),
         (Receiving, E::Timeout) => (Receiving, AskMissing),

@@ -42,8 +42,6 @@ pub const NRT: u32 = 1 << 27;
 pub const CMG: u32 = 1 << 25;
 /// The next transaction is 256 further.
 pub const STI: u32 = 1 << 24;
-/// The response may wait a little, as many may come.
-pub const DRT: u32 = 1 << 23;
 /// Place of the three bits that count retransmissions.
 const RETRANSMIT: u32 = 20;
 /// Place of the four bits that count forwardings.
@@ -55,8 +53,6 @@ pub const RESPONSE: u32 = 1;
 /// Times that a request is forwarded as it is, at most.
 pub const FORWARDS_MAX: u32 = 15;
 
-/// Deliver only to a receiver that waits.
-pub const CMD: u32 = 1 << 31;
 /// A request without response; a response that is not kept.
 pub const DGM: u32 = 1 << 30;
 /// A part of the segment will do, as `MsgDelivery` says.
@@ -98,8 +94,6 @@ pub mod code {
     pub const BUSY: u32 = 3;
     /// There is no such entity.
     pub const NONEXISTENT_ENTITY: u32 = 4;
-    /// The packet breaks the protocol.
-    pub const VMTP_ERROR: u32 = 8;
     /// The transaction is not the current one.
     pub const BAD_TRANSACTION_ID: u32 = 10;
     /// Only one group makes a message here.
@@ -344,11 +338,6 @@ impl Header {
     #[inline]
     pub fn gap(&self) -> u8 {
         (self.control >> GAP) as u8
-    }
-
-    /// The entity where the server is to live.
-    pub fn co_resident(&self) -> Entity {
-        self.user_entity(0)
     }
 
     /// The entity in two words of user data.

@@ -82,7 +82,6 @@ fn the_server_cell_by_cell() {
         E::NewWhole,
         E::Part,
         E::Whole,
-        E::Old,
         E::Verified,
         E::Denied,
         E::Done,
