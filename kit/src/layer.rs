@@ -30,7 +30,7 @@ mod ways;
 
 pub use bounds::{Bounds, sessions_max};
 pub use conversation::Conversation;
-pub use many::{MEMBERS_MAX, Many, NOT_A_MEMBER};
+pub use many::{MEMBERS_MAX, Many, NOT_A_MEMBER, peer_of};
 pub use ways::{Acting, One, Ways};
 
 use crate::Turns;

@@ -99,8 +99,8 @@ impl Member {
     }
 }
 
-/// Returns the peer of a session below.
-fn peer_of(cx: &Kernel, way: &SessionRef) -> Peer {
+/// Returns the host and the port of the other end of a session below; zeros where there are none.
+pub fn peer_of(cx: &Kernel, way: &SessionRef) -> Peer {
     let host = way.ask(cx, PeerHost::default()).unwrap_or_default().host;
     let port = way.ask(cx, PeerPort::default()).unwrap_or_default().port;
     Peer { host, port }

@@ -39,6 +39,33 @@ pub fn reason_of(code: u16) -> &'static Reason {
     REASONS.get(place).copied().unwrap_or(&SYSTEM_ERROR)
 }
 
+/// The reasons with a number in one octet, as `select` and `objinv` have them.
+pub const STATUSES: [(u8, &Reason); 7] = [
+    (STATUS_FAIL, &SYSTEM_ERROR),
+    (3, &NO_PROCEDURE),
+    (4, &BUSY),
+    (5, &BAD_ARGUMENTS),
+    (6, &NO_PROGRAM),
+    (7, &NO_VERSION),
+    (8, &BAD_CREDENTIALS),
+];
+
+/// Number of a reason that has none of its own.
+pub const STATUS_FAIL: u8 = 2;
+
+/// The number in one octet for a reason.
+#[must_use]
+pub fn status_of(why: &Reason) -> u8 {
+    let found = STATUSES.iter().find(|(_, known)| *known == why);
+    found.map_or(STATUS_FAIL, |(status, _)| *status)
+}
+
+/// The reason of a number in one octet, if it has one.
+#[must_use]
+pub fn reason_of_status(status: u8) -> Option<&'static Reason> {
+    STATUSES.iter().find(|(known, _)| *known == status).map(|(_, reason)| *reason)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

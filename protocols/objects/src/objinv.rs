@@ -44,8 +44,7 @@
 use crate::objloc::{FindObject, NODES_FAMILY, ObjectPlace};
 use crate::places::{Act, HOPS_MAX, Known, Place};
 use crate::wire::{
-    ANSWER_OCTETS, ELSEWHERE, EXECUTED, Front, Request, VERSION, answer_in, answer_of, reason_of,
-    status_of,
+    ANSWER_OCTETS, ELSEWHERE, EXECUTED, Front, Request, VERSION, answer_of, reason_of,
 };
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -68,6 +67,7 @@ use xk_kit::rpc::call_layer::{
     CallLayer, CallLayered, CallLower, Calling, Serving, bad_reply, pop_header, prepend, reply_of,
     reply_with,
 };
+use xk_kit::rpc::codes::status_of;
 use xk_kit::rpc::session_pool::{SessionPool, SessionPools};
 
 /// The object was not found at any host.
@@ -402,16 +402,12 @@ impl ObjInv {
         };
         match Front::kind_in(&octets) {
             Some(EXECUTED) => Ok(Ok(reply)),
-            Some(ELSEWHERE) => {
-                let mut answer = [0; ANSWER_OCTETS];
-                let is_whole = reply.copy_to(0, &mut answer) == ANSWER_OCTETS;
-                match is_whole.then(|| answer_in(&answer, to.host)).flatten() {
-                    Some(Known::Away(place)) => Err(Outcome::Away(place)),
-                    Some(Known::Nothing) => Err(Outcome::Nothing),
-                    Some(_) => Err(Outcome::Moving),
-                    None => bad(reply, &reason::MALFORMED),
-                }
-            }
+            Some(ELSEWHERE) => match crate::objloc::answer(&reply, to.host) {
+                Some(Known::Away(place)) => Err(Outcome::Away(place)),
+                Some(Known::Nothing) => Err(Outcome::Nothing),
+                Some(_) => Err(Outcome::Moving),
+                None => bad(reply, &reason::MALFORMED),
+            },
             Some(status) => Ok(Err(CallError::rejected(reason_of(status)))),
             None => bad(reply, &reason::MALFORMED),
         }
@@ -528,13 +524,15 @@ impl CallLayer for ObjInv {
         own: &Own,
         cx: &Kernel,
         this: &SessionRef,
-        request: Message,
+        mut request: Message,
     ) -> Result<Message, CallError> {
         let protocol = this.protocol(cx).ok_or(PushError::Closed)?;
         let options = request.attribute::<CallOptions>();
         let (mut tries, mut is_lost) = (Tries::default(), false);
         loop {
-            let once = request.try_clone()?;
+            // The original keeps the room for headers, so a clone waits for another try.
+            let spare = request.try_clone()?;
+            let once = core::mem::replace(&mut request, spare);
             let tried = Self::try_once(own, cx, (this, &protocol), (&mut tries, is_lost), once);
             let outcome = match tried {
                 Ok(result) => return result,

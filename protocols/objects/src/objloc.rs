@@ -231,7 +231,7 @@ impl ObjLoc {
         if !lower.head().is_closed() {
             lower.close(cx);
         }
-        answer(reply.ok()?, host)
+        answer(&reply.ok()?, host)
     }
 
     /// Asks all hosts at once, and has `hear` hear each answer.
@@ -260,7 +260,7 @@ impl ObjLoc {
             match lower.call(cx, question).map_err(|error| error.cause) {
                 Ok(mut reply) => {
                     let from = reply.remove_attribute::<Peer>();
-                    hear(from.and_then(|from| answer(reply, from.host)));
+                    hear(from.and_then(|from| answer(&reply, from.host)));
                 }
                 Err(CallCause::Rejected(_) | CallCause::BadReply) => {}
                 Err(_) => break,
@@ -340,7 +340,7 @@ impl ObjLoc {
 }
 
 /// Reads the answer of a host.
-fn answer(reply: Message, from: HostAddr) -> Option<Known> {
+pub(crate) fn answer(reply: &Message, from: HostAddr) -> Option<Known> {
     let mut octets = [0; ANSWER_OCTETS];
     let is_whole = reply.copy_to(0, &mut octets) == ANSWER_OCTETS;
     is_whole.then(|| answer_in(&octets, from))?

@@ -14,9 +14,8 @@
 
 use crate::places::{Known, Place};
 use xk_core::{HostAddr, Reason};
-use xk_kit::rpc::call::{
-    BAD_ARGUMENTS, BAD_CREDENTIALS, BUSY, NO_PROCEDURE, NO_PROGRAM, NO_VERSION, SYSTEM_ERROR,
-};
+use xk_kit::rpc::call::SYSTEM_ERROR;
+use xk_kit::rpc::codes::reason_of_status;
 
 /// The only version.
 pub const VERSION: u8 = 1;
@@ -75,32 +74,10 @@ xk_kit::header! {
 pub const EXECUTED: u8 = 0;
 /// Status of a reply: not executed, for the object is elsewhere; an answer follows.
 pub const ELSEWHERE: u8 = 1;
-/// Status of a reply: not executed, for a reason that has no number.
-const REFUSED: u8 = 2;
-
-/// Reasons that have a number.
-const REASONS: [&Reason; 7] = [
-    &SYSTEM_ERROR,
-    &NO_PROCEDURE,
-    &BUSY,
-    &BAD_ARGUMENTS,
-    &NO_PROGRAM,
-    &NO_VERSION,
-    &BAD_CREDENTIALS,
-];
-
-/// The status of a reply to what was refused for this reason.
-#[must_use]
-pub fn status_of(reason: &Reason) -> u8 {
-    let place = REASONS.iter().position(|known| *known == reason);
-    REFUSED + place.unwrap_or(0) as u8
-}
-
 /// The reason of a status above [`ELSEWHERE`].
 #[must_use]
 pub fn reason_of(status: u8) -> &'static Reason {
-    let place = usize::from(status.saturating_sub(REFUSED));
-    REASONS.get(place).copied().unwrap_or(&SYSTEM_ERROR)
+    reason_of_status(status).unwrap_or(&SYSTEM_ERROR)
 }
 
 /// An answer: what a host knows of an object.

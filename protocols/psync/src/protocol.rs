@@ -17,12 +17,12 @@ use xk_core::{
     Time, Upper, reason,
 };
 use xk_kit::Turns;
-use xk_kit::control::{MaxPacket, MyHost, MyPort, OptPacket, PeerHost, PeerPort};
+use xk_kit::control::{MaxPacket, MyHost, MyPort, OptPacket};
 use xk_kit::group::{
     CONVERSATION, Context, IsStable, Leaves, MaskIn, MaskOut, MemberAt, MemberState, MyMember,
     NodeId, OrderOf, Outstanding, PROCESS, PlaceOf, SendNull, TakeMembers, TakeNulls,
 };
-use xk_kit::layer::{Arrival, Layer, Layered, Many, Receiver, Unsent, Ways};
+use xk_kit::layer::{Arrival, Layer, Layered, Many, Receiver, Unsent, Ways, peer_of};
 use xk_kit::net::attribute::Peer;
 
 /// Nodes in one answer about the graph.
@@ -122,21 +122,10 @@ fn pop_conversation(end: &mut Participant) -> Result<Option<u32>, OpenError> {
     (number > 0).then_some(Some(number)).ok_or(AddressError::OutOfRange.into())
 }
 
-/// Host and port of the other end of a session below.
-fn peer_of(cx: &Kernel, lower: &SessionRef) -> Peer {
-    let host = lower.ask(cx, PeerHost::default()).unwrap_or_default().host;
-    Peer { host, port: lower.ask(cx, PeerPort::default()).unwrap_or_default().port }
-}
-
 /// Host and port of this end of a session below.
 pub(crate) fn own_peer(cx: &Kernel, lower: &SessionRef) -> Peer {
     let host = lower.ask(cx, MyHost::default()).unwrap_or_default().host;
-    Peer { host, port: port_of(cx, lower) }
-}
-
-/// The port of this end of a session below; 0 where there are no ports.
-fn port_of(cx: &Kernel, lower: &SessionRef) -> u16 {
-    lower.ask(cx, MyPort::default()).unwrap_or_default().port
+    Peer { host, port: lower.ask(cx, MyPort::default()).unwrap_or_default().port }
 }
 
 impl Psync {
@@ -514,7 +503,10 @@ impl Layer<HEADER_OCTETS, Many> for Psync {
                 if let Some(MaskIn { index, .. }) = ask.get() {
                     conversation::tell_let_in(own, cx, this, *index);
                 }
-                conversation::let_pushes_go_on(own, cx);
+                // A member that is out, or in again, changes what is held by all.
+                if ask.get::<MaskOut>().is_some() || ask.get::<MaskIn>().is_some() {
+                    conversation::let_pushes_go_on(own, cx);
+                }
                 Answer::Answered
             }
             _ => {

@@ -1,7 +1,7 @@
 //! The layer: the header in front of requests and replies, and the server of a procedure.
 
 use crate::routes::Routes;
-use crate::wire::{HEADER_OCTETS, Header, STATUS_OK, Type, reason_of, status_of};
+use crate::wire::{HEADER_OCTETS, Header, STATUS_OK, Type, reason_of};
 use alloc::rc::Rc;
 use alloc::string::String;
 use xk_core::graph::{Build, BuildError};
@@ -15,6 +15,7 @@ use xk_kit::rpc::call::{MyProcedure, NO_PROCEDURE, PROCEDURE, pop_definite, pop_
 use xk_kit::rpc::call_layer::{
     CallLayer, CallLayered, Calling, Serving, bad_reply, pop_header, prepend, reply_with,
 };
+use xk_kit::rpc::codes::status_of;
 use xk_kit::rpc::session_pool::{SessionPool, SessionPools};
 
 /// Largest number of enabled procedures.

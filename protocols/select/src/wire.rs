@@ -13,9 +13,7 @@
 
 use xk_core::Reason;
 use xk_core::reason::Class;
-use xk_kit::rpc::call::{
-    BAD_ARGUMENTS, BAD_CREDENTIALS, BUSY, NO_PROCEDURE, NO_PROGRAM, NO_VERSION, SYSTEM_ERROR,
-};
+use xk_kit::rpc::codes::reason_of_status;
 
 /// Octets of the header.
 pub const HEADER_OCTETS: usize = 6;
@@ -37,30 +35,9 @@ pub enum Type {
 pub const STATUS_NONE: u8 = 0;
 /// Status of a reply: the procedure was executed.
 pub const STATUS_OK: u8 = 1;
-/// Status of a reply: it was refused, or failed, for a reason that has no number.
-pub const STATUS_FAIL: u8 = 2;
-
-/// The reasons that have a number as a status.
-const REASONS: &[(u8, &Reason)] = &[
-    (STATUS_FAIL, &SYSTEM_ERROR),
-    (3, &NO_PROCEDURE),
-    (4, &BUSY),
-    (5, &BAD_ARGUMENTS),
-    (6, &NO_PROGRAM),
-    (7, &NO_VERSION),
-    (8, &BAD_CREDENTIALS),
-];
-
-/// The status that says why a call was refused.
-pub fn status_of(reason: &Reason) -> u8 {
-    let found = REASONS.iter().find(|(_, known)| *known == reason);
-    found.map_or(STATUS_FAIL, |(status, _)| *status)
-}
-
 /// Why a call was refused, by the status of its reply, which is not [`STATUS_OK`].
 pub fn reason_of(status: u8) -> &'static Reason {
-    let found = REASONS.iter().find(|(known, _)| *known == status);
-    found.map_or(&STATUS_UNKNOWN, |(_, reason)| *reason)
+    reason_of_status(status).unwrap_or(&STATUS_UNKNOWN)
 }
 
 /// The header.
@@ -126,6 +103,7 @@ impl Header {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use xk_kit::rpc::codes::{STATUS_FAIL, STATUSES, status_of};
 
     #[test]
     fn a_null_call_and_its_replies() {
@@ -148,9 +126,9 @@ mod tests {
 
     #[test]
     fn a_reason_goes_as_a_status_and_comes_back() {
-        for (status, reason) in REASONS {
-            assert_eq!(status_of(reason), *status);
-            assert_eq!(*reason_of(*status), **reason);
+        for (status, reason) in STATUSES {
+            assert_eq!(status_of(reason), status);
+            assert_eq!(*reason_of(status), *reason);
         }
         assert_eq!(status_of(&xk_core::reason::TABLE_FULL), STATUS_FAIL);
         assert_eq!(*reason_of(200), STATUS_UNKNOWN);

@@ -2,6 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
+use xk_kit::rpc::codes::{STATUSES, status_of};
 
 fn host(last: u8) -> HostAddr {
     HostAddr::from([10, 0, 0, last])
@@ -41,7 +42,7 @@ fn what_is_none_is_not_believed() {
 
 #[test]
 fn a_reason_goes_as_a_status_and_comes_back() {
-    for reason in REASONS {
+    for (_, reason) in STATUSES {
         assert_eq!(*reason_of(status_of(reason)), *reason);
     }
     assert_eq!(*reason_of(status_of(&xk_core::reason::TABLE_FULL)), SYSTEM_ERROR);
