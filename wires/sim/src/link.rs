@@ -7,7 +7,7 @@ use crate::snooping::Snooping;
 use crate::stations::{Address, Stations};
 use crate::stats::LinkStats;
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use xk_core::random::Random;
 use xk_core::{Message, Time};
@@ -180,7 +180,7 @@ impl Link {
         from: PortId,
         header: Option<&[u8; 12]>,
         frame: &Message,
-    ) -> Option<VecDeque<PortId>> {
+    ) -> Option<BTreeSet<PortId>> {
         let snooping = self.snooping.as_mut()?;
         let ports = header
             .filter(|header| header[0] & 1 != 0)

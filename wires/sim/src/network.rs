@@ -6,7 +6,7 @@ use crate::protocol::{HostSeat, SimPort};
 use crate::queue::{Event, Kind, Queue};
 use crate::stats::LinkStats;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use xk_core::object::{PushError, span};
 use xk_core::random::Random;
@@ -140,7 +140,7 @@ pub(crate) struct Spreading {
 
 enum Target {
     One(Option<PortId>),
-    Some(VecDeque<PortId>),
+    Some(BTreeSet<PortId>),
     All(usize),
 }
 
@@ -511,7 +511,7 @@ impl NetworkState {
     fn next_target(&self, spreading: &mut Spreading) -> Option<(PortId, bool)> {
         match &mut spreading.to {
             Target::One(to) => to.take().map(|to| (to, true)),
-            Target::Some(ports) => ports.pop_front().map(|to| (to, ports.is_empty())),
+            Target::Some(ports) => ports.pop_first().map(|to| (to, ports.is_empty())),
             Target::All(next) => {
                 let ports = &self.links.get(spreading.link as usize)?.ports;
                 let others = |at: &usize| ports.get(*at) != Some(&spreading.from);

@@ -2,7 +2,7 @@
 
 use crate::network::PortId;
 use core::time::Duration;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use xk_core::{Message, Time};
 use xk_kit::net::checksum::checksum;
 
@@ -63,7 +63,7 @@ impl Snooping {
         now: Time,
         from: PortId,
         frame: &Message,
-    ) -> Option<VecDeque<PortId>> {
+    ) -> Option<BTreeSet<PortId>> {
         let mut front = [0; HEADERS];
         if frame.copy_to(0, &mut front) < HEADERS || front[12..14] != ETHERTYPE_IP {
             return None;
@@ -87,12 +87,9 @@ impl Snooping {
             return None;
         }
         let members = self.members.range((group, PortId(0))..=(group, PortId(u32::MAX)));
-        let members = members.map(|((_, port), until)| (*port, *until));
-        let routers = self.routers.iter().map(|(port, until)| (*port, *until));
-        let mut to: Vec<_> = members.chain(routers).filter(|(_, until)| now < *until).collect();
-        to.sort_unstable();
-        let mut to: VecDeque<_> = to.into_iter().map(|(port, _)| port).collect();
-        dedup(&mut to, from);
+        let members = members.filter(|(_, until)| now < **until).map(|((_, port), _)| *port);
+        let mut to = self.routers(now, from);
+        to.extend(members.filter(|port| *port != from));
         Some(to)
     }
 
@@ -103,7 +100,7 @@ impl Snooping {
         from: PortId,
         message: &[u8],
         has_source: bool,
-    ) -> Option<VecDeque<PortId>> {
+    ) -> Option<BTreeSet<PortId>> {
         let group = [message[4], message[5], message[6], message[7]];
         match message[0] {
             QUERY => {
@@ -145,10 +142,13 @@ impl Snooping {
         if now >= self.asked_until {
             return None;
         }
-        let routers = self.routers.iter().filter(|(_, until)| now < **until);
-        let mut to: VecDeque<_> = routers.map(|(port, _)| *port).collect();
-        dedup(&mut to, from);
-        Some(to)
+        Some(self.routers(now, from))
+    }
+
+    /// Returns the ports of routers, but for the one that the frame came from.
+    fn routers(&self, now: Time, from: PortId) -> BTreeSet<PortId> {
+        let routers = self.routers.iter().filter(|(port, until)| now < **until && **port != from);
+        routers.map(|(port, _)| *port).collect()
     }
 
     fn joined(&mut self, now: Time, port: PortId, group: Group) {
@@ -162,10 +162,4 @@ impl Snooping {
             self.missing_until = now + MEMBER_FOR;
         }
     }
-}
-
-/// Leaves each port once, and none that the frame came from; they are sorted.
-fn dedup(ports: &mut VecDeque<PortId>, from: PortId) {
-    let mut last = Some(from);
-    ports.retain(|port| *port != from && last.replace(*port) != Some(*port));
 }
