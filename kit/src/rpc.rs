@@ -3,6 +3,7 @@
 //! RPC.
 
 pub mod auth;
+pub mod between_hosts;
 pub mod call;
 pub mod call_layer;
 pub mod callers;

@@ -13,11 +13,12 @@ use xk_core::graph::{Build, BuildError};
 use xk_core::object::{Enable, OpenError, Refused};
 use xk_core::participant::{AddressError, Wild};
 use xk_core::{
-    Answer, Ask, HostAddr, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Reason,
-    SessionRef, Upper,
+    Answer, Ask, Kernel, Message, Part, Participants, Protocol, ProtocolRef, Reason, SessionRef,
+    Upper,
 };
 use xk_kit::answers::is_for_one;
-use xk_kit::control::{ClaimHost, MaxPacket, MyHost, PeerHost};
+use xk_kit::control::MaxPacket;
+use xk_kit::rpc::between_hosts;
 use xk_kit::rpc::call::{LargestPush, PROCEDURE, pop_definite, pop_local};
 
 /// One instance of the layer.
@@ -51,11 +52,7 @@ fn read(build: &Build<'_>) -> Result<Config, BuildError> {
             return Err(BuildError::param("timers", "\"auto\", \"ethernet\" or \"internet\""));
         }
     };
-    let address = match params.text("address").map(str::parse::<HostAddr>) {
-        None => None,
-        Some(Ok(address)) if !address.is_unspecified() => Some(address),
-        Some(_) => return Err(BuildError::param("address", "a host, such as 10.0.0.1")),
-    };
+    let address = between_hosts::address(params)?;
     Ok(Config { timers, address, ..Config::read(build)? })
 }
 
@@ -139,15 +136,7 @@ impl Mrpc {
     ) -> Result<SessionRef, OpenError> {
         let shared = &self.shared;
         let key = (lower.id().0, procedure, upper.receiver.id().0);
-        let peer = lower.ask(cx, PeerHost::default()).map(|q| q.host);
-        let own = shared.config.address;
-        let own = own.or_else(|| lower.ask(cx, MyHost::default()).map(|q| q.host));
-        if peer.is_some() && own.is_none() {
-            // Servers could not tell us from other hosts that do not know their address.
-            lower.close(cx);
-            return Err(AddressError::Missing.into());
-        }
-        let hosts = (own.unwrap_or_default(), peer.unwrap_or_default());
+        let hosts = between_hosts::opened(cx, lower, shared.config.address)?;
         let suited = (Path::of(cx, shared, lower), timers(cx, shared, lower));
         let body = MrpcSession::new(shared, key, (lower, upper.receiver), hosts, suited);
         shared.sessions.open(cx, this, upper.receiver, key, body)
@@ -156,13 +145,7 @@ impl Mrpc {
 
 impl Protocol for Mrpc {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
-        let shared = &self.shared;
-        if let Some(host) = shared.config.address {
-            // Where there is nothing to claim, no layer answers.
-            let _ = shared.lower.ask(cx, ClaimHost { host });
-        }
-        let any = Participants::local(Part::Any);
-        shared.lower.open_enable(cx, Upper::new(this), any).map(drop)
+        between_hosts::start(cx, this, &self.shared.lower, self.shared.config.address)
     }
 
     fn open(

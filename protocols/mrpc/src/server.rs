@@ -32,12 +32,10 @@ use crate::wire::{
 use alloc::rc::Rc;
 use core::time::Duration;
 use xk_core::object::Refused;
-use xk_core::{
-    HostAddr, Kernel, Message, Part, Participant, Participants, ProtocolRef, Reason, SessionRef,
-    Time, reason,
-};
+use xk_core::{Kernel, Message, ProtocolRef, Reason, SessionRef, Time, reason};
 use xk_kit::control::MyHost;
-use xk_kit::rpc::call::{self, PROCEDURE};
+use xk_kit::rpc::between_hosts;
+use xk_kit::rpc::call;
 use xk_kit::rpc::incarnation::{Admission, CHALLENGED, FIRST};
 
 /// Interval at which processes are looked after (Sprite, rpcDaemon.c).
@@ -333,28 +331,16 @@ impl Shared {
         let upper = upper.or_else(|| self.enables.get(&ANY_PROCEDURE));
         let upper = upper.ok_or(&call::NO_PROCEDURE)?;
         let key = (lower.id().0, procedure, PASSIVE);
-        let part = |host: HostAddr| match host.is_unspecified() {
-            true => Participant::new(),
-            false => Participant::of(Part::Host(host)),
-        };
-        let named = Part::Number(PROCEDURE, u64::from(procedure));
         let make = || {
-            let own = self.config.address;
-            let own = own.or_else(|| lower.ask(cx, MyHost::default()).map(|q| q.host));
+            let own = between_hosts::own(cx, lower, self.config.address);
             let said = process.header(0, 0).server_host.to_be_bytes();
             let hosts = (own.unwrap_or(said.into()), process.peer().host());
             let suited = (process.path.get(), timers(cx, self, lower));
             let body = MrpcSession::new(self, key, (lower, &upper), hosts, suited);
-            (body, Participants::pair(part(hosts.0).with(named), part(hosts.1)))
+            (body, hosts)
         };
-        let accepted = self.sessions.accept(cx, this, &upper, key, lower.head().source(), make);
-        accepted.map_err(|why| match *why == reason::TABLE_FULL {
-            true => {
-                this.head().drops().count(why);
-                &call::BUSY
-            }
-            false => why,
-        })
+        let from = (lower, procedure);
+        between_hosts::accept(&self.sessions, cx, this, &upper, key, from, make)
     }
 
     /// A call has been executed: its reply is kept and sent.

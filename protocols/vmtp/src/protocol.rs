@@ -13,10 +13,11 @@ use xk_core::graph::{Build, BuildError};
 use xk_core::object::{Enable, OpenError, Refused};
 use xk_core::participant::{AddressError, Label, Wild};
 use xk_core::{
-    Answer, Ask, HostAddr, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
+    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
     SessionRef, Upper, reason,
 };
-use xk_kit::control::{ClaimHost, IsGroup, MaxPacket, MyHost, PeerHost};
+use xk_kit::control::{IsGroup, MaxPacket};
+use xk_kit::rpc::between_hosts;
 use xk_kit::rpc::call::{LargestPush, PROCEDURE};
 
 /// The label of entities at a host.
@@ -35,11 +36,7 @@ pub struct Vmtp {
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let params = build.params;
     let timers = params.text("timers").and_then(timers_of);
-    let address = match params.text("address").map(str::parse::<HostAddr>) {
-        None => None,
-        Some(Ok(address)) if !address.is_unspecified() => Some(address),
-        Some(_) => return Err(BuildError::param("address", "a host, such as 10.0.0.1")),
-    };
+    let address = between_hosts::address(params)?;
     let settings = Settings { timers, address, ..Settings::read(build)? };
     let routes = Route::read_all(params)?;
     let shared = Rc::new(Shared::new(build.cx, build.lower(0)?, settings, routes));
@@ -125,20 +122,16 @@ impl Vmtp {
     ) -> Result<SessionRef, OpenError> {
         let shared = &self.shared;
         let key = (lower.id().0, name_key(entity, procedure), upper.receiver.id().0);
-        let peer = lower.ask(cx, PeerHost::default()).map(|q| q.host);
-        let own = shared.config.address;
-        let own = own.or_else(|| lower.ask(cx, MyHost::default()).map(|q| q.host));
-        if peer.is_some() && own.is_none() {
-            // Servers could not tell us from other hosts that do not know their address.
-            lower.close(cx);
-            return Err(AddressError::Missing.into());
-        }
+        let hosts = between_hosts::opened(cx, lower, shared.config.address)?;
         let server = Entity::new(entity, peer_number(cx, lower));
-        let server = match IsGroup::ask(cx, &shared.lower, peer) {
+        let server = match IsGroup::ask(
+            cx,
+            &shared.lower,
+            Some(hosts.1).filter(|peer| !peer.is_unspecified()),
+        ) {
             true => server.group(),
             false => server,
         };
-        let hosts = (own.unwrap_or_default(), peer.unwrap_or_default());
         let body = VmtpSession::new(cx, shared, key, (lower, upper.receiver), hosts, server);
         shared.sessions.open(cx, this, upper.receiver, key, body)
     }
@@ -146,13 +139,7 @@ impl Vmtp {
 
 impl Protocol for Vmtp {
     fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
-        let shared = &self.shared;
-        if let Some(host) = shared.config.address {
-            // Where there is nothing to claim, no layer answers.
-            let _ = shared.lower.ask(cx, ClaimHost { host });
-        }
-        let any = Participants::local(Part::Any);
-        shared.lower.open_enable(cx, Upper::new(this), any).map(drop)
+        between_hosts::start(cx, this, &self.shared.lower, self.shared.config.address)
     }
 
     fn open(

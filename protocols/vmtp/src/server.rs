@@ -19,12 +19,10 @@ use crate::wire::{
 };
 use alloc::rc::Rc;
 use xk_core::object::Refused;
-use xk_core::{
-    HostAddr, Kernel, Message, Part, Participant, Participants, ProtocolRef, Reason, SessionRef,
-    Time, reason,
-};
-use xk_kit::control::{MyHost, PeerHost};
-use xk_kit::rpc::call::{self, PROCEDURE};
+use xk_core::{Kernel, Message, ProtocolRef, Reason, SessionRef, Time, reason};
+use xk_kit::control::PeerHost;
+use xk_kit::rpc::between_hosts;
+use xk_kit::rpc::call;
 
 impl Shared {
     /// A request packet for one of our servers; `data` lies between its header and its checksum.
@@ -391,28 +389,16 @@ impl Shared {
         let upper = upper.or_else(|| self.enables.get(&name_key(server, ANY)));
         let upper = upper.ok_or(&call::NO_PROCEDURE)?;
         let key = (lower.id().0, name_key(server, procedure), PASSIVE);
-        let part = |host: HostAddr| match host.is_unspecified() {
-            true => Participant::new(),
-            false => Participant::of(Part::Host(host)),
-        };
-        let named = Part::Number(PROCEDURE, u64::from(procedure));
         let make = || {
-            let own = self.config.address;
-            let own = own.or_else(|| lower.ask(cx, MyHost::default()).map(|q| q.host));
+            let own = between_hosts::own(cx, lower, self.config.address);
             let peer = lower.ask(cx, PeerHost::default()).map(|q| q.host);
             let hosts = (own.unwrap_or_default(), peer.unwrap_or_default());
             let server = server_of(header, || self.own_number(cx, lower));
             let body = VmtpSession::new(cx, self, key, (lower, &upper), hosts, server);
-            (body, Participants::pair(part(hosts.0).with(named), part(hosts.1)))
+            (body, hosts)
         };
-        let accepted = self.sessions.accept(cx, this, &upper, key, lower.head().source(), make);
-        accepted.map_err(|why| match *why == reason::TABLE_FULL {
-            true => {
-                this.head().drops().count(why);
-                &call::BUSY
-            }
-            false => why,
-        })
+        let from = (lower, procedure);
+        between_hosts::accept(&self.sessions, cx, this, &upper, key, from, make)
     }
 
     /// A request has been executed: its response is kept and sent.
