@@ -15,6 +15,7 @@ pub mod group;
 mod handles;
 mod header;
 pub mod layer;
+pub mod linear;
 pub mod machine;
 pub mod net;
 pub mod passthrough;
