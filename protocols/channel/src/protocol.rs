@@ -156,9 +156,9 @@ impl Channel {
         let Some(session) = self.table.sessions.get(&key) else {
             return self.demux_first(cx, this, lower, key, octets, message);
         };
-        if self.table.last_lower.replace(lower.id().0) != lower.id().0
-            && let Some(server) = session.body::<ServerSession>()
-        {
+        self.table.last_lower.set(lower.id().0);
+        // Each by itself: another channel may have come through the new session below before.
+        if let Some(server) = session.body::<ServerSession>() {
             server.move_to(cx, lower);
         }
         session.pop(cx, message)

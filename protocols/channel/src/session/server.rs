@@ -373,7 +373,7 @@ impl ServerSession {
 
     /// Sends replies through another session below, through which the client was just heard.
     pub(crate) fn move_to(&self, cx: &Kernel, lower: &SessionRef) {
-        if self.lower.get().is_some_and(|before| before == *lower) {
+        if self.lower.has(lower) {
             return;
         }
         let Ok(path) = cx.unless_lost(|| Path::of(cx, lower)) else {

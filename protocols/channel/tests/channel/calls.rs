@@ -1,13 +1,13 @@
 //! Calls over a test bottom, over FRAGMENT and over a link: what goes over the wire, and what
 //! survives its loss.
 
-use crate::world::{Below, Way, World, is_too_big, losing, pattern};
+use crate::world::{Below, CLIENT, Way, World, is_too_big, losing, pattern};
 use core::time::Duration;
 use std::cell::Cell;
 use std::rc::Rc;
 use xk_core::object::{CallCause, Rejection};
 use xk_core::shepherd::Semaphore;
-use xk_core::{Kernel, Time};
+use xk_core::{Kernel, Part, Participants, Time};
 use xk_kit::rpc::call::{BAD_ARGUMENTS, CallOptions, CancelCall, NO_PROCEDURE};
 
 /// Serves after so long; waits on the client's kernel, on whose shepherd it runs.
@@ -40,6 +40,27 @@ fn a_null_call_is_two_packets() {
         drop((session, other));
         world.finish();
     }
+}
+
+#[test]
+fn each_channel_follows_its_peer_to_another_session_below() {
+    let world = World::new(1, Below::Fragment);
+    let sessions = [(); 3].map(|()| world.open());
+    for n in 0..3 {
+        for session in &sessions {
+            assert_eq!(world.call(session, b"call").expect("a reply"), b"call");
+        }
+        // Until the last replies need no acknowledgement.
+        world.pass(Duration::from_secs(60));
+        // The server calls, too, and stops: with that goes what replies went through.
+        let server = world.server();
+        let to = Participants::pair(Part::Any, Part::host(CLIENT));
+        let own = server.top.open(&server.cx, &server.channel, to).expect("a channel");
+        own.close(&server.cx);
+        assert_eq!(server.top.served(), 3 * (n + 1));
+    }
+    drop(sessions);
+    world.finish();
 }
 
 #[test]
