@@ -87,6 +87,8 @@ static TARGETS: &[Target] = &[
     to("udp-wire", "UDP headers", targets::udp::wire),
     to("tcp-wire", "TCP headers", targets::tcp::wire),
     to("select-wire", "headers of SELECT", targets::select::wire),
+    to("objects-wire", "headers and answers about objects", targets::objects::wire),
+    to("objects-places", "places, searches and moves of objects", targets::objects::places),
     to("portmap-wire", "what a port mapper is sent", targets::portmap::wire),
     to("mrpc-wire", "headers of mrpc", targets::mrpc::wire),
     to("vmtp-wire", "headers of VMTP", targets::vmtp::wire),

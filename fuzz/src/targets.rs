@@ -17,6 +17,7 @@ pub(crate) mod ip;
 pub(crate) mod mrpc;
 pub(crate) mod netio;
 pub(crate) mod null;
+pub(crate) mod objects;
 pub(crate) mod portmap;
 pub(crate) mod psync;
 pub(crate) mod question;

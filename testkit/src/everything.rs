@@ -41,6 +41,7 @@ pub const LAYERS: &str = r#"
     forward ip-channel
     objloc ip-channel
     objinv objloc
+    objmove objinv
     mrpc vip
     vmtp ip
 "#;
@@ -78,6 +79,7 @@ pub const ELSEWHERE: &[(&str, &str)] = &[
     ("caller", "asks; the host that asks has it"),
     ("chatter", "asks; its own tests attack it"),
     ("ddp", "AppleTalk; attacked by `strangers_apple`, not on real devices"),
+    ("directory", "asks, and is asked by its like; its own tests attack it"),
     ("host-eth", "a wire"),
     ("host-tcp", "a wire"),
     ("host-udp", "a wire"),

@@ -284,6 +284,11 @@ pub trait CallLayer: Sized + 'static {
         all.answer(cx, ask)
     }
 
+    /// A timer went off that was set for the protocol `this`.
+    fn timeout(all: &CallLayered<Self>, cx: &Kernel, this: &ProtocolRef, token: u64) {
+        let _ = (all, cx, this, token);
+    }
+
     /// The figures of a map of its own, with their name, for `list-maps`.
     fn map(&self) -> Option<(&'static str, MapStats)> {
         None
@@ -539,14 +544,30 @@ impl<L: CallLayer> CallLayered<L> {
         request: Message,
         state: impl FnOnce() -> L::Serves,
     ) -> Result<Message, Refused> {
-        let Some((upper, _)) = self.servers.get(0) else {
-            return Err(this.refuse(request, &reason::NO_PROTOCOL));
-        };
-        let make = || (state(), Participants::default());
-        match self.accept(cx, this, (lower, &upper), L::Name::default(), make) {
+        match self.server_of(cx, this, lower, L::Name::default(), state) {
             Ok(session) => session.call_pop(cx, request),
             Err(why) => Err(this.refuse(request, why)),
         }
+    }
+
+    /// The session by which the one protocol that serves executes requests through `lower` under
+    /// a name, there already or made now.
+    ///
+    /// # Errors
+    /// [`reason::NO_PROTOCOL`] if none serves, or as for [`accept`](Self::accept).
+    pub fn server_of(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        name: L::Name,
+        state: impl FnOnce() -> L::Serves,
+    ) -> Result<SessionRef, &'static Reason> {
+        if let Some(session) = self.serving(lower, name) {
+            return Ok(session);
+        }
+        let (upper, _) = self.servers.get(0).ok_or(&reason::NO_PROTOCOL)?;
+        self.accept(cx, this, (lower, &upper), name, || (state(), Participants::default()))
     }
 }
 
@@ -630,6 +651,10 @@ impl<L: CallLayer> Protocol for CallLayered<L> {
 
     fn lower(&self) -> Option<&ProtocolRef> {
         Some(&self.lower)
+    }
+
+    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, token: u64) {
+        L::timeout(self, cx, this, token);
     }
 
     // Sessions refer to the protocols around the layer, and those to it: this ends the circle.

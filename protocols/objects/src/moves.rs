@@ -3,37 +3,49 @@
 //! The host that an object leaves offers it, the other keeps it and says so, without using it. Then
 //! the first gives it up ([`Moves::commit`]), the only moment at which its place changes, and tells
 //! the other until that has confirmed. A host that keeps an object and hears nothing asks whose it
-//! is.
+//! is. Both do so for a bounded time: the second decides by itself before the first stops.
 
 use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
 use core::time::Duration;
 use xk_core::HostAddr;
 
-/// The wait before the other host is told, or asked, again; doubled each time.
+/// The wait before the other host is asked, and before it is told again; doubled each time.
 pub const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// The longest such wait.
 pub const WAIT_MAX: Duration = Duration::from_secs(30);
+/// Questions without an answer after which a host decides by itself, after a minute.
+pub const ASKS_MAX: u32 = 7;
+/// Times that the other host is told, in three minutes and a half.
+pub const TELLS_MAX: u32 = 12;
+
+/// Object, and count of its new place.
+pub type Subject = (u64, u32);
 
 /// An object that leaves this host, or one that may come.
 #[derive(Clone, Copy, Debug)]
 struct Half {
-    /// Count of the new place.
     count: u32,
     /// The other host.
     host: HostAddr,
     /// The run of the host that the object leaves.
     boot: u32,
-    /// Whether the object has been given up here; it may be asked for.
-    is_settled: bool,
-    due: Duration,
-    wait: Duration,
+    /// Times that it was due.
+    tries: u32,
+    /// Next time at which something is due; none before the object has been given up.
+    due: Option<Duration>,
 }
 
 impl Half {
-    fn new((count, host): (u32, HostAddr), boot: u32, now: Duration) -> Self {
-        let wait = FIRST_WAIT;
-        Self { count, host, boot, is_settled: false, due: now + wait, wait }
+    /// Notes that it was due at `now`; false if it was not.
+    fn was_due(&mut self, now: Duration) -> bool {
+        let is_due = self.due.is_some_and(|due| due <= now);
+        if is_due {
+            let wait = FIRST_WAIT * (1 << self.tries.min(6));
+            (self.tries, self.due) = (self.tries + 1, Some(now + wait.min(WAIT_MAX)));
+        }
+        is_due
     }
 }
 
@@ -50,25 +62,27 @@ pub enum Whose {
     Forgotten,
 }
 
-/// Something that is to be done for a move now: object, count, other host.
+/// Something that is to be done for a move now, about the other host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// Tell the other host that the object is its own.
-    Tell(u64, u32, HostAddr),
-    /// Ask the other host, of this run, whose the object is.
-    Ask(u64, u32, HostAddr, u32),
+    /// Tell it that the object is its own.
+    Tell(Subject, HostAddr),
+    /// Ask it, of this run, whose the object is.
+    Ask(Subject, HostAddr, u32),
+    /// Take the object, unless another host has it: this one does not answer.
+    Decide(Subject, HostAddr),
 }
 
-/// Moves that a host takes part in.
+/// Moves that a host takes part in; `I` is kept of an object that may come.
 #[derive(Debug)]
-pub struct Moves {
+pub struct Moves<I = ()> {
     boot: u32,
     leaving: BTreeMap<u64, Half>,
-    coming: BTreeMap<u64, Half>,
+    coming: BTreeMap<u64, (Half, I)>,
     max: usize,
 }
 
-impl Moves {
+impl<I> Moves<I> {
     /// No moves; there may be so many of objects that leave, and of those that come.
     #[must_use]
     pub fn new(boot: u32, max: usize) -> Self {
@@ -88,104 +102,111 @@ impl Moves {
     }
 
     /// Begins to offer an object; false if it, or too many, are on the move.
-    pub fn offer(&mut self, eid: u64, count: u32, to: HostAddr, now: Duration) -> bool {
-        if self.leaving.contains_key(&eid) || self.leaving.len() >= self.max {
-            return false;
+    pub fn offer(&mut self, (eid, count): Subject, host: HostAddr) -> bool {
+        let is_free = !self.leaving.contains_key(&eid) && self.leaving.len() < self.max;
+        if is_free {
+            let half = Half { count, host, boot: self.boot, tries: 0, due: None };
+            self.leaving.insert(eid, half);
         }
-        self.leaving.insert(eid, Half::new((count, to), self.boot, now));
-        true
+        is_free
     }
 
-    /// Gives the object up, which the other host keeps; false if no such offer is under way.
-    pub fn commit(&mut self, eid: u64, count: u32) -> bool {
-        match self.leaving.get_mut(&eid).filter(|half| half.count == count) {
-            Some(half) => !core::mem::replace(&mut half.is_settled, true),
-            None => false,
-        }
+    /// Gives the object up, which the other host keeps, and is to be told of; false if no such
+    /// offer is under way.
+    pub fn commit(&mut self, (eid, count): Subject, now: Duration) -> bool {
+        let open = |half: &&mut Half| half.count == count && half.due.is_none();
+        let half = self.leaving.get_mut(&eid).filter(open);
+        half.map(|half| half.due = Some(now)).is_some()
     }
 
     /// Takes an offer back; false once the object has been given up.
     pub fn abort(&mut self, eid: u64) -> bool {
-        let is_offered = self.leaving.get(&eid).is_some_and(|half| !half.is_settled);
-        is_offered && self.leaving.remove(&eid).is_some()
+        let is_open = self.leaving.get(&eid).is_some_and(|half| half.due.is_none());
+        is_open && self.leaving.remove(&eid).is_some()
     }
 
-    /// Notes that the other host knows the object as its own.
-    pub fn confirmed(&mut self, eid: u64, count: u32) {
-        if self.leaving.get(&eid).is_some_and(|half| half.is_settled && half.count == count) {
+    /// Notes that the other host has answered what it was told.
+    pub fn confirmed(&mut self, (eid, count): Subject) {
+        if self.leaving.get(&eid).is_some_and(|half| half.due.is_some() && half.count == count) {
             self.leaving.remove(&eid);
         }
     }
 
     /// Answers a host that asks whose an object is.
     #[must_use]
-    pub fn whose(&self, (eid, count): (u64, u32), asker: HostAddr, boot: u32) -> Whose {
+    pub fn whose(&self, (eid, count): Subject, asker: HostAddr, boot: u32) -> Whose {
         match self.leaving.get(&eid) {
             _ if boot != self.boot => Whose::Forgotten,
-            Some(half) if (half.count, half.host) == (count, asker) => match half.is_settled {
-                true => Whose::Yours,
-                false => Whose::Wait,
-            },
-            _ => Whose::NotYours,
+            Some(half) if (half.count, half.host) != (count, asker) => Whose::NotYours,
+            Some(half) if half.due.is_none() => Whose::Wait,
+            Some(_) => Whose::Yours,
+            None => Whose::NotYours,
         }
     }
 
-    /// Keeps an object that is offered by a run of another host; false if too many are kept, or the
-    /// offer is older than one before.
+    /// Keeps an object that is offered by a run of another host, with what `image` gives; `None`
+    /// if another offer of it, or too many, are kept, and false if this one is.
     pub fn keep(
         &mut self,
-        (eid, count): (u64, u32),
-        from: HostAddr,
-        boot: u32,
+        (eid, count): Subject,
+        (host, boot): (HostAddr, u32),
         now: Duration,
-    ) -> bool {
-        let is_known = match self.coming.get(&eid) {
-            // An offer that comes twice is one.
-            Some(half) if half.count >= count => {
-                return (half.count, half.host, half.boot) == (count, from, boot);
+        image: impl FnOnce() -> I,
+    ) -> Option<bool> {
+        let has_room = self.coming.len() < self.max;
+        match self.coming.entry(eid) {
+            Entry::Occupied(kept) => {
+                let half = kept.get().0;
+                ((half.count, half.host, half.boot) == (count, host, boot)).then_some(false)
             }
-            known => known.is_some(),
-        };
-        let keeps = is_known || self.coming.len() < self.max;
-        if keeps {
-            self.coming.insert(eid, Half::new((count, from), boot, now));
+            Entry::Vacant(free) => has_room.then(|| {
+                let half = Half { count, host, boot, tries: 0, due: Some(now + FIRST_WAIT) };
+                free.insert((half, image()));
+                true
+            }),
         }
-        keeps
     }
 
-    /// Ends the keeping of an object which `from`, or with `None` this host, says to be ours or
-    /// not; false if it is not kept from there with this count.
-    pub fn release(&mut self, eid: u64, count: u32, from: Option<HostAddr>) -> bool {
-        let is_meant =
-            |half: &Half| half.count == count && from.is_none_or(|from| from == half.host);
-        self.coming.get(&eid).is_some_and(is_meant) && self.coming.remove(&eid).is_some()
+    /// Ends the keeping of an object that is meant by `from`; `None` if it is not kept.
+    pub fn release(&mut self, (eid, count): Subject, from: HostAddr) -> Option<I> {
+        let (half, _) = self.coming.get(&eid)?;
+        let is_meant = (half.count, half.host) == (count, from);
+        is_meant.then(|| self.coming.remove(&eid))?.map(|(_, image)| image)
     }
 
     /// Time at which something is due next.
     #[must_use]
     pub fn next(&self) -> Option<Duration> {
-        let left = self.leaving.values().filter(|half| half.is_settled);
-        left.chain(self.coming.values()).map(|half| half.due).min()
+        let coming = self.coming.values().map(|(half, _)| half);
+        self.leaving.values().chain(coming).filter_map(|half| half.due).min()
     }
 
-    /// All that is due; each is due again after twice the wait.
+    /// All that is due; each is due again after twice the wait, or is over.
     pub fn due(&mut self, now: Duration) -> Vec<Due> {
         let mut all = Vec::new();
-        let mut look = |eid: u64, half: &mut Half, is_leaving: bool| {
-            if half.due > now {
-                return;
+        self.leaving.retain(|eid, half| {
+            let (is_due, goes_on) = (half.was_due(now), half.tries <= TELLS_MAX);
+            if is_due && goes_on {
+                all.push(Due::Tell((*eid, half.count), half.host));
             }
-            half.wait = (2 * half.wait).min(WAIT_MAX);
-            half.due = now + half.wait;
-            all.push(match is_leaving {
-                true => Due::Tell(eid, half.count, half.host),
-                false => Due::Ask(eid, half.count, half.host, half.boot),
-            });
-        };
-        let left = self.leaving.iter_mut().filter(|(_, half)| half.is_settled);
-        left.for_each(|(eid, half)| look(*eid, half, true));
-        self.coming.iter_mut().for_each(|(eid, half)| look(*eid, half, false));
+            goes_on
+        });
+        for (eid, (half, _)) in &mut self.coming {
+            if half.was_due(now) {
+                let subject = (*eid, half.count);
+                all.push(match half.tries <= ASKS_MAX {
+                    true => Due::Ask(subject, half.host, half.boot),
+                    false => Due::Decide(subject, half.host),
+                });
+            }
+        }
         all
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.leaving.clear();
+        self.coming.clear();
     }
 }
 

@@ -13,7 +13,8 @@
 //! a greater count. So a chain of forwarding pointers is one step long for the next call. Where
 //! that ends, and where no host is known or the call could not be sent, `objloc` searches, twice at
 //! most; then the object is `unavailable`. An object that is about to move executes nothing; the
-//! call is tried again after 10 ms, doubling up to 320 ms, 20 times at most.
+//! call is tried again after 10 ms, doubling up to 320 ms, 64 times at most, which is longer than a
+//! move takes.
 //!
 //! Only a call that a host says it has not executed is made again. So an invocation is executed at
 //! most once if the calls of `objloc` are: on `channel` always, on `reqrep` as long as its
@@ -85,7 +86,7 @@ const ENABLES_MAX: usize = 65_536;
 /// Searches for the object of one call.
 const SEARCHES_MAX: u8 = 2;
 /// Waits for an object on the move, for one call.
-const WAITS_MAX: u8 = 20;
+const WAITS_MAX: u8 = 64;
 
 /// The catalog entry.
 #[rustfmt::skip]

@@ -13,6 +13,9 @@ pub const BROADCASTS: u8 = 3;
 /// Times that each host is asked by itself.
 pub const ROUNDS: u8 = 2;
 
+/// Added to the count of an object that a host takes without a word from the host it comes from.
+const ADOPTED: u32 = 1 << 16;
+
 /// A place of an object. The count grows by every move, so it tells which of two is newer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
@@ -70,7 +73,7 @@ pub enum Act {
     Leave,
     /// No invocation begins from now on, for the object is to move.
     Freeze,
-    /// The object stays, with a new count.
+    /// The object stays, with a new count, that of no place it was offered to.
     Thaw,
     /// The object is another host's from now on.
     Depart(Place),
@@ -78,6 +81,9 @@ pub enum Act {
     Expect(Place),
     /// The object that may have come is here.
     Arrive,
+    /// So is one of which the host that it comes from may not know, with a count that it will not
+    /// reach there.
+    Adopt,
     /// The object that may have come does not, or it is no more.
     Drop,
     /// The object is said to be at a host.
@@ -96,9 +102,10 @@ fields!(
         Depart(place) = 6,
         Expect(place) = 7,
         Arrive = 8,
-        Drop = 9,
-        Learn(place) = 10,
-        Forget = 11,
+        Adopt = 9,
+        Drop = 10,
+        Learn(place) = 11,
+        Forget = 12,
     }
 );
 
@@ -177,13 +184,13 @@ impl Places {
                 own.busy = own.busy.saturating_sub(1);
                 true
             }
-            // The last count would have no successor.
-            (Act::Freeze, Some(own)) if is_here && !own.is_moving && own.count < u32::MAX - 1 => {
+            // The last counts would have no successors.
+            (Act::Freeze, Some(own)) if is_here && !own.is_moving && own.count < u32::MAX - 2 => {
                 own.is_moving = true;
                 true
             }
             (Act::Thaw, Some(own)) if own.is_moving => {
-                (own.is_moving, own.count) = (false, own.count + 1);
+                (own.is_moving, own.count) = (false, own.count + 2);
                 true
             }
             (Act::Depart(to), Some(own)) if own.is_moving && own.busy == 0 => {
@@ -202,8 +209,9 @@ impl Places {
                 let own = Own { count: from.count, busy: 0, is_moving: false, from: host };
                 newer && self.own.insert(eid, own).is_none_or(|before| before.from.is_some())
             }
-            (Act::Arrive, Some(own)) if !is_here => {
-                own.from = None;
+            (Act::Arrive | Act::Adopt, Some(own)) if !is_here => {
+                let more = if act == Act::Adopt { ADOPTED } else { 0 };
+                (own.from, own.count) = (None, own.count.saturating_add(more));
                 true
             }
             (Act::Drop, Some(_)) => self.own.remove(&eid).is_some(),

@@ -6,7 +6,7 @@
 //! answer    version 1, state, 0, 0, count (4), host (16)             to an ask
 //! request   version 1, 0, operation (2), count (4), object (8)       of `objinv`
 //! reply     version 1, status, 0, 0                                  an answer follows: not here
-//! move      version 1, kind, 0, 0, count (4), object (8), boot (4)   about a move
+//! move      version 1, kind, 0, 0, count (4), object (8), boot (4)   a request of `objmove`
 //! verdict   version 1, verdict, 0, 0
 //! ```
 //!

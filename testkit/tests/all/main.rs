@@ -14,6 +14,7 @@ mod group_calls;
 mod layer_laws;
 mod moving;
 mod no_allocation;
+mod objects;
 mod secrets;
 mod strangers;
 mod strangers_apple;

@@ -16,6 +16,7 @@ pub(crate) const SIZES: &[u64] = &[32, 1600, 16 << 10];
 const LEFT_OUT: &[(&str, &str)] = &[
     ("host-tcp", "it asks the machine"),
     ("host-udp", "it asks the machine"),
+    ("objmove", "it carries images of objects, and no requests"),
     ("portmap", "it serves one program of its own"),
 ];
 

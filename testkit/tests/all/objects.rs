@@ -1,0 +1,176 @@
+//! Objects in the simulator: a directory that up to ten hosts invoke while it moves to the one that
+//! does so most, on a network that loses, repeats and delays, and hosts that die.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use xk_compose::{CheckedGraph, SimulationConfig, check, rebuild_host, simulate, start_world};
+use xk_core::Time;
+use xk_core::control::Report;
+use xk_core::random::Random;
+use xk_objects::objloc::ObjectPlace;
+use xk_objects::places::Known;
+use xk_sim::{HostId, World};
+use xk_testkit::seeds;
+
+const EID: u64 = 7;
+
+/// The layers below `objloc`, and its parameters.
+const STACKS: [(&str, &str); 3] = [
+    ("fragment ip\n channel fragment\n objloc channel", "nodes"),
+    ("vip arp ip\n fragment vip\n channel fragment\n objloc channel", "nodes"),
+    (
+        "udp ip\n reqrep udp dupcache=1024\n \
+         objloc reqrep at=port2005 everyone=\"port2005@10.0.0.255\"",
+        "",
+    ),
+];
+
+struct Hosts {
+    graph: CheckedGraph,
+    world: World,
+    hosts: Vec<HostId>,
+    /// Errors of invocations.
+    whys: Vec<String>,
+    config: SimulationConfig,
+}
+
+impl Hosts {
+    fn new(n: usize, stack: usize, link: &str, seed: u64) -> Self {
+        let (layers, nodes) = STACKS[stack];
+        let all: Vec<String> = (1..=n).map(|at| format!("10.0.0.{at}")).collect();
+        let nodes = match nodes {
+            "" => String::new(),
+            nodes => format!("{nodes}=\"{}\"", all.join(", ")),
+        };
+        let random = Random::new(seed);
+        let host = |at: usize| {
+            let holds = if at == 0 { "holds=#true" } else { "" };
+            let (start, interval) = (random.below(5000), 1 + random.below(100));
+            format!(
+                "host h{at} {{\n sim link=lan\n eth sim\n arp eth\n ip arp {{ address \"{}/24\"; }}\n \
+                 {layers} {nodes}\n objinv objloc\n objmove objinv\n directory objinv objmove eid={EID} \
+                 worth=6 count=40 start=\"{start}ms\" interval=\"{interval}ms\" {holds}\n}}\n",
+                all[at]
+            )
+        };
+        let text: String = (0..n).map(host).chain([format!("link lan {link}\n")]).collect();
+        let graph = check(&text, "objects", &xk_catalog::standard());
+        let graph = graph.unwrap_or_else(|mistakes| panic!("{mistakes}\n{text}"));
+        let config = SimulationConfig { seed, ..SimulationConfig::default() };
+        let mut world = simulate(&graph, config).unwrap_or_else(|e| panic!("{e}"));
+        start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{e}"));
+        let hosts = (0..n).map(|at| world.find(&format!("h{at}")).unwrap()).collect();
+        Self { graph, world, hosts, whys: Vec::new(), config }
+    }
+
+    /// The counts of the object's places, at hosts that have it.
+    fn here(&mut self) -> Vec<u32> {
+        let look = |host: &HostId| {
+            let question = ObjectPlace { eid: EID, ..ObjectPlace::default() };
+            let asked =
+                self.world.enter(*host, |cx| cx.find_protocol("objloc").unwrap().ask(cx, question));
+            match asked.flatten()?.known {
+                Known::Here(place) => Some(place.count),
+                _ => None,
+            }
+        };
+        self.hosts.iter().filter_map(look).collect()
+    }
+
+    /// The figures of a host's directory.
+    fn report(&mut self, at: usize) -> BTreeMap<String, u64> {
+        let report = self.world.enter(self.hosts[at], |cx| {
+            cx.find_protocol("directory").unwrap().ask(cx, Report::default()).unwrap()
+        });
+        let lines = report.unwrap().lines.into_iter();
+        let lines = lines.inspect(|(name, what)| {
+            if name == "why" {
+                println!("h{at}: {what}");
+                self.whys.push(what.clone());
+            }
+        });
+        lines.filter_map(|(name, figure)| Some((name, figure.parse().ok()?))).collect()
+    }
+
+    /// Runs for some seconds; at no time two places have the object.
+    fn run(&mut self, seconds: u64) {
+        let until = self.world.now() + Duration::from_secs(seconds);
+        while self.world.now() < until {
+            let next = (self.world.now() + Duration::from_millis(50)).min(until);
+            self.world.run_until(next);
+            let here = self.here();
+            assert!(here.len() <= 1, "the object is at places {here:?}");
+        }
+    }
+
+    fn sums(&mut self) -> BTreeMap<String, u64> {
+        let mut sums = BTreeMap::new();
+        for at in 0..self.hosts.len() {
+            for (name, figure) in self.report(at) {
+                *sums.entry(name).or_insert(0) += figure;
+            }
+        }
+        sums
+    }
+}
+
+#[test]
+fn ten_hosts_invoke_an_object_that_moves() {
+    for stack in 0..STACKS.len() {
+        let mut all = Hosts::new(10, stack, "delay=\"1ms\"", 1);
+        all.run(30);
+        let sums = all.sums();
+        let figure = |name: &str| sums.get(name).copied().unwrap_or(0);
+        assert_eq!((figure("invoked"), figure("failed"), figure("lost")), (400, 0, 0), "{sums:?}");
+        assert_eq!((figure("entries"), figure("twice")), (400, 0), "{sums:?}");
+        assert!((1..100).contains(&figure("moves")), "{sums:?}");
+        assert_eq!(all.here().len(), 1);
+    }
+}
+
+/// Up to ten hosts on a bad network, of which some die and are started again.
+fn wander(seed: u64) {
+    let random = Random::new(seed);
+    let n = 2 + random.below(9) as usize;
+    let loss = random.below(31);
+    let link = format!(
+        "delay=\"1ms\" jitter=\"{}ms\" loss=\"{loss}%\" duplicate=\"{}%\" reorder=\"{}%\"",
+        random.below(5),
+        random.below(10),
+        random.below(10)
+    );
+    let stack = random.below(STACKS.len() as u64) as usize;
+    let dies = random.below(3) == 0;
+    let mut all = Hosts::new(n, stack, &link, seed);
+    if dies {
+        all.run(2);
+        let at = random.below(n as u64) as usize;
+        all.world.crash(all.hosts[at]);
+        all.world.run_until(all.world.now() + Duration::from_millis(random.below(3000)));
+        let name = format!("h{at}");
+        rebuild_host(&all.graph, &mut all.world, &name, all.config)
+            .unwrap_or_else(|e| panic!("{e}"));
+        assert!(all.world.now() > Time::ZERO);
+    }
+    all.run(120);
+    let sums = all.sums();
+    let figure = |name: &str| sums.get(name).copied().unwrap_or(0);
+    assert_eq!((figure("twice"), figure("lost")), (0, 0), "seed {seed}: {sums:?}");
+    if dies {
+        return;
+    }
+    assert_eq!(all.here().len(), 1, "seed {seed}: {sums:?}");
+    // One whose reply did not come, or not yet, may have been executed.
+    let (invoked, entries) = (figure("invoked"), figure("entries"));
+    let most = invoked + figure("failed") + n as u64;
+    assert!((invoked..=most).contains(&entries), "seed {seed}: {sums:?}");
+    if loss < 20 {
+        let is_late = |why: &String| why.contains("timed out");
+        assert!(all.whys.iter().all(is_late), "seed {seed}: {:?}", all.whys);
+    }
+}
+
+#[test]
+fn an_object_that_many_invoke_is_at_one_host() {
+    seeds::of(10).run(wander);
+}
