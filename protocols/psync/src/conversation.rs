@@ -323,8 +323,9 @@ impl Inner {
         if want.tries < REQUESTS_FIRST {
             return want.from;
         }
-        let all: Vec<u8> = self.others().collect();
-        all[usize::from(want.tries) % all.len()]
+        let all = self.others().filter(|other| !self.graph.is_masked((*other).into()));
+        let all: Vec<u8> = all.collect();
+        all.get(usize::from(want.tries) % all.len().max(1)).copied().unwrap_or(want.from)
     }
 
     /// Gathers the requests that are due; returns how many waiting messages were given up.

@@ -561,17 +561,21 @@ impl<B> Graph<B> {
 
     fn may_begin(&self, id: Id) -> bool {
         let member = &self.members[usize::from(id.sender)];
-        // Of a masked member only what others have followed.
-        if member.is_masked && id.seq > self.last_of_masked(id.sender.into()) {
-            return false;
-        }
         let has_returned = |before: &Id| {
             let member = &self.members[usize::from(before.sender)];
             before.seq <= member.returned
         };
-        member.returned + 1 == id.seq
+        self.comes_up(id)
+            && member.returned + 1 == id.seq
             && self.running_of & (1 << id.sender) == 0
             && self.predecessors(id).iter().all(has_returned)
+    }
+
+    /// Whether a message comes up, as far as it is known: of a masked member only what others have
+    /// followed.
+    fn comes_up(&self, id: Id) -> bool {
+        let member = usize::from(id.sender);
+        !self.members[member].is_masked || id.seq <= self.last_of_masked(member)
     }
 
     /// Number of the last message of a masked member that comes up: one that was begun, or that a
@@ -724,10 +728,11 @@ impl<B> Graph<B> {
         self.members.get(sender).map_or(0, |member| member.begun)
     }
 
-    /// Numbers of messages in the graph whose upcall has not begun, and of those that wait.
+    /// Numbers of messages in the graph whose upcall is still to begin, and of those that wait.
     #[must_use]
     pub fn outstanding(&self) -> (usize, usize) {
-        (self.ready.len(), self.waiting().count())
+        let ready = self.ready.iter().filter(|id| self.comes_up(**id));
+        (ready.count(), self.waiting().count())
     }
 
     /// The members, as bits, that have sent a message which this one precedes, its sender included.
