@@ -49,6 +49,7 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_llap::ENTRY,
     &xk_ltoudp::ENTRY,
     &xk_loopback::ENTRY,
+    &xk_membership::ENTRY,
     &xk_mrpc::ENTRY,
     &xk_nbp::ENTRY,
     &xk_netio::node::ENTRY,

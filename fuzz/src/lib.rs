@@ -102,6 +102,8 @@ static TARGETS: &[Target] = &[
     to("psync-graph", "the context graph of Psync", targets::psync::graph),
     to("groupcall-wire", "headers of calls to many", targets::groupcall::wire),
     to("groupcall", "replies to calls of many, and calls of members", targets::groupcall::calls),
+    to("membership-wire", "votes on members", targets::membership::wire),
+    to("membership", "agreement on members", targets::membership::agreement),
     to("channel-wire", "headers of CHANNEL", targets::channel::wire),
     to("eth", "one Ethernet station", targets::eth::stack),
     to("arp", "ARP between two layers", targets::arp::stack),

@@ -14,6 +14,7 @@ pub(crate) mod groupcall;
 pub(crate) mod icmp;
 pub(crate) mod igmp;
 pub(crate) mod ip;
+pub(crate) mod membership;
 pub(crate) mod mrpc;
 pub(crate) mod netio;
 pub(crate) mod null;

@@ -2,7 +2,7 @@
 //! up in that came from the other one.
 
 use crate::answers::AskerProved;
-use crate::group::{Aside, Commutes, Node, Want};
+use crate::group::{Aside, Commutes, Node, ViewChange, Want};
 use crate::net::attribute::{Arrived, DontFragment, Ecn, LinkCast, Peer, Sending};
 use crate::rpc::call::{CallOptions, Caller, Gather, Transaction};
 use crate::wire::offload::TransportChecksum;
@@ -27,6 +27,7 @@ pub static SHARED: &[AttributeType] = &[
     AttributeType::of::<Sending>(),
     AttributeType::of::<Transaction>(),
     AttributeType::of::<TransportChecksum>(),
+    AttributeType::of::<ViewChange>(),
     AttributeType::of::<Want>(),
 ];
 

@@ -139,6 +139,48 @@ impl Attribute for Want {
     }
 }
 
+/// A change of the members of a conversation, or of its quorum: of a message without octets that
+/// goes up, in its place between those that count before and after it ([`TakeViews`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ViewChange {
+    /// The members that are in from now on, as bits.
+    pub members: u64,
+    /// Whether those that are heard are enough to decide.
+    pub has_quorum: bool,
+    /// Index of the member that has gone or come back; `None` if none has.
+    pub member: Option<u8>,
+    /// Number of the last of its messages that count before.
+    pub last: u32,
+    /// Number of times that it has been started; 0 if it has gone.
+    pub incarnation: u16,
+}
+
+impl Attribute for ViewChange {
+    const KEY: u32 = xk_core::name_key("view-change");
+    const CROSSES: Crossing = Crossing::UP;
+
+    fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
+        let mut octets = [0; ATTRIBUTE_OCTETS];
+        octets[..8].copy_from_slice(&self.members.to_be_bytes());
+        octets[8..12].copy_from_slice(&self.last.to_be_bytes());
+        octets[12..14].copy_from_slice(&self.incarnation.to_be_bytes());
+        octets[14] = self.member.unwrap_or(u8::MAX);
+        octets[15] = self.has_quorum.into();
+        octets
+    }
+
+    fn decode(octets: [u8; ATTRIBUTE_OCTETS]) -> Self {
+        let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, member, has_quorum, ..] = octets;
+        Self {
+            members: u64::from_be_bytes([a, b, c, d, e, f, g, h]),
+            has_quorum: has_quorum != 0,
+            member: Some(member).filter(|member| *member != u8::MAX),
+            last: u32::from_be_bytes([i, j, k, l]),
+            incarnation: u16::from_be_bytes([m, n]),
+        }
+    }
+}
+
 /// Returns the ends of a session's conversation, as `open_done` has them: this member, and then the
 /// others in the order of the list.
 #[must_use]
@@ -318,6 +360,23 @@ question!(TakeNulls {}, "take-nulls", Tell);
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TakeOwn;
 question!(TakeOwn {}, "take-own", Tell);
+
+/// Asked of a session of a layer that agrees on members: the members that count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct View {
+    /// Out: those that are in, as bits.
+    pub members: u64,
+    /// Out: whether those that are heard are enough to decide; pushes are refused where not.
+    pub has_quorum: bool,
+    /// Out: number of changes that were decided.
+    pub changes: u32,
+}
+question!(View { members, has_quorum, changes }, "view", Ask);
+
+/// Told to a session of a layer that agrees on members: pass up every change ([`ViewChange`]).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TakeViews;
+question!(TakeViews {}, "take-views", Tell);
 
 /// Asked of a session: count a member no longer, since it has failed; its further messages are
 /// refused.

@@ -10,7 +10,7 @@ use crate::control::{
 };
 use crate::group::{
     Context, IsStable, Leaves, MaskIn, MaskOut, MemberAt, MemberState, MyMember, OrderOf,
-    Outstanding, PlaceOf, SendNull, TakeMembers, TakeNulls, TakeOwn,
+    Outstanding, PlaceOf, SendNull, TakeMembers, TakeNulls, TakeOwn, TakeViews, View,
 };
 use crate::net::appletalk::{
     CableChanged, ClaimNode, DdpCable, DdpEnds, DdpRoutes, NodeClaimed, SetCable, SetRouter,
@@ -97,6 +97,8 @@ table![
     TakeMembers,
     TakeNulls,
     TakeOwn,
+    TakeViews,
+    View,
     CableChanged,
     NbpLookup,
     NbpRegister,

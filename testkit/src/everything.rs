@@ -29,6 +29,7 @@ pub const LAYERS: &str = r#"
     psync ip { number "ip"=202; }
     order psync
     groupcall psync
+    membership psync
     vipaddr vipadv ip
     fragment vipaddr
     vipsize vipaddr fragment
@@ -61,6 +62,7 @@ pub const SERVERS: &str = r#"
     echo psync name=psync-echo
     echo order name=order-echo local=process8
     procedures groupcall name=group-procedures at="*@process9"
+    echo membership name=membership-echo local=process9
     procedures forward name=forward-procedures
     procedures mrpc name=mrpc-procedures
     procedures vmtp name=vmtp-procedures
@@ -122,6 +124,7 @@ const ASKERS: &[(&str, &str, &str)] = &[
     ("probe psync", "members", "process7@"),
     ("probe order", "ordered", "process8@"),
     ("caller groupcall", "everyone", "procedure1@process9@"),
+    ("probe membership", "counted", "process9@"),
     ("caller portmap", "calls", "procedure1@version1@program536870913@port2049@"),
     ("caller stream-sunprog", "records", "procedure1@version1@program536870914@port2050@"),
     ("caller deadline", "selects", "procedure1@"),

@@ -80,5 +80,8 @@ fn who_waits_says_so() {
         waiting.push(entry.kind);
         assert!(entry.may_wait(), "`{}` waits, and its entry does not say so", entry.kind);
     }
-    assert_eq!(waiting, ["fragment", "nbp", "order", "psync", "rdgram", "vipaddr", "zip"]);
+    assert_eq!(
+        waiting,
+        ["fragment", "membership", "nbp", "order", "psync", "rdgram", "vipaddr", "zip"]
+    );
 }

@@ -17,7 +17,7 @@ use xk_core::{Answer, Ask, Kernel, Message, Reason, SessionRef, Time, reason};
 use xk_kit::Turns;
 use xk_kit::group::{
     Aside, Commutes, MaskIn, MaskOut, MemberState, MyMember, Node, NodeId, NodeOrder, OrderOf,
-    Outstanding, PlaceOf, SendNull, TakeNulls, TakeOwn,
+    Outstanding, PlaceOf, SendNull, TakeNulls, TakeOwn, TakeViews, ViewChange,
 };
 use xk_kit::layer::Conversation;
 use xk_kit::net::ports::less_header;
@@ -53,6 +53,9 @@ pub struct Talk {
     by: u8,
     wants_past: bool,
     takes_own: Cell<bool>,
+    takes_views: Cell<bool>,
+    /// The members that are heard are too few: the layer below refuses what is sent.
+    is_refused: Cell<bool>,
     pushes: Pushes,
     /// The pushes that have gone on, one after the other.
     turns: Turns<()>,
@@ -125,6 +128,7 @@ impl Talk {
     fn room(&self, cx: &Kernel) -> Result<Room, PushError> {
         let mine = self.mine();
         match self.is_up(cx) {
+            _ if self.is_refused.get() => Err(PushError::NoRoute),
             true if mine < self.members * self.window => Ok(Room::ForAny),
             true => Err(PushError::QueueFull),
             false if mine < self.window => Ok(Room::ForNext),
@@ -134,7 +138,7 @@ impl Talk {
 
     /// Lets the push go on that waits longest, if there is room.
     fn let_push_go_on(&self, cx: &Kernel) {
-        if self.mine() < self.window {
+        if self.mine() < self.window || self.is_refused.get() {
             self.pushes.go_on(cx, Ok(Room::ForNext));
         }
     }
@@ -163,6 +167,11 @@ pub(crate) fn push(
         let _ = message.set_attribute(options);
     }
     if let Err(error) = talk.pushes.wait(cx, this.id(), options, || talk.room(cx)) {
+        if matches!(error, PushError::NoRoute) {
+            // The layer below refuses it, too, and counts it.
+            talk.let_push_go_on(cx);
+            return own.lower().push(cx, message);
+        }
         let full = matches!(error, PushError::QueueFull);
         this.discard(cx, message, if full { &reason::QUEUE_FULL } else { &reason::CLOSED });
         return Err(error);
@@ -252,6 +261,16 @@ fn place_of(own: &Own, cx: &Kernel, id: NodeId) -> Option<PlaceOf> {
 /// Gives a message its place.
 fn arrive(own: &Own, cx: &Kernel, this: &SessionRef, arrived: Arrived<Option<Message>>) {
     let dropped = own.state.waves.borrow_mut().take(arrived);
+    count(cx, this, dropped);
+}
+
+/// Counts a member no longer.
+fn mask(own: &Own, cx: &Kernel, this: &SessionRef, member: u8, last: u32) {
+    let dropped = own.state.waves.borrow_mut().mask(member.into(), last);
+    count(cx, this, dropped);
+}
+
+fn count(cx: &Kernel, this: &SessionRef, dropped: Vec<Dropped>) {
     for why in dropped {
         this.count_drop(cx, if why == Dropped::Late { &LATE } else { &TOO_MANY });
     }
@@ -268,10 +287,21 @@ pub(crate) fn take(
     if message.attribute::<Aside>().is_some() {
         return own.upper.demux(cx, this, message);
     }
-    let node = message.attribute::<Node>().filter(|node| node.id.sender != talk.me);
-    let Some(node) = node else {
+    if let Some(change) = message.attribute::<ViewChange>() {
+        return take_change(own, cx, this, message, change);
+    }
+    let node = message.attribute::<Node>();
+    let Some(node) = node.filter(|node| node.is_null || node.id.sender != talk.me) else {
         return Err(this.refuse(cx, message, &reason::MALFORMED));
     };
+    if node.id.sender == talk.me {
+        // The layer below has sent one, which has its place among this member's.
+        let is_below = talk.has_null.replace(true);
+        note(own, cx, this);
+        talk.has_null.set(is_below);
+        go_on(own, cx, this);
+        return Ok(());
+    }
     let header = match node.is_null {
         true => None,
         false => message.pop_array::<HEADER_OCTETS>().map(Header::parse),
@@ -299,6 +329,23 @@ pub(crate) fn take(
         wake(own, cx, this);
     }
     Ok(())
+}
+
+/// Takes a change of the members: all messages of one that is gone have come before it.
+fn take_change(
+    own: &Own,
+    cx: &Kernel,
+    this: &SessionRef,
+    message: Message,
+    change: ViewChange,
+) -> Result<(), Refused> {
+    let talk = &own.state;
+    talk.is_refused.set(!change.has_quorum);
+    if let (Some(member), 0) = (change.member, change.incarnation) {
+        mask(own, cx, this, member, 0);
+    }
+    go_on(own, cx, this);
+    if talk.takes_views.get() { own.upper.demux(cx, this, message) } else { Ok(()) }
 }
 
 /// Sends a null if one is due, and it is time for it; else sets the timer to that.
@@ -414,6 +461,9 @@ pub(crate) fn control(own: &Own, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'
         talk.takes_own.set(true);
         return Answer::Answered;
     }
+    if ask.get::<TakeViews>().is_some() {
+        talk.takes_views.set(true);
+    }
     if ask.get::<SendNull>().is_some() {
         let is_sent = talk.under_way.get() > 0 || send_null(own, cx, this);
         go_on(own, cx, this);
@@ -438,7 +488,7 @@ pub(crate) fn control(own: &Own, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'
             go_on(own, cx, this);
         }
         if let Some(MaskOut { index, last }) = ask.get() {
-            talk.waves.borrow_mut().mask((*index).into(), *last);
+            mask(own, cx, this, *index, *last);
             go_on(own, cx, this);
         }
     }

@@ -12,7 +12,7 @@ use xk_core::{
     reason,
 };
 use xk_kit::control::max_packet;
-use xk_kit::group::{self, MyMember, PROCESS, TakeNulls};
+use xk_kit::group::{self, MyMember, PROCESS, TakeNulls, TakeViews};
 use xk_kit::layer::{Arrival, Layer, Layered, Receiver, Unsent};
 
 /// The offer for all processes.
@@ -108,6 +108,7 @@ impl Layer<0> for Order {
     fn begin(&self, cx: &Kernel, lower: &SessionRef, _: u8) -> Talk {
         // Before there are any: a null comes after a message that it answers.
         let _ = lower.ask(cx, TakeNulls);
+        let _ = lower.ask(cx, TakeViews);
         let my = lower.ask(cx, MyMember::default()).unwrap_or_default();
         let talk = Talk::new(my, &self.settings);
         if my.incarnation > 1 {

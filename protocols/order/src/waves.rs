@@ -51,14 +51,23 @@ pub struct Due {
 /// One member, as this one knows it.
 #[derive(Clone, Default)]
 struct Member {
-    /// Number of its last message.
+    /// Number of its last message that has its place.
     seq: u32,
-    /// Depth of that and 1; 0 without any.
+    /// Number of the last one that has come, which may have to wait for others.
+    arrived: u32,
+    /// Depth of the last that has its place, and 1; 0 without any.
     levels: u32,
     /// Messages of this sender that wait.
     waiting: u32,
     /// Number of the message from which on it is counted no longer.
     masked_after: Option<u32>,
+}
+
+impl Member {
+    /// Whether it is counted no longer, and all has come that is counted of it.
+    fn is_over(&self) -> bool {
+        self.masked_after.is_some_and(|last| self.seq >= last)
+    }
 }
 
 /// A barrier that waits, with the run behind it.
@@ -110,10 +119,17 @@ impl<B> Waves<B> {
 
     /// Takes a message; returns why messages were left out of the order.
     pub fn take(&mut self, arrived: Arrived<B>) -> Vec<Dropped> {
-        let mut dropped = Vec::new();
-        if usize::from(arrived.node.id.sender) < self.members.len() {
+        let NodeId { sender, seq } = arrived.node.id;
+        if let Some(member) = self.members.get_mut(usize::from(sender)) {
+            member.arrived = member.arrived.max(seq);
             self.early.push(arrived);
         }
+        self.come()
+    }
+
+    /// Places all that is early no longer.
+    fn come(&mut self) -> Vec<Dropped> {
+        let mut dropped = Vec::new();
         while let Some(at) = self.early.iter().position(|arrived| self.may_come(arrived)) {
             let arrived = self.early.remove(at);
             dropped.extend(self.place(arrived));
@@ -121,11 +137,20 @@ impl<B> Waves<B> {
         dropped
     }
 
-    /// Whether all that precedes a message has come.
+    /// Whether all that precedes a message has come. The layer below may leave out one that was
+    /// sent for its place alone, if a later one of its sender makes up for it.
     fn may_come(&self, arrived: &Arrived<B>) -> bool {
         let sender = usize::from(arrived.node.id.sender);
-        let mut all = arrived.past.iter().zip(&self.members).enumerate();
-        all.all(|(at, (seq, member))| at == sender || *seq <= member.seq)
+        let is_there = |(at, (seq, member)): (usize, (&u32, &Member))| {
+            let is_early = |early: &Arrived<B>| {
+                usize::from(early.node.id.sender) == at && early.node.id.seq <= *seq
+            };
+            at == sender
+                || *seq <= member.seq
+                || member.is_over()
+                || *seq <= member.arrived && !self.early.iter().any(is_early)
+        };
+        arrived.past.iter().zip(&self.members).enumerate().all(is_there)
     }
 
     fn place(&mut self, arrived: Arrived<B>) -> Option<Dropped> {
@@ -178,7 +203,7 @@ impl<B> Waves<B> {
                 true => first.followers >> at & 1 != 0,
                 false => member.levels > first.node.depth,
             };
-            has_answered || member.masked_after.is_some_and(|last| member.seq >= last)
+            has_answered || member.is_over()
         })
     }
 
@@ -228,18 +253,20 @@ impl<B> Waves<B> {
         found.map(|barrier| Due { to: barrier.node.id, unanswered: self.unanswered })
     }
 
-    /// Counts a member no longer, once its message number `last` has come.
-    pub fn mask(&mut self, member: usize, last: u32) {
+    /// Counts a member no longer, once its message number `last` has come; returns why messages
+    /// that had waited for it were left out of the order.
+    pub fn mask(&mut self, member: usize, last: u32) -> Vec<Dropped> {
         if let Some(member) = self.members.get_mut(member) {
             member.masked_after = Some(last);
         }
+        self.come()
     }
 
     /// Begins in the middle: a member has sent this many messages, the last of which is below so
     /// many waves.
     pub fn begin_at(&mut self, member: usize, seq: u32, levels: u32) {
         if let Some(member) = self.members.get_mut(member) {
-            (member.seq, member.levels) = (seq, levels);
+            (member.seq, member.arrived, member.levels) = (seq, seq, levels);
         }
     }
 
@@ -248,7 +275,8 @@ impl<B> Waves<B> {
     pub fn unmask(&mut self, member: usize, seq: u32, levels: u32) {
         if let Some(member) = self.members.get_mut(member) {
             member.masked_after = None;
-            (member.seq, member.levels) = (seq, member.levels.max(levels));
+            (member.seq, member.arrived) = (seq, seq);
+            member.levels = member.levels.max(levels);
         }
     }
 

@@ -93,6 +93,12 @@ const STACKS: &[Stack<'static>] = &[
         client: r#"caller groupcall to="procedure1@process7@10.0.0.1""#,
     },
     Stack {
+        name: "membership",
+        layers: "psync ip; membership psync; order membership",
+        server: "echo order local=process7",
+        client: r#"probe order to="process7@10.0.0.1" timeout="1s""#,
+    },
+    Stack {
         name: "fanout",
         layers: "fanout ip joins=#true",
         server: "echo fanout",

@@ -38,18 +38,18 @@ impl Tap for Frames {
 }
 
 /// Hosts of one conversation, which the first of them has opened.
-struct Group {
-    world: World,
-    hosts: Vec<HostId>,
-    tops: Vec<Top>,
-    sessions: Vec<SessionRef>,
+pub(crate) struct Group {
+    pub(crate) world: World,
+    pub(crate) hosts: Vec<HostId>,
+    pub(crate) tops: Vec<Top>,
+    pub(crate) sessions: Vec<SessionRef>,
     frames: Rc<Frames>,
     /// Pushes that were done, of those that were begun.
-    done: Rc<Cell<usize>>,
+    pub(crate) done: Rc<Cell<usize>>,
 }
 
 impl Group {
-    fn new(n: usize, layers: &str, link: &str, seed: u64) -> Self {
+    pub(crate) fn new(n: usize, layers: &str, link: &str, seed: u64) -> Self {
         let host = |at: usize| {
             let address = at + 1;
             format!(
@@ -97,7 +97,7 @@ impl Group {
         group
     }
 
-    fn ask<Q: Question>(&mut self, at: usize, question: Q) -> Option<Q> {
+    pub(crate) fn ask<Q: Question>(&mut self, at: usize, question: Q) -> Option<Q> {
         let session = self.sessions[at].clone();
         self.world.enter(self.hosts[at], |cx| session.ask(cx, question)).unwrap()
     }
@@ -114,17 +114,17 @@ impl Group {
         });
     }
 
-    fn push(&mut self, at: usize, text: &str) {
+    pub(crate) fn push(&mut self, at: usize, text: &str) {
         self.push_as(at, text, None);
     }
 
-    fn pass(&mut self, time: Duration) {
+    pub(crate) fn pass(&mut self, time: Duration) {
         let until = self.world.now().after(time);
         self.world.run_until(until);
     }
 
     /// The messages that came up at a host since the last time.
-    fn texts(&self, at: usize) -> Vec<String> {
+    pub(crate) fn texts(&self, at: usize) -> Vec<String> {
         let all = self.tops[at].take_received();
         all.iter().map(|r| String::from_utf8(octets(&r.message)).unwrap()).collect()
     }

@@ -50,6 +50,11 @@ impl Heard {
         self.last.len()
     }
 
+    /// Number of the other members of which so many messages came up.
+    pub(crate) fn done(&self, count: u32) -> usize {
+        self.last.iter().filter(|(_, number)| *number >= count).count()
+    }
+
     /// Number of the last message of its own that came up.
     pub(crate) fn own(&self) -> u32 {
         self.own

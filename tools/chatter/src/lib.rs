@@ -24,7 +24,8 @@
 //! on a layer that orders messages also `disorder` and `order`, the digest of all received
 //! messages. It has finished when it has sent all messages and has received `count` messages of
 //! each peer, and its own if they come up, or if none arrived for `timeout`. It has failed if a
-//! message was early, repeated, out of order or missing by then.
+//! message was early, repeated, out of order or missing by then. If the layer below names
+//! the members that are in (`view`), as `membership` does, it waits for these only.
 //!
 //! A member is identified by a random number of 32 bits. At most 64 members are counted; messages
 //! of others are dropped as `stranger`.

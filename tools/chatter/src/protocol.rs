@@ -16,7 +16,7 @@ use xk_core::{
 };
 use xk_kit::asks::{self, SHORTEST};
 use xk_kit::control::TryOpen;
-use xk_kit::group::{MyMember, TakeOwn};
+use xk_kit::group::{MyMember, TakeOwn, View};
 
 /// The message is none of a member, or of one too many.
 pub(crate) static STRANGER: Reason = Reason::new("stranger", Class::Bad);
@@ -148,15 +148,17 @@ impl Chatter {
         }
     }
 
-    /// Messages that all others send, as far as it is known how many they are.
-    fn expected(&self, cx: &Kernel) -> u64 {
+    /// The other members that are to be heard, as far as it is known how many they are.
+    fn peers(&self, cx: &Kernel) -> usize {
         let session = self.session.borrow().clone();
-        let asked = session.and_then(|session| session.ask(cx, MyMember::default()));
-        let peers = match asked {
-            Some(member) => usize::from(member.members).saturating_sub(1),
-            None => self.settings.to.len().max(self.heard.borrow().members()),
+        let of = |session: &SessionRef| {
+            let all = session.ask(cx, MyMember::default())?.members.into();
+            let view = session.ask(cx, View::default());
+            let members = view.map_or(all, |view| view.members.count_ones() as usize);
+            Some(members.saturating_sub(1))
         };
-        peers as u64 * u64::from(self.settings.count)
+        let asked = session.as_ref().and_then(of);
+        asked.unwrap_or_else(|| self.settings.to.len().max(self.heard.borrow().members()))
     }
 
     fn report(&self, cx: &Kernel, report: &mut Report) {
@@ -172,7 +174,8 @@ impl Chatter {
         .map(|(name, n): (&str, u64)| (name.into(), n.to_string()))
         .to_vec();
         let own = if self.in_order.get() { self.settings.count } else { 0 };
-        let has_all = self.received.get() >= self.expected(cx) && self.heard.borrow().own() >= own;
+        let done = self.heard.borrow().done(self.settings.count);
+        let has_all = done >= self.peers(cx) && self.heard.borrow().own() >= own;
         let has_sent = self.sent.get() >= self.settings.count;
         let is_quiet = cx.now().since(self.heard_at.get()) >= self.settings.timeout;
         let waits = self.session.borrow().is_none() && self.settings.to.is_empty();
