@@ -69,6 +69,8 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_psync::ENTRY,
     &xk_rdgram::ENTRY,
     &xk_registry::ENTRY,
+    &xk_replica::ENTRY,
+    &xk_replica::CLIENT_ENTRY,
     &xk_select::ENTRY,
     &xk_select::FORWARD_ENTRY,
     &xk_reqrep::ENTRY,

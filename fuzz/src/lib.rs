@@ -104,6 +104,7 @@ static TARGETS: &[Target] = &[
     to("groupcall", "replies to calls of many, and calls of members", targets::groupcall::calls),
     to("membership-wire", "votes on members", targets::membership::wire),
     to("membership", "agreement on members", targets::membership::agreement),
+    to("replica-wire", "requests to replicas, and snapshots", targets::replica::wire),
     to("channel-wire", "headers of CHANNEL", targets::channel::wire),
     to("eth", "one Ethernet station", targets::eth::stack),
     to("arp", "ARP between two layers", targets::arp::stack),

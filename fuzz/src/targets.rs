@@ -22,6 +22,7 @@ pub(crate) mod objects;
 pub(crate) mod portmap;
 pub(crate) mod psync;
 pub(crate) mod question;
+pub(crate) mod replica;
 pub(crate) mod reqrep;
 pub(crate) mod rm;
 pub(crate) mod rpcgen;

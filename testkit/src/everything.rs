@@ -97,6 +97,8 @@ pub const ELSEWHERE: &[(&str, &str)] = &[
     ("printer", "the graphs of AppleTalk have it"),
     ("probe", "asks; the host that asks has it"),
     ("registry", "takes no messages, and stands beside `netio`"),
+    ("replica", "its own tests attack it"),
+    ("replica-client", "asks; its own tests are its"),
     ("rtmp", "AppleTalk; attacked by `strangers_apple`, not on real devices"),
     ("shm", "a wire"),
     ("sim", "a wire"),

@@ -16,6 +16,7 @@ mod members;
 mod moving;
 mod no_allocation;
 mod objects;
+mod replicas;
 mod secrets;
 mod strangers;
 mod strangers_apple;

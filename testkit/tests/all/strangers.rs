@@ -221,6 +221,8 @@ const ELSEWHERE: &[&str] = &[
     "probe",
     "procedures",
     "registry",
+    "replica",
+    "replica-client",
     "rtmp",
     "shm",
     "sim",

@@ -1,0 +1,250 @@
+//! Replicas in the simulator: what clients see is one store, over each layer of calls; a checker of
+//! linearizability finds it where it is not.
+
+use core::time::Duration;
+use xk_compose::{SimulationConfig, check, simulate, start_world};
+use xk_core::control::{ListSessions, Report};
+use xk_core::random::Random;
+use xk_core::{Kernel, Time};
+use xk_kit::group::{MaskOut, MemberState};
+use xk_sim::{HostId, World};
+use xk_testkit::seeds;
+
+const MS: Duration = Duration::from_millis(1);
+/// Time before it fails in which a replica is not heard by the others.
+const MUTE: Duration = Duration::from_millis(30);
+/// Virtual time after which it is over.
+const LIMIT: Duration = Duration::from_secs(200);
+
+/// Layers of calls, from IP up, and the layer that is called.
+const CALLS: [(&str, &str); 3] = [
+    ("mrpc ip", "mrpc"),
+    ("fragment ip\n channel fragment\n select channel", "select"),
+    ("vmtp ip", "vmtp"),
+];
+
+/// A network of replicas and of one host of clients.
+struct Plan<'a> {
+    replicas: usize,
+    /// Layers of the conversation, and the last of them.
+    group: (&'a str, &'a str),
+    calls: (&'a str, &'a str),
+    /// Parameters of the replicas and of the clients.
+    replica: &'a str,
+    clients: &'a str,
+    link: &'a str,
+}
+
+impl Plan<'_> {
+    fn text(&self) -> String {
+        let host = |name: &str, address: usize, layers: &str| {
+            format!(
+                "host {name} {{\n sim link=lan\n eth sim\n arp eth\n \
+                 ip arp {{ address \"10.0.0.{address}/24\"; }}\n {}\n {layers}\n}}\n",
+                self.calls.0
+            )
+        };
+        let ((layers, group), calls) = (self.group, self.calls.1);
+        let replica = |at: usize| {
+            let member = |at: usize| format!("member \"process7@10.0.0.{at}\"; ");
+            let members: String = match at {
+                0 => (2..=self.replicas).map(member).collect(),
+                _ => String::new(),
+            };
+            let top = format!(
+                "{layers}\n replica {group} {calls} local=process7 {} {{ {members} }}",
+                self.replica
+            );
+            host(&format!("r{at}"), at + 1, &top)
+        };
+        let server = |at: usize| format!("server \"procedure1@10.0.0.{}\"; ", at + 1);
+        let servers: String = (0..self.replicas).map(server).collect();
+        let client = format!("replica-client {calls} {} {{ {servers} }}", self.clients);
+        let link = format!("link lan {}\n", self.link);
+        let hosts = (0..self.replicas).map(replica);
+        hosts.chain([host("clients", 100, &client), link]).collect()
+    }
+
+    /// Runs it for [`LIMIT`] at most; returns the report of the clients, and the states of the
+    /// replicas. One of these may fail after so many operations: the others mask it out when they
+    /// have heard the last of it.
+    fn run(&self, seed: u64, mut fails: Option<(usize, u64)>) -> (Report, Vec<String>) {
+        let text = self.text();
+        let graph = check(&text, "replicas", &xk_catalog::standard());
+        let graph = graph.unwrap_or_else(|mistakes| panic!("{mistakes}\n{text}"));
+        let config = SimulationConfig { seed, ..SimulationConfig::default() };
+        let mut world = simulate(&graph, config).unwrap_or_else(|e| panic!("{e}"));
+        start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{e}"));
+        let dead = fails.map(|(at, _)| at);
+        let (mut now, mut failed_at) = (Duration::ZERO, None);
+        loop {
+            let seen = report(&world, "clients", "replica-client");
+            if seen.finished || now > LIMIT {
+                break;
+            }
+            match (fails, failed_at) {
+                (Some((at, operations)), None) if count(&seen, "operations") >= operations => {
+                    failed_at = Some(now);
+                    self.fail(&mut world, at);
+                    now += MUTE;
+                }
+                (Some((at, _)), Some(when))
+                    if now > when + 2000 * MS && self.mask(&mut world, at) =>
+                {
+                    fails = None;
+                }
+                _ => {}
+            }
+            let is_near = fails.is_some() && failed_at.is_none();
+            now += if is_near && count(&seen, "operations") > 0 { 2 * MS } else { 250 * MS };
+            world.run_until(Time::ZERO.after(now));
+        }
+        world.run_until(Time::ZERO.after(now + 30_000 * MS));
+        let seen = report(&world, "clients", "replica-client");
+        let state = |at| {
+            let told = report(&world, &format!("r{at}"), "replica");
+            line(&told, "state").to_owned()
+        };
+        (seen, (0..self.replicas).filter(|at| Some(*at) != dead).map(state).collect())
+    }
+
+    /// Lets a replica fail: for the last moments it hears the others, and they do not hear it.
+    fn fail(&self, world: &mut World, at: usize) {
+        let host = |at: usize| world.find(&format!("r{at}")).unwrap();
+        let others = (0..self.replicas).filter(|other| *other != at);
+        others.for_each(|other| world.network().deafen(host(at), host(other)));
+        let failing = host(at);
+        world.run_until(world.now().after(MUTE));
+        world.crash(failing);
+    }
+
+    /// Masks a replica out at all others, if these have heard the same of it; false if not yet.
+    fn mask(&self, world: &mut World, dead: usize) -> bool {
+        let session = |cx: &Kernel| {
+            let order = cx.find_protocol("order").unwrap();
+            let list = order.ask(cx, ListSessions::first(9)).unwrap();
+            list.here().next().expect("a conversation").clone()
+        };
+        let index = dead as u8;
+        let others: Vec<HostId> = (0..self.replicas)
+            .filter(|at| *at != dead)
+            .map(|at| world.find(&format!("r{at}")).unwrap())
+            .collect();
+        let last = |world: &mut World, host: HostId| {
+            let question = MemberState { index, ..MemberState::default() };
+            world.enter(host, |cx| session(cx).ask(cx, question).unwrap().last).unwrap()
+        };
+        let lasts: Vec<u32> = others.iter().map(|host| last(world, *host)).collect();
+        let is_same = lasts.iter().all(|last| *last == lasts[0]);
+        for host in others.iter().filter(|_| is_same) {
+            let masked = world.enter(*host, |cx| session(cx).ask(cx, MaskOut { index, last: 0 }));
+            assert!(masked.unwrap().is_some());
+        }
+        is_same
+    }
+}
+
+fn report(world: &World, host: &str, node: &str) -> Report {
+    let kernel = world.find(host).and_then(|id| world.kernel(id)).unwrap();
+    let found = kernel.find_protocol(node).unwrap();
+    found.ask(kernel, Report::default()).unwrap()
+}
+
+fn line<'a>(report: &'a Report, name: &str) -> &'a str {
+    let found = report.lines.iter().find(|(line, _)| line == name);
+    found.map_or("", |(_, value)| value)
+}
+
+fn count(report: &Report, name: &str) -> u64 {
+    line(report, name).parse().unwrap()
+}
+
+/// A network that loses, repeats and delays by chance.
+fn rough(random: &Random, loss_max: u64) -> String {
+    format!(
+        "delay=\"{}us\" jitter=\"{}us\" loss=\"{}%\" duplicate=\"5%\" reorder=\"5%\"",
+        10 + random.below(3000),
+        1 + random.below(5000),
+        random.below(loss_max + 1)
+    )
+}
+
+/// Replicas of which all go on, or all but one that fails.
+fn live(seed: u64, fails: bool) {
+    let random = Random::new(seed);
+    let plan = Plan {
+        replicas: if fails { 3 } else { 2 } + random.below(3) as usize,
+        group: ("psync ip\n order psync safe=#true", "order"),
+        calls: CALLS[seed as usize % CALLS.len()],
+        replica: "patience=\"1s\"",
+        clients: "clients=6 count=25 keys=3 deadline=\"400ms\" limit=\"200s\"",
+        link: &rough(&random, 15),
+    };
+    let when = 20 + random.below(100);
+    let at = random.below(plan.replicas as u64) as usize;
+    let (seen, states) = plan.run(seed, fails.then_some((at, when)));
+    let what = format!("seed {seed}: {:?}\n{}", seen.lines, plan.text());
+    assert_eq!(line(&seen, "history"), "linearizable", "{what}");
+    assert_eq!(count(&seen, "operations"), 6 * 25, "{what}");
+    assert!(states.iter().all(|state| *state == states[0]), "{states:?} {what}");
+}
+
+#[test]
+fn clients_see_one_store() {
+    seeds::of(5).run(|seed| live(seed, false));
+}
+
+#[test]
+fn a_replica_that_fails_is_masked_out() {
+    seeds::of(5).run(|seed| live(seed, true));
+}
+
+/// Checks that some histories are found not to be linearizable.
+fn found_out(cost: u64, run: impl Fn(u64) -> Report) {
+    let found = seeds::of(cost).sum(|seed| {
+        let seen = run(seed);
+        [u64::from(line(&seen, "history").ends_with("not linearizable"))]
+    });
+    if let Some([found]) = found {
+        println!("{found} histories are not linearizable");
+        assert!(found > 0);
+    }
+}
+
+#[test]
+fn gets_that_one_replica_answers_alone_are_found_out() {
+    found_out(10, |seed| {
+        let plan = Plan {
+            replicas: 3,
+            group: ("psync ip\n order psync safe=#true", "order"),
+            calls: CALLS[0],
+            replica: "local_reads=#true",
+            clients: "clients=6 count=25 keys=2 interval=\"2ms\"",
+            link: "delay=\"1ms\" jitter=\"3ms\" loss=\"5%\"",
+        };
+        plan.run(seed, None).0
+    });
+}
+
+/// A replica that fails has replied to what no other has heard of, unless the order is safe.
+#[test]
+fn an_order_that_is_not_safe_is_found_out() {
+    found_out(3, |seed| {
+        let random = Random::new(seed);
+        let fails = (random.below(3) as usize, 10 + random.below(100));
+        let run = |layers| {
+            let plan = Plan {
+                replicas: 3,
+                group: (layers, "order"),
+                calls: CALLS[0],
+                replica: "patience=\"1s\"",
+                clients: "clients=8 count=20 keys=3 deadline=\"400ms\" limit=\"60s\"",
+                link: "delay=\"1ms\" jitter=\"3ms\" loss=\"2%\"",
+            };
+            plan.run(seed, Some(fails)).0
+        };
+        let safe = run("psync ip\n order psync safe=#true");
+        assert_eq!(line(&safe, "history"), "linearizable", "seed {seed}: {:?}", safe.lines);
+        run("psync ip\n order psync")
+    });
+}

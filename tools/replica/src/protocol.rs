@@ -1,0 +1,329 @@
+//! The protocol object: sends requests to all members, executes what comes up in its place, and
+//! replies to those that called here.
+
+use crate::store::Store;
+use crate::wire::{Act, REQUEST_MAX, Reply, Request, Status, Told};
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+use xk_core::control::Report;
+use xk_core::graph::{Build, BuildError, ParamKind, optional};
+use xk_core::object::{OpenError, PushError, Refused};
+use xk_core::shepherd::Semaphore;
+use xk_core::{
+    Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef, Reason,
+    SessionRef, Upper, reason,
+};
+use xk_kit::asks::{self, HEADROOM, SHORTEST};
+use xk_kit::group::{MyMember, Node, TakeOwn};
+use xk_kit::rpc::call::{BAD_ARGUMENTS, BUSY, CallOptions};
+
+/// Tokens of the timers: the conversation is to be opened; this member is to say that it is there.
+const OPEN: u64 = 0;
+const HELLO: u64 = 1;
+/// Time after which what did not succeed is tried again.
+const RETRY: Duration = Duration::from_millis(500);
+pub(crate) const PEER: &str = "process7@10.0.0.2";
+
+xk_core::settings! {
+    /// Parameters of the graph.
+    #[derive(Clone, Debug)]
+    pub(crate) struct Settings {
+        start: Duration = duration(Duration::from_millis(1500),
+            "how long after the beginning the conversation is opened, if none goes on"),
+        patience: Duration = duration(Duration::from_secs(5), "how long a request waits"),
+        concurrency: usize = int(1..=65_536, 1024, "how many requests wait at a time"),
+        local_reads: bool = flag(false, "whether a get is answered by this member alone"),
+        ..
+        /// The other members; empty for a member that waits for another to open.
+        members: Vec<Participant> = Vec::new(),
+        /// The local participant of the conversation.
+        local: Participant = Participant::new(),
+        /// The local participant that clients call.
+        at: Participant = Participant::of(Part::Any),
+    }
+    [
+        optional("local", ParamKind::Participant(PEER), "the local participant of the conversation"),
+        optional("at", ParamKind::Participant("procedure1@10.0.0.2"),
+            "the local participant that clients call; `*` if not given"),
+    ]
+}
+
+/// The conversation of this member.
+#[derive(Clone)]
+struct Talk {
+    session: SessionRef,
+    me: u8,
+    members: u8,
+}
+
+/// A request that waits for its place.
+struct Waiter {
+    reply: RefCell<Option<Reply>>,
+    /// Signalled with the reply.
+    replied: Semaphore,
+}
+
+/// One instance.
+pub(crate) struct Replica {
+    group: ProtocolRef,
+    calls: ProtocolRef,
+    settings: Settings,
+    talk: RefCell<Option<Talk>>,
+    store: RefCell<Store>,
+    waiting: RefCell<BTreeMap<u32, Rc<Waiter>>>,
+    last_tag: Cell<u32>,
+}
+
+/// The participants of blocks with this name.
+pub(crate) fn participants(
+    build: &Build<'_>,
+    name: &'static str,
+) -> Result<Vec<Participant>, BuildError> {
+    let named = build.params.blocks(name).map(|block| block.participant("at"));
+    named.map(|named| Ok(named?.unwrap_or_default())).collect()
+}
+
+/// Builds it from its place in a graph.
+pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let (params, usual) = (build.params, Settings::read(build)?);
+    let settings = Settings {
+        members: participants(build, "member")?,
+        local: params.participant("local")?.unwrap_or_default(),
+        at: params.participant("at")?.unwrap_or(usual.at),
+        ..usual
+    };
+    build.add(Replica {
+        group: build.lower(0)?,
+        calls: build.lower(1)?,
+        settings,
+        talk: RefCell::default(),
+        store: RefCell::default(),
+        waiting: RefCell::default(),
+        last_tag: Cell::new(0),
+    })
+}
+
+impl Replica {
+    /// The conversation, if it goes on.
+    fn talk(&self) -> Option<Talk> {
+        self.talk.borrow().clone().filter(|talk| !talk.session.head().is_closed())
+    }
+
+    /// Whether the conversation goes on, and all members have been in it.
+    fn has_begun(&self) -> bool {
+        self.talk().is_some_and(|talk| self.store.borrow().has_begun(talk.members))
+    }
+
+    /// Takes part in a conversation, with nothing yet.
+    fn begin(&self, cx: &Kernel, this: &ProtocolRef, session: SessionRef) {
+        let _ = session.ask(cx, TakeOwn);
+        let my = session.ask(cx, MyMember::default()).unwrap_or_default();
+        let talk = Talk { session, me: my.index, members: my.members };
+        *self.store.borrow_mut() = Store::default();
+        let before = self.talk.borrow_mut().replace(talk);
+        drop(before);
+        plan(cx, this, SHORTEST, HELLO);
+    }
+
+    /// Opens the conversation, unless one goes on.
+    fn open(&self, cx: &Kernel, this: &ProtocolRef) {
+        if self.talk().is_some() {
+            return;
+        }
+        let ends = asks::ends(&self.settings.local, &self.settings.members);
+        match self.group.open(cx, Upper::new(this), ends) {
+            Ok(session) if self.talk().is_none() => self.begin(cx, this, session),
+            Ok(session) => session.close(cx),
+            Err(_) => plan(cx, this, RETRY, OPEN),
+        }
+    }
+
+    /// Says to all that this member is there.
+    fn hello(&self, cx: &Kernel, this: &ProtocolRef) {
+        let Some(talk) = self.talk() else { return };
+        if self.tell(cx, &talk.session, &Told::Hello).is_err() {
+            plan(cx, this, RETRY, HELLO);
+        }
+    }
+
+    fn tell(&self, cx: &Kernel, session: &SessionRef, told: &Told<'_>) -> Result<(), PushError> {
+        let made = cx.pool().copy_from(HEADROOM, &told.emit());
+        let mut message = made.map_err(|_| PushError::NoBuffers)?;
+        let deadline = cx.now().after(self.settings.patience);
+        let options = CallOptions { deadline, tag: 0 };
+        message.set_attribute(options).map_err(|_| PushError::NoBuffers)?;
+        session.push(cx, message)
+    }
+
+    /// Has all members execute a request; waits for the reply of this one.
+    fn ask_all(&self, cx: &Kernel, request: Request<'_>) -> Reply {
+        let Some(talk) = self.talk().filter(|_| self.has_begun()) else {
+            return Status::NoQuorum.into();
+        };
+        if self.settings.local_reads && request.act == Act::Get {
+            let store = self.store.borrow();
+            // Others have to know the client as well.
+            if store.knows(request.client) {
+                return store.get(request.key);
+            }
+        }
+        let until = cx.now().after(self.settings.patience);
+        let tag = self.last_tag.get().wrapping_add(1);
+        self.last_tag.set(tag);
+        let waiter = Rc::new(Waiter { reply: RefCell::default(), replied: Semaphore::new(0) });
+        self.waiting.borrow_mut().insert(tag, Rc::clone(&waiter));
+        let sent = self.tell(cx, &talk.session, &Told::Request { tag, request });
+        if sent.is_ok() {
+            // Without a reply it has waited in vain.
+            let _ = cx.wait(&waiter.replied, Some(until.since(cx.now())));
+        }
+        self.waiting.borrow_mut().remove(&tag);
+        let reply = waiter.reply.borrow_mut().take();
+        let why = match sent {
+            // It is neither sent nor executed.
+            Err(PushError::NoRoute | PushError::Unreachable | PushError::Closed) => {
+                Status::NoQuorum
+            }
+            _ => Status::Late,
+        };
+        reply.unwrap_or(why.into())
+    }
+
+    /// Executes what has come to its place in the order.
+    fn execute(&self, cx: &Kernel, talk: &Talk, from: u8, told: &Told<'_>) {
+        match told {
+            Told::Hello => self.store.borrow_mut().hello(from),
+            Told::Request { tag, request } => {
+                let has_begun = self.store.borrow().has_begun(talk.members);
+                let reply = match has_begun {
+                    true => self.store.borrow_mut().execute(request),
+                    false => Status::NoQuorum.into(),
+                };
+                let waiter = self.waiting.borrow().get(tag).filter(|_| from == talk.me).cloned();
+                if let Some(waiter) = waiter {
+                    *waiter.reply.borrow_mut() = Some(reply);
+                    cx.signal(&waiter.replied);
+                }
+            }
+        }
+    }
+
+    fn report(&self, report: &mut Report) {
+        let store = self.store.borrow();
+        let line = |name: &str, count: u64| (name.into(), count.to_string());
+        report.lines = alloc::vec![
+            line("executed", store.executed()),
+            line("keys", store.keys() as u64),
+            line("clients", store.clients() as u64),
+            line("waiting", self.waiting.borrow().len() as u64),
+            ("state".into(), format!("{:016x}", store.digest())),
+        ];
+        report.finished = true;
+    }
+}
+
+fn plan(cx: &Kernel, this: &ProtocolRef, after: Duration, token: u64) {
+    // Without a timer this member stays out: others go on.
+    let _ = cx.schedule_protocol(this, after, token);
+}
+
+impl Protocol for Replica {
+    fn start(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), OpenError> {
+        let local = match self.settings.local.is_empty() {
+            true => Participant::of(Part::Any),
+            false => self.settings.local.clone(),
+        };
+        self.group.open_enable(cx, Upper::new(this), Participants::local(local)).map(drop)?;
+        let at = Participants::local(self.settings.at.clone());
+        self.calls.open_enable(cx, Upper::new(this), at).map(drop)?;
+        if !self.settings.members.is_empty() {
+            plan(cx, this, self.settings.start.max(SHORTEST), OPEN);
+        }
+        Ok(())
+    }
+
+    fn open_done(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        _: Participants,
+    ) -> Result<(), &'static Reason> {
+        if lower.protocol(cx).as_ref() != Some(&self.group) {
+            return Ok(());
+        }
+        // One that has state does not leave it for another conversation.
+        if self.has_begun() {
+            return Err(&reason::TABLE_FULL);
+        }
+        lower.hold();
+        self.begin(cx, this, lower.clone());
+        Ok(())
+    }
+
+    fn demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        lower: &SessionRef,
+        message: Message,
+    ) -> Result<(), Refused> {
+        let talk = self.talk.borrow().clone().filter(|talk| talk.session.id() == lower.id());
+        let Some(talk) = talk else {
+            return Err(this.refuse(message, &reason::CLOSED));
+        };
+        let octets: Vec<u8> = message.octets().take(REQUEST_MAX + HEADROOM).collect();
+        match (message.attribute::<Node>(), Told::parse(&octets)) {
+            (Some(node), Ok(told)) => self.execute(cx, &talk, node.id.sender, &told),
+            _ => return Err(this.refuse(message, &reason::MALFORMED)),
+        }
+        Ok(())
+    }
+
+    fn call_demux(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        _: &SessionRef,
+        request: Message,
+    ) -> Result<Message, Refused> {
+        if self.waiting.borrow().len() >= self.settings.concurrency {
+            return Err(this.refuse(request, &BUSY));
+        }
+        let octets: Vec<u8> = request.octets().take(REQUEST_MAX + 1).collect();
+        let Ok(parsed) = Request::parse(&octets) else {
+            return Err(this.refuse(request, &BAD_ARGUMENTS));
+        };
+        let reply = self.ask_all(cx, parsed);
+        let made = cx.pool().copy_from(HEADROOM, &reply.emit());
+        made.map_err(|_| this.refuse(request, &reason::NO_BUFFERS))
+    }
+
+    fn timeout(&self, cx: &Kernel, this: &ProtocolRef, token: u64) {
+        match token {
+            OPEN => self.open(cx, this),
+            _ => self.hello(cx, this),
+        }
+    }
+
+    fn control(&self, cx: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if let Some(report) = ask.get::<Report>() {
+            self.report(report);
+            return Answer::Answered;
+        }
+        self.group.control(cx, ask)
+    }
+
+    fn lower(&self) -> Option<&ProtocolRef> {
+        Some(&self.group)
+    }
+
+    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        drop(self.talk.take());
+    }
+}
