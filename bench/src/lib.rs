@@ -18,6 +18,7 @@ mod demux;
 mod domain;
 mod folder;
 mod footprint;
+mod group;
 pub mod instructions;
 mod list;
 mod many_sessions;

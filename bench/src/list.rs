@@ -6,7 +6,7 @@ use crate::child::{self, Work};
 use crate::papers::subsystems;
 use crate::record::Record;
 use crate::{
-    demux, domain, footprint, instructions, micro, net, papers, rpc, sim, sweep, tcp_idle,
+    demux, domain, footprint, group, instructions, micro, net, papers, rpc, sim, sweep, tcp_idle,
     tcp_inprocess, udp_inprocess, world,
 };
 use serde::Deserialize;
@@ -60,6 +60,7 @@ const ROWS: &[Rows] = &[
     ("sim", sim::cases, sim::derived),
     ("world", world::cases, none),
     ("sweep", sweep::cases, none),
+    ("group", group::cases, none),
     ("footprint", footprint::cases, none),
     ("tcp-idle", tcp_idle::cases, none),
     ("domain", domain::operations::cases, domain::operations::derived),

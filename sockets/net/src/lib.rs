@@ -64,6 +64,7 @@
 //! system's resolver.
 
 mod address;
+mod conversation;
 mod driver;
 mod error;
 mod handle;
@@ -75,6 +76,7 @@ mod stack;
 mod tcp;
 mod udp;
 
+pub use conversation::{Conversation, Record};
 pub use driver::{Crashed, Driver, Here, JoinHandle, Parked, Sim, SimHost, Thread, have_spawned};
 pub use layer::{GroupChange, Sharing};
 pub use poller::{Event, Mode, Poller};

@@ -3,7 +3,7 @@
 use crate::driver::{Here, Thread};
 #[cfg(feature = "attach")]
 use crate::layer::Loss;
-use crate::layer::{Layer, Limits, Places, Sockets};
+use crate::layer::{Layer, Limits, ORDERED, PARTIAL, Places, Sockets};
 use crate::stack::Stack;
 use std::io;
 use std::path::Path;
@@ -268,7 +268,7 @@ pub(crate) fn stand_on(kernel: &Kernel) -> io::Result<Rc<Layer>> {
 }
 
 fn stand(kernel: &Kernel, sockets: Sockets, places: Places) -> io::Result<Rc<Layer>> {
-    if places.tcp.is_none() && places.udp.is_none() {
+    if places.tcp.is_none() && places.udp.is_none() && places.partial.is_none() {
         return Err(refused("the host has neither `tcp` nor `udp` for sockets to stand on".into()));
     }
     let layer = sockets.layer();
@@ -277,7 +277,13 @@ fn stand(kernel: &Kernel, sockets: Sockets, places: Places) -> io::Result<Rc<Lay
 }
 
 fn places(kernel: &Kernel, tcp: Option<&str>, udp: Option<&str>) -> io::Result<Places> {
-    Ok(Places { tcp: node(kernel, "tcp", tcp)?, udp: node(kernel, "udp", udp)? })
+    let partial = PARTIAL.iter().map(|kind| node(kernel, kind, None).unwrap_or_default());
+    Ok(Places {
+        tcp: node(kernel, "tcp", tcp)?,
+        udp: node(kernel, "udp", udp)?,
+        ordered: node(kernel, ORDERED, None).unwrap_or_default(),
+        partial: partial.flatten().next(),
+    })
 }
 
 /// The node of this name, or the only one of this kind; none if there is none and none was named.

@@ -25,6 +25,7 @@
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(run()).unwrap();
 //! ```
 
+mod conversation;
 #[cfg(feature = "frames")]
 mod datagrams;
 #[cfg(feature = "frames")]
@@ -37,6 +38,7 @@ mod task;
 mod tcp;
 mod udp;
 
+pub use conversation::Conversation;
 #[cfg(feature = "frames")]
 pub use datagrams::Datagrams;
 #[cfg(feature = "frames")]

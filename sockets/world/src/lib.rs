@@ -143,4 +143,6 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_icmp::ENTRY,
     &xk_udp::ENTRY,
     &xk_tcp::ENTRY,
+    &xk_psync::ENTRY,
+    &xk_order::ENTRY,
 ];

@@ -110,8 +110,9 @@ pub struct World {
 }
 
 impl World {
-    /// Makes hosts with these names on one link, each with TCP and UDP on IP on Ethernet; their
-    /// addresses are 10.0.0.1 and so on. All chance comes from `seed`.
+    /// Makes hosts with these names on one link, each with TCP and UDP on IP on Ethernet, and Psync
+    /// and total order for groups on UDP; their addresses are 10.0.0.1 and so on. All chance comes
+    /// from `seed`.
     ///
     /// # Errors
     /// A mistake in `link`, if it is a text: the parameters of a link in a graph file,
@@ -126,7 +127,8 @@ impl World {
             writeln!(
                 text,
                 "host {name:?} {{ sim link=lan; eth sim; arp eth; \
-                 ip arp {{ address \"10.0.{high}.{low}/16\"; }}; icmp ip; udp ip; tcp ip; }}"
+                 ip arp {{ address \"10.0.{high}.{low}/16\"; }}; icmp ip; udp ip; tcp ip; \
+                 psync udp; order psync; }}"
             )?;
         }
         Self::from_text(seed, &text, PROTOCOLS)

@@ -112,7 +112,7 @@ impl<D: Inside> Drive for D {
     fn write(&self, held: &D::Held, from: &[IoSlice<'_>]) -> Result<usize, Errno> {
         let octets = self.with(held, |cx, _, socket| match &socket.body {
             Body::Stream(stream) => stream.write(cx, socket, from),
-            Body::Listener(_) | Body::Datagrams(_) => Err(Errno::NOTCONN),
+            Body::Listener(_) | Body::Datagrams(_) | Body::Talk(_) => Err(Errno::NOTCONN),
         })?;
         self.flush();
         Ok(octets)
@@ -125,22 +125,16 @@ impl<D: Inside> Drive for D {
         into: &mut [IoSliceMut<'_>],
         peek: bool,
     ) -> Result<Received, Errno> {
-        self.with(held, |_, _, socket| {
-            let Body::Datagrams(datagrams) = &socket.body else {
-                return Err(Errno::OPNOTSUPP);
-            };
+        self.with(held, |cx, _, socket| {
             let mut scatter = Scatter::new(into);
             let room = scatter.room();
-            datagrams.receive(socket, room, peek, |octets| scatter.put(octets))
+            socket.receive(cx, room, peek, |octets| scatter.put(octets))
         })
     }
 
     #[inline]
     fn send(&self, held: &D::Held, from: &[IoSlice<'_>], to: To) -> Result<usize, Errno> {
-        done(self, held, |cx, _, socket| match &socket.body {
-            Body::Datagrams(datagrams) => datagrams.send(cx, socket, from, to),
-            Body::Stream(_) | Body::Listener(_) => Err(Errno::OPNOTSUPP),
-        })
+        done(self, held, |cx, layer, socket| socket.send(cx, layer, from, to))
     }
 
     fn connect_datagrams(&self, held: &D::Held, peer: Option<Endpoint>) -> Result<(), Errno> {
@@ -151,7 +145,7 @@ impl<D: Inside> Drive for D {
         done(self, held, |cx, _, socket| match &socket.body {
             Body::Stream(stream) => stream.shutdown(cx, socket, how),
             Body::Datagrams(datagrams) => datagrams.shutdown(socket, how),
-            Body::Listener(_) => Err(Errno::NOTCONN),
+            Body::Listener(_) | Body::Talk(_) => Err(Errno::NOTCONN),
         })
     }
 
@@ -181,7 +175,7 @@ impl<D: Inside> Drive for D {
 pub(super) fn info_within(cx: &Kernel, socket: &Socket) -> Result<StreamInfo, Errno> {
     match &socket.body {
         Body::Stream(stream) => stream.info(cx),
-        Body::Listener(_) | Body::Datagrams(_) => Err(Errno::NOPROTOOPT),
+        Body::Listener(_) | Body::Datagrams(_) | Body::Talk(_) => Err(Errno::NOPROTOOPT),
     }
 }
 
@@ -191,6 +185,7 @@ pub(super) fn make_within(cx: &Kernel, layer: &Layer, new: New) -> Result<Rc<Soc
         New::Stream(local, peer, before) => layer.connect(cx, local, peer, &before),
         New::Listener(local, sharing) => layer.reserve(cx, local, sharing),
         New::Datagrams(local, sharing) => layer.datagrams(cx, local, sharing),
+        New::Talk(members) => layer.converse(cx, members),
     }
 }
 
@@ -231,6 +226,10 @@ pub(super) fn set_within(
             Setting::GroupHops(hops) => datagrams.groups.set(|sending| sending.hops = hops),
             Setting::GroupLoop(on) => datagrams.groups.set(|sending| sending.stays_out = !on),
             Setting::Share(sharing) => layer.share_datagrams(datagrams, sharing),
+            _ => return Err(Errno::NOPROTOOPT),
+        },
+        Body::Talk(talk) => match setting {
+            Setting::Leave => talk.leave(cx, &layer.this()?, socket),
             _ => return Err(Errno::NOPROTOOPT),
         },
     }

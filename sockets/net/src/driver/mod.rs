@@ -30,7 +30,7 @@ mod drive {
     //! [`Wait::drain`].
 
     use crate::address::Endpoint;
-    use crate::layer::{GroupChange, Received, Sharing, To};
+    use crate::layer::{GroupChange, Members, Received, Sharing, To};
     use crate::ready::{Becomes, Status};
     use rustix::io::Errno;
     use std::io::{self, IoSlice, IoSliceMut};
@@ -67,6 +67,8 @@ mod drive {
         GroupLoop(bool),
         /// The host of ours that datagrams to groups come from.
         GroupFrom(HostAddr),
+        /// Leaves a conversation once the others have what it has sent.
+        Leave,
     }
 
     /// A socket to be made.
@@ -76,6 +78,7 @@ mod drive {
         /// A listener that does not listen yet.
         Listener(Endpoint, Sharing),
         Datagrams(Endpoint, Sharing),
+        Talk(Members),
     }
 
     /// Passing of time, as a driver does it.

@@ -3,9 +3,7 @@
 
 use super::commands::CommandQueue;
 use super::port::{Kind, Piece, Port, STREAM_OCTETS_MAX, State, Waiting, Writing};
-use crate::layer::{
-    Body, DATAGRAM_OCTETS_MAX, Datagrams, Layer, Listener, Phase, Socket, Stream, To,
-};
+use crate::layer::{Body, DATAGRAM_OCTETS_MAX, Layer, Listener, Phase, Socket, Stream, To};
 use crate::ready::{Ready, Watch, lock};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
@@ -58,7 +56,7 @@ impl Reactor {
         let kind = match &socket.body {
             Body::Stream(_) => Kind::Stream,
             Body::Listener(_) => Kind::Listener,
-            Body::Datagrams(_) => Kind::Datagrams,
+            Body::Datagrams(_) | Body::Talk(_) => Kind::Datagrams,
         };
         let port = Port::new(kind, socket.place, &self.commands);
         if let Body::Listener(listener) = &socket.body {
@@ -166,7 +164,7 @@ impl Reactor {
         let (port, socket) = (&held.port, &held.socket);
         match &socket.body {
             Body::Stream(stream) => tend_stream(cx, socket, stream, &port.state),
-            Body::Datagrams(datagrams) => tend_datagrams(cx, socket, datagrams, port),
+            Body::Datagrams(_) | Body::Talk(_) => tend_datagrams(cx, &self.layer, socket, port),
             Body::Listener(listener) => self.tend_listener(cx, socket, listener, port),
         }
         let mut state = lock(&port.state);
@@ -281,7 +279,7 @@ fn send(
     (sent, None)
 }
 
-fn tend_datagrams(cx: &Kernel, socket: &Socket, datagrams: &Datagrams, port: &Arc<Port>) {
+fn tend_datagrams(cx: &Kernel, layer: &Layer, socket: &Socket, port: &Arc<Port>) {
     let mut now = lock(&port.state);
     if let Some(error) = socket.take_error() {
         now.error = Some(error);
@@ -289,13 +287,15 @@ fn tend_datagrams(cx: &Kernel, socket: &Socket, datagrams: &Datagrams, port: &Ar
     while let Some(datagram) = now.datagrams_leaving.pop() {
         drop(now);
         let octets = &[IoSlice::new(&datagram.octets)];
-        let sent = datagrams.send(cx, socket, octets, datagram.to);
+        let sent = socket.send(cx, layer, octets, datagram.to);
         now = lock(&port.state);
         match sent {
             Err(Errno::AGAIN) => {
                 now.datagrams_leaving.put_back(datagram);
-                // A queue below is full: in the next turn it may not be.
-                port.tend(false);
+                // A queue below is full: in the next turn it may not be. A conversation says when.
+                if matches!(socket.body, Body::Datagrams(_)) {
+                    port.tend(false);
+                }
                 break;
             }
             Err(error) => now.error = Some(error),
@@ -303,9 +303,9 @@ fn tend_datagrams(cx: &Kernel, socket: &Socket, datagrams: &Datagrams, port: &Ar
         }
     }
     while now.datagrams_arrived.has_room(DATAGRAM_OCTETS_MAX) {
-        let mut datagram = Vec::with_capacity(datagrams.unread());
+        let mut datagram = Vec::with_capacity(socket.unread());
         let put = |octets: &[u8]| datagram.extend_from_slice(octets);
-        match datagrams.receive(socket, usize::MAX, false, put) {
+        match socket.receive(cx, usize::MAX, false, put) {
             Ok(received) => {
                 let to = To { peer: Some(received.from), ..To::default() };
                 let (octets, arrived) = (datagram.into(), received.arrived);
@@ -316,7 +316,12 @@ fn tend_datagrams(cx: &Kernel, socket: &Socket, datagrams: &Datagrams, port: &Ar
                 if error != Errno::AGAIN {
                     now.error = Some(error);
                 }
-                if datagrams.is_over() {
+                let is_over = match &socket.body {
+                    Body::Datagrams(datagrams) => datagrams.is_over(),
+                    Body::Talk(talk) => talk.is_over(),
+                    Body::Stream(_) | Body::Listener(_) => false,
+                };
+                if is_over {
                     now.break_off();
                 }
                 return;

@@ -420,7 +420,7 @@ impl Layer {
                 let admits = |to| member.groups.admits(to, from);
                 member.one.borrow().is_none() && to.is_none_or(admits)
             }
-            Body::Stream(_) | Body::Listener(_) => false,
+            Body::Stream(_) | Body::Listener(_) | Body::Talk(_) => false,
         };
         members.retain(hears);
         let Some(newest) = members.first() else {

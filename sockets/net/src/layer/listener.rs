@@ -215,7 +215,7 @@ impl Layer {
         let found = listeners.get(&local).or_else(|| listeners.get(&any))?;
         let has_room = |socket: &&Rc<Socket>| match &socket.body {
             Body::Listener(listener) => !listener.is_full(),
-            Body::Stream(_) | Body::Datagrams(_) => false,
+            Body::Stream(_) | Body::Datagrams(_) | Body::Talk(_) => false,
         };
         let all = found.sockets.iter();
         let count = all.clone().filter(has_room).count();

@@ -11,6 +11,7 @@ mod ports;
 mod segments;
 mod socket;
 mod stream;
+mod talk;
 
 pub(crate) use datagram::{DATAGRAM_OCTETS_MAX, Datagrams, Received, To};
 pub use groups::GroupChange;
@@ -19,6 +20,7 @@ pub use ports::Sharing;
 pub(crate) use segments::{Octets, Segments};
 pub(crate) use socket::{Body, Socket};
 pub(crate) use stream::{CHUNK_OCTETS, Phase, Stream};
+pub(crate) use talk::{Front, LEFT, MESSAGE, Members, ORDERED, PARTIAL};
 
 use crate::address::Endpoint;
 use crate::ready::Ready;
@@ -29,7 +31,6 @@ use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::sync::Arc;
 use xk_core::control::{ListSessions, Report};
 use xk_core::object::Refused;
 use xk_core::wire::Wire;
@@ -62,6 +63,9 @@ impl Default for Limits {
 pub(crate) struct Places {
     pub(crate) tcp: Option<ProtocolRef>,
     pub(crate) udp: Option<ProtocolRef>,
+    /// Layers of conversations, in which all hear one order, and in which causes come first.
+    pub(crate) ordered: Option<ProtocolRef>,
+    pub(crate) partial: Option<ProtocolRef>,
 }
 
 /// Loss of what lies below the sockets in other processes.
@@ -135,7 +139,7 @@ impl Layer {
         *self.this.borrow_mut() = Some(cx.add_protocol("sockets", "sockets", sockets));
     }
 
-    fn this(&self) -> Result<ProtocolRef, Errno> {
+    pub(crate) fn this(&self) -> Result<ProtocolRef, Errno> {
         self.this.borrow().clone().ok_or(Errno::NETDOWN)
     }
 
@@ -177,9 +181,11 @@ impl Layer {
             match &socket.body {
                 Body::Listener(listener) => listener.end(&socket),
                 Body::Stream(stream) if loss == Loss::All => stream.end(&socket, Errno::NETDOWN),
-                Body::Datagrams(_) if loss == Loss::All => socket.fail(Errno::NETDOWN),
+                Body::Datagrams(_) | Body::Talk(_) if loss == Loss::All => {
+                    socket.fail(Errno::NETDOWN);
+                }
                 // Those whose sessions go hear of it by themselves.
-                Body::Stream(_) | Body::Datagrams(_) => {}
+                Body::Stream(_) | Body::Datagrams(_) | Body::Talk(_) => {}
             }
         }
     }
@@ -272,6 +278,7 @@ impl Layer {
             Body::Stream(stream) => stream.close(cx),
             Body::Listener(listener) => self.close_listener(cx, listener),
             Body::Datagrams(datagrams) => self.close_datagrams(cx, socket, datagrams),
+            Body::Talk(talk) => self.close_talk(cx, talk),
         }
         let gone = Ready::READ_CLOSED | Ready::WRITE_CLOSED | Ready::ERROR;
         socket.status.raise(gone | Ready::READABLE | Ready::WRITABLE | Ready::SETTLED);
@@ -282,7 +289,7 @@ impl Layer {
         let sockets: Vec<_> = self.table.borrow().iter().flatten().cloned().collect();
         let is_reset = |socket: &&Rc<Socket>| match &socket.body {
             Body::Stream(stream) => stream.reset(cx, socket, peer),
-            Body::Listener(_) | Body::Datagrams(_) => false,
+            Body::Listener(_) | Body::Datagrams(_) | Body::Talk(_) => false,
         };
         sockets.iter().filter(is_reset).count()
     }
@@ -378,7 +385,16 @@ impl Protocol for Sockets {
         lower: &SessionRef,
         _: Participants,
     ) -> Result<(), &'static Reason> {
-        self.layer.arrive(cx, lower)
+        let places = self.layer.places.borrow();
+        let is_of = |place: &Option<ProtocolRef>| {
+            place.as_ref().is_some_and(|place| place.id() == lower.head().protocol())
+        };
+        let is_talk = is_of(&places.ordered) || is_of(&places.partial);
+        drop(places);
+        match is_talk {
+            true => self.layer.begun(cx, lower),
+            false => self.layer.arrive(cx, lower),
+        }
     }
 
     /// A session has gone without a word of its protocol: with the process that it was in, or, if
@@ -391,6 +407,7 @@ impl Protocol for Sockets {
                     stream.end(&socket, if is_there { Errno::CONNRESET } else { Errno::NETDOWN });
                 }
                 Body::Datagrams(datagrams) => self.layer.end_datagrams(datagrams),
+                Body::Talk(_) => socket.fail(Errno::NETDOWN),
                 Body::Listener(_) => {}
             }
         }
@@ -399,7 +416,7 @@ impl Protocol for Sockets {
     #[inline]
     fn demux(
         &self,
-        _: &Kernel,
+        cx: &Kernel,
         this: &ProtocolRef,
         lower: &SessionRef,
         message: Message,
@@ -413,6 +430,7 @@ impl Protocol for Sockets {
                 self.layer.spread(this, lower, &socket, message)?;
             }
             Body::Datagrams(datagrams) => datagrams.take(this, lower, &socket.status, message)?,
+            Body::Talk(talk) => talk.take(cx, this, &socket, message),
             Body::Listener(_) => return Err(this.refuse(message, &reason::CLOSED)),
         }
         Ok(())
@@ -439,7 +457,7 @@ impl Protocol for Sockets {
             if let Some(socket) = socket {
                 match &socket.body {
                     Body::Stream(stream) => stream.hear_of_network(cx, &socket, error.kind),
-                    Body::Datagrams(_) | Body::Listener(_) => {
+                    Body::Datagrams(_) | Body::Listener(_) | Body::Talk(_) => {
                         datagram::report(&socket, error.kind);
                     }
                 }
@@ -468,13 +486,10 @@ impl Protocol for Sockets {
     }
 
     /// A socket for which a queue below had no room is to be tried again.
-    fn timeout(&self, _: &Kernel, _: &ProtocolRef, tag: u64) {
-        let table = self.layer.table.borrow();
-        let place = tag.checked_sub(1).and_then(|place| usize::try_from(place).ok());
-        if let Some(Some(socket)) = place.and_then(|place| table.get(place)) {
-            let status = Arc::clone(&socket.status);
-            drop(table);
-            status.raise(Ready::WRITABLE);
+    fn timeout(&self, cx: &Kernel, _: &ProtocolRef, tag: u64) {
+        let place = tag.checked_sub(1).and_then(|place| u32::try_from(place).ok());
+        if let Some(socket) = place.and_then(|place| self.layer.socket_at(place)) {
+            self.layer.look(cx, &socket);
         }
     }
 

@@ -3,6 +3,8 @@
 use super::datagram::Datagrams;
 use super::listener::Listener;
 use super::stream::Stream;
+use super::talk::Talk;
+use super::{Layer, Received, To};
 use crate::address::Endpoint;
 use crate::ready::{Ready, Status};
 use rustix::io::Errno;
@@ -17,6 +19,7 @@ pub(crate) enum Body {
     Stream(Stream),
     Listener(Listener),
     Datagrams(Datagrams),
+    Talk(Box<Talk>),
 }
 
 /// One socket within the stack.
@@ -45,6 +48,7 @@ impl Socket {
         match &self.body {
             Body::Stream(stream) => stream.has(session),
             Body::Datagrams(datagrams) => datagrams.has(session),
+            Body::Talk(talk) => talk.has(session),
             Body::Listener(_) => false,
         }
     }
@@ -55,6 +59,45 @@ impl Socket {
             Body::Stream(stream) => stream.forget(),
             Body::Listener(listener) => listener.forget(),
             Body::Datagrams(datagrams) => datagrams.forget(),
+            Body::Talk(talk) => talk.forget(),
+        }
+    }
+
+    /// Passes the octets of the next datagram or record to `take`, at most `octets_max` of them.
+    ///
+    /// # Errors
+    /// As of [`Datagrams::receive`] and [`Talk::receive`]; `EOPNOTSUPP`.
+    #[inline]
+    pub(crate) fn receive(
+        &self,
+        cx: &Kernel,
+        octets_max: usize,
+        peek: bool,
+        take: impl FnMut(&[u8]),
+    ) -> Result<Received, Errno> {
+        match &self.body {
+            Body::Datagrams(datagrams) => datagrams.receive(self, octets_max, peek, take),
+            Body::Talk(talk) => talk.receive(cx, self, octets_max, peek, take),
+            Body::Stream(_) | Body::Listener(_) => Err(Errno::OPNOTSUPP),
+        }
+    }
+
+    /// Sends a datagram, or a message to all members.
+    ///
+    /// # Errors
+    /// As of [`Datagrams::send`] and [`Talk::send`]; `EOPNOTSUPP`.
+    #[inline]
+    pub(crate) fn send(
+        &self,
+        cx: &Kernel,
+        layer: &Layer,
+        from: &[IoSlice<'_>],
+        to: To,
+    ) -> Result<usize, Errno> {
+        match &self.body {
+            Body::Datagrams(datagrams) => datagrams.send(cx, self, from, to),
+            Body::Talk(talk) => talk.send(cx, &layer.this()?, self, from),
+            Body::Stream(_) | Body::Listener(_) => Err(Errno::OPNOTSUPP),
         }
     }
 
@@ -79,6 +122,7 @@ impl Socket {
         match &self.body {
             Body::Stream(stream) => stream.unread(),
             Body::Datagrams(datagrams) => datagrams.unread(),
+            Body::Talk(talk) => talk.unread(),
             Body::Listener(_) => 0,
         }
     }
@@ -89,6 +133,7 @@ impl Socket {
             Body::Stream(stream) => stream.addresses(),
             Body::Listener(listener) => (listener.local, None),
             Body::Datagrams(datagrams) => datagrams.addresses(),
+            Body::Talk(talk) => talk.addresses(),
         }
     }
 }

@@ -1,0 +1,220 @@
+//! Programs on several hosts that hear the same messages in the same order.
+//!
+//! Each program joins a [`Group`] with one list of members. What one of them sends, all hear, this
+//! one included, and with [`Options::total`] all in one order: so programs that start alike and do
+//! what they hear stay alike, whatever the network loses.
+//!
+//! ```
+//! use std::{cell::RefCell, collections::HashSet, rc::Rc, time::Duration};
+//! use xk_group::{Event, Group, Options};
+//! use xk_world::{Result, Stack, World};
+//!
+//! const HOSTS: [&str; 3] = ["a:4000", "b:4000", "c:4000"];
+//!
+//! /// Each member says a number; all come to the same text.
+//! async fn agree(stack: Stack, me: usize) -> Result<String> {
+//!     let mut group = Group::join(&stack, Options::total(me, &HOSTS)?)?;
+//!     group.send(&[b'x' + me as u8]).await?;
+//!     let mut text = String::new();
+//!     while text.len() < HOSTS.len() {
+//!         if let Event::Message { octets, .. } = group.recv().await? {
+//!             text.push(octets[0].into());
+//!         }
+//!     }
+//!     group.leave().await?;
+//!     Ok(text)
+//! }
+//!
+//! xk_world::seeds(0..20, |seed| {
+//!     let mut world = World::lan(seed, &["a", "b", "c"], r#"delay="2ms" loss="20%""#)?;
+//!     let texts = Rc::new(RefCell::new(HashSet::new()));
+//!     for (me, host) in ["a", "b", "c"].into_iter().enumerate() {
+//!         let texts = texts.clone();
+//!         world.client(host, move |stack| {
+//!             let texts = texts.clone();
+//!             async move {
+//!                 let text = agree(stack, me).await?;
+//!                 texts.borrow_mut().insert(text);
+//!                 Ok(())
+//!             }
+//!         })?;
+//!     }
+//!     let outcome = world.run(Duration::from_secs(60))?;
+//!     assert_eq!(texts.borrow().len(), 1);
+//!     Ok(outcome)
+//! });
+//! ```
+//!
+//! # Layers
+//! The graph of the stack has `psync` for a group in which causes come first, and `order` on it for
+//! one order; with `safe=#true` of `order` a message is heard once all members have it. The port of
+//! a member is its port on `udp`, and the number of its process. The first of the list opens the
+//! conversation, and the others hear of it: until then what they send waits.
+//!
+//! # Bounds
+//! A program that does not take its events has the others wait: 256 of them are kept, and as many
+//! messages of each member as the window of `psync` says. A message has 16 KiB at most, less where
+//! the layer below takes less.
+//!
+//! # Ends
+//! A member that only drops its group may hold up the others, which wait for its answers: it
+//! [leaves](Group::leave) instead.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use xk_net::{Driver, Record, Stack};
+
+/// Order in which members hear messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Each after those that its sender had heard or sent; others may come in another order at
+    /// another member.
+    Partial,
+    /// All in one order.
+    Total,
+}
+
+/// Members and order of a group, alike at all members but for [`me`](Self::me).
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The order of messages.
+    pub order: Order,
+    /// Host and port of each member; the first opens the conversation.
+    pub members: Vec<SocketAddr>,
+    /// Index of this member.
+    pub me: usize,
+}
+
+impl Options {
+    /// A group of these members that hear all messages in one order.
+    ///
+    /// # Errors
+    /// If the name of a host is not known.
+    pub fn total(me: usize, members: &[impl ToSocketAddrs]) -> io::Result<Self> {
+        Self::of(Order::Total, me, members)
+    }
+
+    /// A group of these members that hear each message after its causes.
+    ///
+    /// # Errors
+    /// If the name of a host is not known.
+    pub fn partial(me: usize, members: &[impl ToSocketAddrs]) -> io::Result<Self> {
+        Self::of(Order::Partial, me, members)
+    }
+
+    fn of(order: Order, me: usize, members: &[impl ToSocketAddrs]) -> io::Result<Self> {
+        let unknown = || io::Error::new(io::ErrorKind::InvalidInput, "a member without address");
+        let mut found = Vec::with_capacity(members.len());
+        for member in members {
+            found.push(member.to_socket_addrs()?.next().ok_or_else(unknown)?);
+        }
+        Ok(Self { order, members: found, me })
+    }
+}
+
+/// Next of what a member hears.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A message of a member, this one included.
+    Message {
+        /// Index of the sender.
+        from: usize,
+        /// Octets of the message.
+        octets: Vec<u8>,
+        /// Length of the longest chain of messages, each sent after the one before, that leads to
+        /// it.
+        depth: u32,
+    },
+    /// The conversation has begun, or its members have changed.
+    View {
+        /// The members that are in, as bits.
+        members: u64,
+        /// Whether they are enough to go on.
+        has_quorum: bool,
+    },
+}
+
+/// The event of a record; `None` once this member has left.
+fn event(record: Record) -> Option<Event> {
+    match record {
+        Record::Message { from, octets, depth } => Some(Event::Message { from, octets, depth }),
+        Record::View { members, has_quorum } => Some(Event::View { members, has_quorum }),
+        Record::Left => None,
+    }
+}
+
+fn left() -> io::Error {
+    io::Error::new(io::ErrorKind::NotConnected, "this member has left the group")
+}
+
+macro_rules! group {
+    ($conversation:ty, $join:path $(, $async:ident, $await:ident)?) => {
+        /// A member of a group.
+        pub struct Group<D: Driver>($conversation);
+
+        impl<D: Driver> fmt::Debug for Group<D> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct("Group").finish_non_exhaustive()
+            }
+        }
+
+        impl<D: Driver> Group<D> {
+            /// Joins a group.
+            ///
+            /// # Errors
+            /// `EINVAL` for too few or too many members, `EPROTONOSUPPORT` if the graph has no
+            /// layer for this order, `EADDRINUSE` for a port that is in use.
+            pub fn join(stack: &Stack<D>, options: Options) -> io::Result<Self> {
+                let Options { order, members, me } = options;
+                $join(stack, &members, me, order == Order::Total).map(Self)
+            }
+
+            /// Sends a message to all members. Waits until the conversation has begun, and while
+            /// others lack too many messages of this member.
+            ///
+            /// # Errors
+            /// `EMSGSIZE` for a message that is too long, `ENETUNREACH` without a quorum.
+            pub $($async)? fn send(&self, octets: &[u8]) -> io::Result<()> {
+                self.0.send(octets)$(.$await)?
+            }
+
+            /// Waits for the next event.
+            ///
+            /// # Errors
+            /// `ENETDOWN` if the stack has ended.
+            pub $($async)? fn recv(&mut self) -> io::Result<Event> {
+                event(self.0.recv()$(.$await)?? ).ok_or_else(left)
+            }
+
+            /// Leaves the group, once the others have all that this member has sent, after ten
+            /// seconds at most. What is heard meanwhile is lost.
+            ///
+            /// # Errors
+            /// `ENETDOWN` if the stack has ended.
+            pub $($async)? fn leave(self) -> io::Result<()> {
+                start_leaving(&self.0)?;
+                while self.0.recv()$(.$await)?? != Record::Left {}
+                Ok(())
+            }
+        }
+    };
+}
+
+/// Groups for blocking programs.
+pub mod blocking {
+    use super::{Driver, Event, Options, Order, Record, Stack, event, fmt, io, left};
+    use xk_net::Conversation;
+
+    fn start_leaving<D: Driver>(conversation: &Conversation<D>) -> io::Result<()> {
+        conversation.leave()
+    }
+
+    group!(Conversation<D>, Conversation::join);
+}
+
+fn start_leaving<D: Driver>(conversation: &xk_tokio::Conversation<D>) -> io::Result<()> {
+    conversation.get_ref().leave()
+}
+
+group!(xk_tokio::Conversation<D>, xk_tokio::Conversation::join, async, await);

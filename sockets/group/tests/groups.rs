@@ -1,0 +1,251 @@
+//! Groups of programs in the simulator, and two on real wires.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::net::UdpSocket;
+use std::rc::Rc;
+use std::time::Duration;
+use xk_group::{Event, Group, Options, blocking};
+use xk_net::{Setup, Stack, Thread};
+use xk_world::{Outcome, Result, World, seeds};
+
+const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
+const LOSSY: &str = r#"delay="2ms" jitter="3ms" loss="20%""#;
+const QUIET: &str = r#"delay="2ms""#;
+const LIMIT: Duration = Duration::from_secs(120);
+
+fn members(count: usize) -> Vec<String> {
+    NAMES[..count].iter().map(|name| format!("{name}:4000")).collect()
+}
+
+/// Messages by member, as all members heard them.
+type Heard = Rc<RefCell<HashMap<usize, Vec<(usize, Vec<u8>)>>>>;
+
+/// Has each of `count` members send `each` messages, with the number of the message in it, and
+/// returns what each heard.
+fn talk(seed: u64, count: usize, each: u32, is_total: bool) -> Result<(Outcome, Heard)> {
+    let mut world = World::lan(seed, &NAMES[..count], LOSSY)?;
+    let heard = Heard::default();
+    for (me, host) in NAMES[..count].iter().enumerate() {
+        let all = Rc::clone(&heard);
+        world.client(host, move |stack| {
+            let all = Rc::clone(&all);
+            async move {
+                let options = match is_total {
+                    true => Options::total(me, &members(count))?,
+                    false => Options::partial(me, &members(count))?,
+                };
+                let mut group = Group::join(&stack, options)?;
+                let (mut sent, mut left) = (0, each as usize * count);
+                while left > 0 {
+                    // A message for each that is heard, so that causes are many.
+                    if sent < each {
+                        group.send(&sent.to_be_bytes()).await?;
+                        sent += 1;
+                    }
+                    if let Event::Message { from, octets, .. } = group.recv().await? {
+                        all.borrow_mut().entry(me).or_default().push((from, octets));
+                        left -= 1;
+                    }
+                }
+                group.leave().await?;
+                Ok(())
+            }
+        })?;
+    }
+    Ok((world.run(LIMIT)?, heard))
+}
+
+fn assert_all_once(heard: &Heard, count: usize, each: u32) {
+    let heard = heard.borrow();
+    for me in 0..count {
+        for sender in 0..count {
+            let of_one = heard[&me].iter().filter(|(from, _)| *from == sender);
+            let numbers: Vec<&[u8]> = of_one.map(|(_, octets)| &octets[..]).collect();
+            let all: Vec<[u8; 4]> = (0..each).map(u32::to_be_bytes).collect();
+            assert!(numbers.iter().eq(&all), "{sender}'s at {me}: {numbers:?}");
+        }
+    }
+}
+
+#[test]
+fn all_hear_one_order() {
+    seeds(0..20, |seed| {
+        let count = 2 + seed as usize % 4;
+        let (outcome, heard) = talk(seed, count, 12, true)?;
+        assert_all_once(&heard, count, 12);
+        let heard = heard.borrow();
+        for me in 1..count {
+            assert_eq!(heard[&me], heard[&0], "{me} and 0");
+        }
+        Ok(outcome)
+    });
+}
+
+#[test]
+fn all_hear_all_in_partial_order() {
+    seeds(100..120, |seed| {
+        let count = 2 + seed as usize % 4;
+        let (outcome, heard) = talk(seed, count, 12, false)?;
+        assert_all_once(&heard, count, 12);
+        Ok(outcome)
+    });
+}
+
+#[test]
+fn an_answer_is_heard_after_its_question() {
+    seeds(200..230, |seed| {
+        let mut world = World::lan(seed, &NAMES[..3], LOSSY)?;
+        for (me, host) in NAMES[..3].iter().enumerate() {
+            world.client(host, move |stack| async move {
+                let mut group = Group::join(&stack, Options::partial(me, &members(3))?)?;
+                if me == 0 {
+                    group.send(b"question").await?;
+                }
+                let (mut texts, mut depths) = (Vec::new(), Vec::new());
+                while texts.len() < 2 {
+                    if let Event::Message { octets, depth, .. } = group.recv().await? {
+                        if me == 1 && octets == b"question" {
+                            group.send(b"answer").await?;
+                        }
+                        texts.push(octets);
+                        depths.push(depth);
+                    }
+                }
+                assert_eq!(texts, [&b"question"[..], b"answer"]);
+                assert!(depths[0] < depths[1], "{depths:?}");
+                group.leave().await?;
+                Ok(())
+            })?;
+        }
+        world.run(LIMIT)
+    });
+}
+
+/// A member that takes nothing has the sender wait; it loses nothing, and nothing grows.
+#[test]
+fn a_slow_member_holds_up_the_sender() {
+    seeds(300..303, |seed| {
+        const COUNT: u32 = 2000;
+        let mut world = World::lan(seed, &NAMES[..2], QUIET)?;
+        let sent = Rc::new(std::cell::Cell::new(0));
+        let theirs = Rc::clone(&sent);
+        world.client("a", move |stack| {
+            let sent = Rc::clone(&theirs);
+            async move {
+                let group = Group::join(&stack, Options::partial(0, &members(2))?)?;
+                for number in 0..COUNT {
+                    group.send(&number.to_be_bytes()).await?;
+                    sent.set(number + 1);
+                }
+                group.leave().await?;
+                Ok(())
+            }
+        })?;
+        world.client("b", move |stack| {
+            let sent = Rc::clone(&sent);
+            async move {
+                let mut group = Group::join(&stack, Options::partial(1, &members(2))?)?;
+                tokio::time::sleep(Duration::from_secs(20)).await;
+                // As many events as are kept, and the windows of both ends.
+                assert!(sent.get() > 0 && sent.get() < 600, "{} were sent", sent.get());
+                let mut next = 0u32;
+                while next < COUNT {
+                    if let Event::Message { from: 0, octets, .. } = group.recv().await? {
+                        assert_eq!(octets, next.to_be_bytes());
+                        next += 1;
+                    }
+                }
+                group.leave().await?;
+                Ok(())
+            }
+        })?;
+        world.run(LIMIT)
+    });
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    seeds(400..401, |seed| {
+        let mut world = World::lan(seed, &NAMES[..2], QUIET)?;
+        for (me, host) in NAMES[..2].iter().enumerate() {
+            world.client(host, move |stack| async move {
+                let join = |options| Group::join(&stack, options).map(drop);
+                let kind = |result: std::io::Result<()>| result.unwrap_err().kind();
+                assert_eq!(kind(join(Options::total(0, &members(1))?)), ErrorKind::InvalidInput);
+                assert_eq!(kind(join(Options::total(2, &members(2))?)), ErrorKind::InvalidInput);
+                let unknown = Options::total(0, &["a:4000", "nowhere:4000"]);
+                assert!(unknown.is_err());
+                let mut group = Group::join(&stack, Options::total(me, &members(2))?)?;
+                // The first message waits until the conversation has begun.
+                group.send(b"x").await?;
+                let big = vec![0; 70_000];
+                let error = group.send(&big).await.unwrap_err();
+                assert_eq!(error.raw_os_error(), Some(90), "EMSGSIZE, not {error}");
+                let mut left = 2;
+                while left > 0 {
+                    left -= u32::from(matches!(group.recv().await?, Event::Message { .. }));
+                }
+                group.leave().await?;
+                Ok(())
+            })?;
+        }
+        world.run(LIMIT)
+    });
+}
+
+/// Two stacks on Ethernet in datagrams of the loopback device, for `layers` above UDP.
+fn pair(layers: &str) -> [Stack<Thread>; 2] {
+    let sockets = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+    let ports = sockets.map(|socket| socket.local_addr().unwrap().port());
+    [0, 1].map(|at| {
+        let (here, there, host) = (ports[at], ports[1 - at], at + 1);
+        let graph = format!(
+            r#"host h{host} {{
+                host-eth local="127.0.0.1:{here}" peer="127.0.0.1:{there}"
+                eth host-eth
+                arp eth
+                ip arp {{ address "10.0.0.{host}/24"; }}
+                icmp ip
+                udp ip
+                {layers}
+            }}"#
+        );
+        Setup::from_text(graph, xk_catalog::PROTOCOLS).thread().unwrap()
+    })
+}
+
+const REAL: [&str; 2] = ["10.0.0.1:4000", "10.0.0.2:4000"];
+
+#[test]
+fn blocking_programs_on_real_wires_hear_one_order() {
+    let stacks = pair("psync udp; order psync");
+    let threads = [0, 1].map(|me| {
+        let stack = stacks[me].clone();
+        std::thread::spawn(move || {
+            let options = Options::total(me, &REAL).unwrap();
+            let mut group = blocking::Group::join(&stack, options).unwrap();
+            let mut heard = Vec::new();
+            for number in 0..20u8 {
+                group.send(&[number]).unwrap();
+            }
+            while heard.len() < 40 {
+                if let Event::Message { from, octets, .. } = group.recv().unwrap() {
+                    heard.push((from, octets));
+                }
+            }
+            group.leave().unwrap();
+            heard
+        })
+    });
+    let [one, other] = threads.map(|thread| thread.join().unwrap());
+    assert_eq!(one, other);
+}
+
+#[test]
+fn a_graph_without_the_layer_is_told() {
+    let [stack, _] = pair("");
+    let error = blocking::Group::join(&stack, Options::total(0, &REAL).unwrap()).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(93), "EPROTONOSUPPORT, not {error}");
+}

@@ -1,0 +1,132 @@
+//! Conversations of several members.
+
+use crate::driver::{Driver, Here, New, Setting};
+use crate::error::invalid;
+use crate::handle::Handle;
+use crate::layer::{Front, LEFT, MESSAGE, Members};
+use crate::ready::Ready;
+use crate::stack::{Shown, Source, Stack};
+use std::fmt;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Members of a conversation at most.
+const MEMBERS_MAX: usize = 64;
+
+/// One member's end of a conversation, on the graph's `order`, or on its `psync`.
+pub struct Conversation<D: Driver = Here>(Arc<Handle<D>>);
+
+/// Next of what a member hears in a conversation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// A message of a member, this one included.
+    Message {
+        /// Index of the sender.
+        from: usize,
+        /// Octets of the message.
+        octets: Vec<u8>,
+        /// Depth in the graph of the conversation.
+        depth: u32,
+    },
+    /// The conversation has begun, or its members have changed.
+    View {
+        /// The members that are in, as bits.
+        members: u64,
+        /// Whether they are enough to go on.
+        has_quorum: bool,
+    },
+    /// This member may go: the others have what it has sent.
+    Left,
+}
+
+impl<D: Driver> Conversation<D> {
+    /// Joins the conversation of these hosts and ports, at most 64; `me` is the index of this one.
+    /// The first opens it, and the others hear of it. With `in_order` all hear all messages in one
+    /// order.
+    ///
+    /// # Errors
+    /// `EINVAL`, `EPROTONOSUPPORT` if the graph has no such layer, `EADDRINUSE`.
+    pub fn join(
+        stack: &Stack<D>,
+        members: &[SocketAddr],
+        me: usize,
+        in_order: bool,
+    ) -> io::Result<Self> {
+        if !(2..=MEMBERS_MAX).contains(&members.len()) || me >= members.len() {
+            return Err(invalid("a conversation has 2 to 64 members, and this is one of them"));
+        }
+        let all = members.iter().map(|at| (*at).into()).collect();
+        let new = New::Talk(Members { all, me: me as u8, in_order });
+        let socket = stack.driver.make(new)?;
+        Ok(Self(Handle::new(&stack.driver, socket)))
+    }
+
+    /// Sends a message to all members. Waits until the conversation has begun, and while others
+    /// lack too many messages of this member.
+    ///
+    /// # Errors
+    /// `EMSGSIZE`; `EPIPE` after [`leave`](Self::leave); `ENETUNREACH` without a quorum.
+    pub fn send(&self, octets: &[u8]) -> io::Result<()> {
+        let handle = &*self.0;
+        let from = [IoSlice::new(octets)];
+        let send = || handle.driver.send(&handle.socket, &from, crate::layer::To::default());
+        handle.until(Ready::WRITABLE, &handle.write_timeout, send).map(drop)
+    }
+
+    /// Returns the next record, waiting for it.
+    ///
+    /// # Errors
+    /// `ENETDOWN` if the conversation is over.
+    pub fn recv(&self) -> io::Result<Record> {
+        let handle = &*self.0;
+        let mut octets = Vec::new();
+        let received = handle.until(Ready::READABLE, &handle.read_timeout, || {
+            octets.resize(handle.driver.unread(&handle.socket), 0);
+            handle.driver.receive(&handle.socket, &mut [IoSliceMut::new(&mut octets)], false)
+        })?;
+        octets.truncate(received.octets);
+        let Some(front) = octets.first_chunk().map(Front::parse) else {
+            return Err(invalid("a record without its front"));
+        };
+        Ok(match front.kind {
+            MESSAGE => Record::Message {
+                from: front.member.into(),
+                octets: octets.split_off(Front::OCTETS),
+                depth: front.depth,
+            },
+            LEFT => Record::Left,
+            _ => Record::View { members: front.members, has_quorum: front.has_quorum != 0 },
+        })
+    }
+
+    /// Sends nothing from now on. [`Record::Left`] comes once the others have all that was sent,
+    /// after ten seconds at most.
+    ///
+    /// # Errors
+    /// If the stack has ended.
+    pub fn leave(&self) -> io::Result<()> {
+        self.0.set(Setting::Leave)
+    }
+
+    /// Sets whether calls fail with `WouldBlock` instead of waiting.
+    ///
+    /// # Errors
+    /// None.
+    pub fn set_nonblocking(&self, on: bool) -> io::Result<()> {
+        self.0.set_nonblocking(on);
+        Ok(())
+    }
+}
+
+impl<D: Driver> Source for Conversation<D> {
+    fn status(&self) -> &Shown {
+        self.0.shown()
+    }
+}
+
+impl<D: Driver> fmt::Debug for Conversation<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Conversation").field("addr", &self.0.local()).finish()
+    }
+}
