@@ -7,6 +7,7 @@ mod bench;
 mod call;
 mod check;
 mod control;
+mod conversation;
 mod descendants_unsafe;
 mod domains;
 mod draw;

@@ -3,14 +3,16 @@
 use crate::failure::Failure;
 use crate::live::Screen;
 use crate::simulation::Simulation;
-use crate::{file, output};
+use crate::{conversation, file, output};
 use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::Value;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use xk_compose::CheckedGraph;
 use xk_core::Time;
 use xk_run::interrupt_unsafe;
+use xk_sim::HostId;
 
 /// Events between two looks at the progress.
 const PROGRESS_EVENTS: u64 = 20_000;
@@ -34,6 +36,9 @@ pub(crate) struct Args {
     /// Write the frames of each link to a pcapng file in this folder
     #[arg(long, value_name = "FOLDER")]
     pcap: Option<PathBuf>,
+    /// Draw the last messages of conversations of many as an SVG file; `-` for the standard output
+    #[arg(long, value_name = "FILE")]
+    context: Option<PathBuf>,
     /// Crash a host, or a domain as HOST/DOMAIN, at a virtual time, and start it again AWAY later;
     /// may be given several times. `HOST` crashes with all its domains; `HOST/` is its first one
     #[arg(long, value_name = "NAME@TIME[+AWAY]", value_parser = crash)]
@@ -105,8 +110,17 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
         run(&mut simulation, until)?;
     }
     let took = begun.elapsed();
+    let world = simulation.world();
+    let hosts = (0..world.len()).filter_map(|at| world.kernel(HostId(u32::try_from(at).ok()?)));
+    let conversations: Vec<Value> = match args.context {
+        Some(_) => hosts.flat_map(|kernel| conversation::of_kernel(kernel)).collect(),
+        None => Vec::new(),
+    };
     let files = simulation.finish()?;
     output::print(&simulation.summary());
+    if let Some(path) = &args.context {
+        conversation::draw(&conversations, path)?;
+    }
     for path in files {
         output::print(&format!("wrote {}\n", path.display()));
     }

@@ -1,5 +1,6 @@
 //! A look at a live kernel, as JSON, and JSON as text.
 
+use crate::conversation;
 use crate::output::{grouped, heading};
 use crate::table::Table;
 use serde_json::{Map, Value, json};
@@ -44,6 +45,7 @@ pub(crate) fn of_kernel(kernel: &Kernel, lowers: &Lowers, sessions_max: usize) -
     json!({
         "now_ns": kernel.now().as_ns(),
         "protocols": protocols,
+        "conversations": conversation::of_kernel(kernel),
         "timers": kernel.timers(),
         "pool": {
             "buffers_live": pool.buffers_live,

@@ -2,7 +2,7 @@
 
 use super::{ANSWER_OCTETS_MAX, all, tree};
 use crate::failure::Failure;
-use crate::{file, files, output, view};
+use crate::{conversation, file, files, output, view};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -58,6 +58,10 @@ pub(crate) struct DumpArgs {
     /// As JSON
     #[arg(long)]
     json: bool,
+    /// Draw the messages that conversations of many keep, as an SVG file; `-` for the standard
+    /// output
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    context: Option<PathBuf>,
 }
 
 /// Show how the next messages cross the layers of a running graph, with the time each layer takes
@@ -94,6 +98,10 @@ pub(crate) fn dump(args: &DumpArgs) -> Result<(), Failure> {
     if args.json {
         output::print(&format!("{}\n", pretty(&dump)));
         return Ok(());
+    }
+    if let Some(path) = &args.context {
+        let all = dump["conversations"].as_array().map_or(&[][..], Vec::as_slice);
+        return conversation::draw(all, path);
     }
     let about = &dump["about"];
     let up_s = dump["now_ns"].as_u64().unwrap_or(0) as f64 / 1e9;

@@ -14,9 +14,11 @@ pub(super) fn dumps(
     name: impl Fn(usize) -> String,
 ) -> Value {
     let (mut protocols, mut edges, mut domains) = (Vec::new(), Vec::new(), Vec::new());
+    let mut conversations = Vec::new();
     let mut whole = json!({"now_ns": 0, "timers": 0, "pool": {}, "shepherds": {}, "runner": {}});
     for (domain, part) in parts {
         let own = name(domain);
+        conversations.extend_from_slice(list(&part["conversations"]));
         for protocol in list(&part["protocols"]) {
             let mut protocol = protocol.clone();
             protocol["domain"] = json!(own);
@@ -43,6 +45,7 @@ pub(super) fn dumps(
     protocols.sort_by_key(|p| place(p).unwrap_or(usize::MAX));
     forwarded(&mut protocols);
     whole["protocols"] = Value::Array(protocols);
+    whole["conversations"] = Value::Array(conversations);
     whole["edges"] = Value::Array(edges);
     whole["domains"] = Value::Array(domains);
     whole

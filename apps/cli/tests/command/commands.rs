@@ -153,6 +153,21 @@ fn a_host_of_a_simulation_runs_on_the_wire_that_is_named() {
 }
 
 #[test]
+fn conversations_are_drawn() {
+    let folder = Folder::new("context");
+    let svg = folder.path("psync.svg");
+    good(&["sim", &graph("psync.kdl"), "--until", "200ms", "--context", &svg]);
+    let drawn = std::fs::read_to_string(svg).unwrap();
+    let circles = drawn.matches("<circle").count();
+    assert!(circles > 10 && drawn.matches("<line").count() > circles, "{drawn}");
+    for host in ["10.0.0.1", "10.0.0.2", "10.0.0.3"] {
+        assert!(drawn.contains(host), "{host}: {drawn}");
+    }
+    let told = bad(&["sim", &graph("internet.kdl"), "--until", "1ms", "--context", "-"], 1);
+    assert!(told.contains("no conversation of many"), "{told}");
+}
+
+#[test]
 fn graphs_are_drawn() {
     let told = good(&["draw", &graph("internet.kdl"), "--host", "router"]);
     assert!(told.contains("router") && !told.contains("alice"), "{told}");
