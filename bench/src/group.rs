@@ -220,7 +220,7 @@ fn join(
     let this = cx.add_protocol("member", "member", member);
     let process = Part::Number(PROCESS, 7);
     if host > 0 {
-        drop(layer.open_enable(cx, Upper::new(&this), Participants::local(process))?);
+        let _ = layer.open_enable(cx, Upper::new(&this), Participants::local(process))?;
         return Ok(None);
     }
     let peer =
