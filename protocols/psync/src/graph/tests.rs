@@ -50,6 +50,17 @@ fn messages_that_arrive_backwards_come_out_in_order() {
 }
 
 #[test]
+fn what_a_masked_member_has_sent_is_outstanding_only_if_it_was_followed() {
+    let mut graph = Graph::new(3, 2, 16, 1);
+    graph.arrive(id(0, 1), &[], false, 0);
+    assert_eq!((graph.outstanding(), graph.mask_out(0)), ((1, 0), 0));
+    assert_eq!((graph.outstanding(), drain(&mut graph)), ((0, 0), vec![]));
+    graph.arrive(id(1, 1), &[id(0, 1)], false, 0);
+    assert_eq!(graph.outstanding(), (2, 0), "another has followed it");
+    assert_eq!(drain(&mut graph), [id(0, 1), id(1, 1)]);
+}
+
+#[test]
 fn stable_is_what_all_others_have_followed() {
     let mut graph = Graph::new(3, 2, 16, 1);
     let [(a, none), (b, before_b), _, _] = example();
