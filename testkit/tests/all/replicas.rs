@@ -2,7 +2,7 @@
 //! linearizability finds it where it is not.
 
 use core::time::Duration;
-use xk_compose::{SimulationConfig, check, simulate, start_world};
+use xk_compose::{Faults, SimulationConfig, check, simulate, start_world};
 use xk_core::control::{ListSessions, Report};
 use xk_core::random::Random;
 use xk_core::{Kernel, Time};
@@ -33,6 +33,8 @@ struct Plan<'a> {
     replica: &'a str,
     clients: &'a str,
     link: &'a str,
+    /// A block of a graph.
+    faults: &'a str,
 }
 
 impl Plan<'_> {
@@ -60,22 +62,22 @@ impl Plan<'_> {
         let server = |at: usize| format!("server \"procedure1@10.0.0.{}\"; ", at + 1);
         let servers: String = (0..self.replicas).map(server).collect();
         let client = format!("replica-client {calls} {} {{ {servers} }}", self.clients);
-        let link = format!("link lan {}\n", self.link);
+        let link = format!("link lan {}\n{}\n", self.link, self.faults);
         let hosts = (0..self.replicas).map(replica);
         hosts.chain([host("clients", 100, &client), link]).collect()
     }
 
     /// Runs it for [`LIMIT`] at most; returns the report of the clients, and the states of the
-    /// replicas. One of these may fail after so many operations: the others mask it out when they
-    /// have heard the last of it.
-    fn run(&self, seed: u64, mut fails: Option<(usize, u64)>) -> (Report, Vec<String>) {
+    /// replicas that are up. One of these may fail after so many operations: the others mask it out
+    /// when they have heard the last of it.
+    fn run(&self, seed: u64, mut fails: Option<(usize, u64)>) -> (Report, Vec<Option<String>>) {
         let text = self.text();
         let graph = check(&text, "replicas", &xk_catalog::standard());
         let graph = graph.unwrap_or_else(|mistakes| panic!("{mistakes}\n{text}"));
         let config = SimulationConfig { seed, ..SimulationConfig::default() };
         let mut world = simulate(&graph, config).unwrap_or_else(|e| panic!("{e}"));
         start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{e}"));
-        let dead = fails.map(|(at, _)| at);
+        let mut faults = Faults::of(&graph, seed);
         let (mut now, mut failed_at) = (Duration::ZERO, None);
         loop {
             let seen = report(&world, "clients", "replica-client");
@@ -97,15 +99,19 @@ impl Plan<'_> {
             }
             let is_near = fails.is_some() && failed_at.is_none();
             now += if is_near && count(&seen, "operations") > 0 { 2 * MS } else { 250 * MS };
+            while faults.next() <= Time::ZERO.after(now) {
+                world.run_until(faults.next());
+                faults.act(&graph, &mut world, config).unwrap_or_else(|e| panic!("{e}"));
+            }
             world.run_until(Time::ZERO.after(now));
         }
         world.run_until(Time::ZERO.after(now + 30_000 * MS));
         let seen = report(&world, "clients", "replica-client");
         let state = |at| {
-            let told = report(&world, &format!("r{at}"), "replica");
-            line(&told, "state").to_owned()
+            let host = world.find(&format!("r{at}")).filter(|host| world.is_up(*host));
+            host.map(|_| line(&report(&world, &format!("r{at}"), "replica"), "state").to_owned())
         };
-        (seen, (0..self.replicas).filter(|at| Some(*at) != dead).map(state).collect())
+        (seen, (0..self.replicas).map(state).collect())
     }
 
     /// Lets a replica fail: for the last moments it hears the others, and they do not hear it.
@@ -179,6 +185,7 @@ fn live(seed: u64, fails: bool) {
         replica: "patience=\"1s\"",
         clients: "clients=6 count=25 keys=3 deadline=\"400ms\" limit=\"200s\"",
         link: &rough(&random, 15),
+        faults: "",
     };
     let when = 20 + random.below(100);
     let at = random.below(plan.replicas as u64) as usize;
@@ -186,7 +193,9 @@ fn live(seed: u64, fails: bool) {
     let what = format!("seed {seed}: {:?}\n{}", seen.lines, plan.text());
     assert_eq!(line(&seen, "history"), "linearizable", "{what}");
     assert_eq!(count(&seen, "operations"), 6 * 25, "{what}");
-    assert!(states.iter().all(|state| *state == states[0]), "{states:?} {what}");
+    let mut states = states.into_iter().flatten();
+    let first = states.next();
+    assert!(states.all(|state| Some(&state) == first.as_ref()), "{what}");
 }
 
 #[test]
@@ -221,6 +230,7 @@ fn gets_that_one_replica_answers_alone_are_found_out() {
             replica: "local_reads=#true",
             clients: "clients=6 count=25 keys=2 interval=\"2ms\"",
             link: "delay=\"1ms\" jitter=\"3ms\" loss=\"5%\"",
+            faults: "",
         };
         plan.run(seed, None).0
     });
@@ -240,6 +250,7 @@ fn an_order_that_is_not_safe_is_found_out() {
                 replica: "patience=\"1s\"",
                 clients: "clients=8 count=20 keys=3 deadline=\"400ms\" limit=\"60s\"",
                 link: "delay=\"1ms\" jitter=\"3ms\" loss=\"2%\"",
+                faults: "",
             };
             plan.run(seed, Some(fails)).0
         };
@@ -247,4 +258,98 @@ fn an_order_that_is_not_safe_is_found_out() {
         assert_eq!(line(&safe, "history"), "linearizable", "seed {seed}: {:?}", safe.lines);
         run("psync ip\n order psync")
     });
+}
+
+/// Layers of a conversation that goes on without members that fail.
+const MEMBERS: (&str, &str) =
+    ("psync ip\n membership psync suspect=\"1s\"\n order membership safe=#true", "order");
+
+/// Replicas of which a minority crashes, comes back or is cut off, by chance.
+fn minority(seed: u64) {
+    let random = Random::new(seed);
+    let replicas = 3 + random.below(3) as usize;
+    let first = random.below(replicas as u64) as usize;
+    let failing: Vec<usize> =
+        (0..replicas.div_ceil(2) - 1).map(|n| (first + n) % replicas).collect();
+    let fault = |at: &usize| {
+        let (from, lasts) = (2000 + random.below(1500), 100 + random.below(3000));
+        match random.below(3) {
+            0 => format!("crash r{at} at=\"{from}ms\"\n"),
+            1 => format!("crash r{at} at=\"{from}ms\" away=\"{lasts}ms\"\n"),
+            _ => {
+                let others = (0..replicas).filter(|other| other != at);
+                let others: Vec<String> = others.map(|other| format!("r{other}")).collect();
+                let others = others.join(" ");
+                format!(
+                    "partition between=r{at} and=\"{others}\" at=\"{from}ms\" for=\"{lasts}ms\"\n"
+                )
+            }
+        }
+    };
+    let faults: String = failing.iter().map(fault).collect();
+    let plan = Plan {
+        replicas,
+        group: MEMBERS,
+        calls: CALLS[seed as usize % CALLS.len()],
+        replica: "patience=\"1s\"",
+        clients: "clients=6 count=25 keys=3 deadline=\"400ms\" limit=\"100s\"",
+        link: &rough(&random, 10),
+        faults: &format!("faults {{\n{faults}}}"),
+    };
+    let (seen, states) = plan.run(seed, None);
+    let what = format!("seed {seed}: {:?}\n{}", seen.lines, plan.text());
+    assert_eq!(line(&seen, "history"), "linearizable", "{what}");
+    assert_eq!(count(&seen, "operations"), 6 * 25, "{what}");
+    let majority: Vec<_> = (0..replicas).filter(|at| !failing.contains(at)).collect();
+    assert!(majority.iter().all(|at| states[*at] == states[majority[0]]), "{states:?} {what}");
+}
+
+#[test]
+fn a_minority_may_fail() {
+    seeds::of(5).run(minority);
+}
+
+/// A majority fails: nothing is done any more, and what was done stays so.
+#[test]
+fn without_a_majority_nothing_is_done() {
+    seeds::of(30).run(|seed| {
+        let plan = Plan {
+            replicas: 3,
+            group: MEMBERS,
+            calls: CALLS[0],
+            replica: "patience=\"1s\"",
+            clients: "clients=4 count=40 keys=3 deadline=\"400ms\" limit=\"2s\"",
+            link: "delay=\"1ms\" jitter=\"3ms\" loss=\"5%\"",
+            faults: "faults { crash r0 at=\"2500ms\" away=\"1s\"; crash r1 at=\"2500ms\" away=\"1s\"; }",
+        };
+        let (seen, states) = plan.run(seed, None);
+        assert_eq!(line(&seen, "history"), "linearizable", "seed {seed}: {:?}", seen.lines);
+        assert!(count(&seen, "operations") < 160 && count(&seen, "unknown") > 0, "seed {seed}");
+        let empty = states[0].clone();
+        assert!(states[1] == empty && states[2] != empty, "what is restarted begins with nothing");
+    });
+}
+
+/// The line of the README: all clients come to their end while a host crashes.
+#[test]
+fn the_example_goes_on_without_a_host() {
+    let text = include_str!("../../../graphs/replica.kdl");
+    let graph = check(text, "replica.kdl", &xk_catalog::standard());
+    let graph = graph.unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    for seed in 1..6 {
+        let config = SimulationConfig { seed, ..SimulationConfig::default() };
+        let mut world = simulate(&graph, config).unwrap_or_else(|e| panic!("{e}"));
+        start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{e}"));
+        let mut faults = Faults::default();
+        assert!(faults.crash(&graph, "b", Time::from_ms(2000), Some(1000 * MS)));
+        while faults.next() < Time::MAX {
+            world.run_until(faults.next().max(world.now()));
+            faults.act(&graph, &mut world, config).unwrap_or_else(|e| panic!("{e}"));
+        }
+        world.run_until(Time::from_ms(60_000));
+        let seen = report(&world, "clients", "replica-client");
+        println!("seed {seed}: {:?}", seen.lines);
+        assert!(seen.finished && !seen.failed, "seed {seed}: {:?}", seen.lines);
+        assert_eq!(count(&seen, "operations"), 4 * 50, "seed {seed}: {:?}", seen.lines);
+    }
 }

@@ -41,8 +41,10 @@
 //! get, which does no harm if it is executed twice. A client that was forgotten begins again, under
 //! another number.
 //!
-//! A member that cannot send to the conversation replies "no quorum": it has none yet, it is cut
-//! off, or it is out of it. Nothing is executed before all members of the list have been in the
+//! Without `membership` below `order` a member that fails stops all others. With it, they go on as
+//! long as they are more than half of all; a member that was taken as failed, or was restarted, is
+//! out. A member that cannot send to the conversation replies "no quorum": it has none yet, it is
+//! cut off, or it is out of it. Nothing is executed before all members of the list have been in the
 //! conversation; a member that was restarted cannot begin another one without them. While
 //! `concurrency` requests wait, the next one is refused with "server busy". An invalid request is
 //! refused with "garbage arguments".
@@ -58,7 +60,8 @@
 //!     arp        eth
 //!     ip         arp { address "10.0.0.1/24"; }
 //!     psync      ip
-//!     order      psync safe=#true
+//!     membership psync
+//!     order      membership safe=#true
 //!     mrpc       ip
 //!     replica    order mrpc {
 //!         member "process7@10.0.0.2"

@@ -33,7 +33,7 @@ xk_core::settings! {
     /// Parameters of the graph.
     #[derive(Clone, Debug)]
     pub(crate) struct Settings {
-        start: Duration = duration(Duration::from_millis(1500),
+        start: Duration = duration(Duration::from_millis(200),
             "how long after the beginning the conversation is opened, if none goes on"),
         patience: Duration = duration(Duration::from_secs(5), "how long a request waits"),
         concurrency: usize = int(1..=65_536, 1024, "how many requests wait at a time"),
