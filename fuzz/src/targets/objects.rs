@@ -2,10 +2,10 @@
 
 use crate::harness::Script;
 use core::time::Duration;
-use xk_core::HostAddr;
+use xk_core::{HostAddr, Secret};
 use xk_objects::moves::Moves;
 use xk_objects::places::{Act, Known, NODES_MAX, Place, Places, Step};
-use xk_objects::wire::{ANSWER_OCTETS, Moving, Request, answer_in, answer_of};
+use xk_objects::wire::{Moving, Request, Told};
 
 fn host(last: u8) -> HostAddr {
     HostAddr::from([10, 0, 0, last])
@@ -19,9 +19,9 @@ pub(crate) fn wire(data: &[u8]) {
     if let Some(octets) = data.first_chunk() {
         assert_eq!(Moving::parse(octets).emit(), *octets);
     }
-    let Some(octets) = data.first_chunk::<ANSWER_OCTETS>() else { return };
-    if let Some(known) = answer_in(octets, host(1)) {
-        assert_eq!(answer_in(&answer_of(known), host(1)), Some(known), "it reads differently");
+    let Some(octets) = data.first_chunk() else { return };
+    if let Some(known) = Told::parse(octets).known(host(1)) {
+        assert_eq!(Told::of(known).known(host(1)), Some(known), "it reads differently");
     }
 }
 
@@ -31,7 +31,8 @@ const MOST: usize = 4;
 /// Lets `data` act on what a host knows: changes, searches with any answers, moves. What is kept
 /// stays within its bounds, an object is here or elsewhere, and a search has an end.
 pub(crate) fn places(data: &[u8]) {
-    let (mut places, mut moves) = (Places::new(MOST, MOST), Moves::new(1, MOST));
+    let (mut places, mut moves) =
+        (Places::new(Secret::known([1, 2]), MOST, MOST), Moves::new(1, MOST));
     let script = Script::new(data);
     let mut now = Duration::ZERO;
     let next = || script.octet_or_zero();

@@ -43,10 +43,9 @@
 //! None; the octets are ours. "The x-Kernel", Figure 3, for objects as participants.
 
 use crate::objloc::{FindObject, NODES_FAMILY, ObjectPlace};
+pub use crate::places::NODE;
 use crate::places::{Act, HOPS_MAX, Known, Place};
-use crate::wire::{
-    ANSWER_OCTETS, ELSEWHERE, EXECUTED, Front, Request, VERSION, answer_of, reason_of,
-};
+use crate::wire::{ELSEWHERE, EXECUTED, Front, Request, Told, VERSION, reason_of};
 use alloc::rc::Rc;
 use alloc::string::String;
 use core::cell::RefCell;
@@ -80,8 +79,6 @@ const REQUEST: usize = Request::OCTETS;
 const REPLY: usize = Front::OCTETS;
 /// The key of an enable of any object.
 const ANY: u64 = u64::MAX;
-/// The number of a host's own object.
-pub const NODE: u64 = 0;
 const ENABLES_MAX: usize = 65_536;
 /// Searches for the object of one call.
 const SEARCHES_MAX: u8 = 2;
@@ -307,9 +304,6 @@ impl ObjInv {
         request: Message,
     ) -> Result<Result<Message, Refused>, (Known, Message)> {
         let eid = own.name.0;
-        if eid == NODE {
-            return Ok(own.next(cx, this, request));
-        }
         match place(cx, &own.all.lower, eid, Act::Enter) {
             Ok(entered) if entered.is_done => {
                 let served = own.next(cx, this, request);
@@ -463,9 +457,9 @@ fn refusal(cx: &Kernel, mut refused: Refused) -> Result<Message, Refused> {
 
 /// Reply that says where the object is.
 fn elsewhere(cx: &Kernel, request: Message, known: Known) -> Result<Message, Refused> {
-    let mut octets = [0; REPLY + ANSWER_OCTETS];
+    let mut octets = [0; REPLY + Told::OCTETS];
     octets[..REPLY].copy_from_slice(&Front::of(ELSEWHERE).emit());
-    octets[REPLY..].copy_from_slice(&answer_of(known));
+    octets[REPLY..].copy_from_slice(&Told::of(known).emit());
     reply_of(cx, request, &octets)
 }
 
@@ -575,7 +569,7 @@ impl CallLayer for ObjInv {
         let name = (header.eid, header.operation);
         // Only an object that is here gets a session.
         match place(cx, &all.lower, header.eid, Act::Look) {
-            Ok(looked) if header.eid == NODE || matches!(looked.known, Known::Here(_)) => {
+            Ok(looked) if matches!(looked.known, Known::Here(_)) => {
                 match Self::session(all, cx, this, lower, name) {
                     Ok(session) => session.call_pop(cx, request),
                     Err(why) => refusal(cx, this.refuse(request, why)),
@@ -625,18 +619,22 @@ impl CallLayer for ObjInv {
             false => pop_object(local)?.value().unwrap_or(ANY),
         };
         all.layer.enables.enable(key, upper.receiver.clone(), |_| false)?;
-        if key != ANY && key != NODE {
+        if key != ANY {
             let made = place(cx, &all.lower, key, Act::Create);
-            if made.is_err() {
-                all.layer.enables.unbind(&key);
-                return Err(OpenError::NoRoute);
-            }
+            // One that is elsewhere may come.
+            let why = match made.map(|made| made.is_done || made.known != Known::Nothing) {
+                Ok(true) => return Ok(Enable(key)),
+                Ok(false) => OpenError::Full,
+                Err(_) => OpenError::NoRoute,
+            };
+            all.layer.enables.unbind(&key);
+            return Err(why);
         }
         Ok(Enable(key))
     }
 
     fn disable(all: &CallLayered<Self>, cx: &Kernel, enable: Enable) {
-        if all.layer.enables.unbind(&enable.0).is_some() && ![ANY, NODE].contains(&enable.0) {
+        if all.layer.enables.unbind(&enable.0).is_some() && enable.0 != ANY {
             let _ = place(cx, &all.lower, enable.0, Act::Drop);
         }
     }

@@ -54,7 +54,7 @@
 //! times; here it is two, for a call is repeated below.
 
 use crate::places::{Act, Known, Place, Places, Step};
-use crate::wire::{ANSWER_OCTETS, ASK, ASK_HOLDER, CARRY, Front, answer_in, answer_of};
+use crate::wire::{ASK, ASK_HOLDER, CARRY, Front, Question, Told, VERSION};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -83,8 +83,6 @@ pub static NOT_HERE: Reason = Reason::new("object not here", Class::NotMine);
 /// Room for the headers below in front of a question, in octets.
 const HEADROOM: usize = 128;
 const FRONT: usize = Front::OCTETS;
-/// Octets of a question for an object.
-const ASK_OCTETS: usize = FRONT + 8;
 const NODES: &str = "hosts with commas between, such as 10.0.0.2, 10.0.0.3";
 /// Most answers to one broadcast.
 const ANSWERS_MAX: usize = 16;
@@ -195,7 +193,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         ..usual
     };
     let (secret, lower, most) = (build.cx.secret(), build.lower(0)?, settings.sessions_max);
-    let places = RefCell::new(Places::new(settings.objects_max, settings.hints_max));
+    let places = RefCell::new(Places::new(secret, settings.objects_max, settings.hints_max));
     let layer = ObjLoc { settings, places, finding: Turns::default(), asked: Cell::new(0) };
     build.add(CallLayered::new(secret, lower, most, (), layer))
 }
@@ -214,10 +212,8 @@ impl ObjLoc {
 
     /// A question for an object.
     fn question(cx: &Kernel, kind: u8, eid: u64, wait: Duration, tag: u64) -> Option<Message> {
-        let mut octets = [0; ASK_OCTETS];
-        octets[..FRONT].copy_from_slice(&Front::of(kind).emit());
-        octets[FRONT..].copy_from_slice(&eid.to_be_bytes());
-        let mut message = cx.pool().copy_from(HEADROOM, &octets).ok()?;
+        let question = Question { version: VERSION, kind, zero: 0, eid };
+        let mut message = cx.pool().copy_from(HEADROOM, &question.emit()).ok()?;
         message.set_attribute(CallOptions { deadline: cx.now().after(wait), tag }).ok()?;
         Some(message)
     }
@@ -323,27 +319,23 @@ impl ObjLoc {
         &self,
         cx: &Kernel,
         this: &ProtocolRef,
-        kind: u8,
         request: Message,
     ) -> Result<Message, Refused> {
-        let mut octets = [0; ASK_OCTETS];
-        if request.len() < ASK_OCTETS || request.copy_to(0, &mut octets) < ASK_OCTETS {
-            return Err(this.refuse(request, &reason::TRUNCATED));
-        }
-        let [.., a, b, c, d, e, f, g, h] = octets;
-        let known = self.places.borrow().look(u64::from_be_bytes([a, b, c, d, e, f, g, h]));
+        let (octets, request) = this.header(request)?;
+        let Question { kind, eid, .. } = Question::parse(&octets);
+        let known = self.places.borrow().look(eid);
         if kind == ASK_HOLDER && !matches!(known, Known::Here(_) | Known::Coming(_)) {
             return Err(this.refuse(request, &NOT_HERE));
         }
-        reply_of(cx, request, &answer_of(known))
+        reply_of(cx, request, &Told::of(known).emit())
     }
 }
 
 /// Reads the answer of a host.
 pub(crate) fn answer(reply: &Message, from: HostAddr) -> Option<Known> {
-    let mut octets = [0; ANSWER_OCTETS];
-    let is_whole = reply.copy_to(0, &mut octets) == ANSWER_OCTETS;
-    is_whole.then(|| answer_in(&octets, from))?
+    let mut octets = [0; Told::OCTETS];
+    let is_whole = reply.copy_to(0, &mut octets) == Told::OCTETS;
+    is_whole.then(|| Told::parse(&octets).known(from))?
 }
 
 impl CallLayer for ObjLoc {
@@ -433,14 +425,14 @@ impl CallLayer for ObjLoc {
         let (octets, request) = this.header::<FRONT>(request)?;
         let kind = Front::kind_in(&octets);
         if let Some(from) = lower.ask(cx, PeerHost::default()) {
-            all.layer.places.borrow_mut().meet(from.host);
+            all.layer.places.borrow().meet(from.host);
         }
         match kind {
             Some(CARRY) => match all.serving(lower, ()) {
                 Some(session) => session.call_pop(cx, request),
                 None => all.accept_for_server(cx, this, lower, request, || ()),
             },
-            Some(kind @ (ASK | ASK_HOLDER)) => all.layer.answer(cx, this, kind, request),
+            Some(ASK | ASK_HOLDER) => all.layer.answer(cx, this, request),
             _ => Err(this.refuse(request, &reason::MALFORMED)),
         }
     }

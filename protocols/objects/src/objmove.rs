@@ -425,8 +425,7 @@ impl CallLayer for ObjMove {
                     return Err(this.refuse(request, &reason::NO_BUFFERS));
                 };
                 let image = core::mem::replace(&mut request, rest);
-                match header.eid != NODE && Self::keep(all, cx, this, (lower, from), header, image)
-                {
+                match Self::keep(all, cx, this, (lower, from), header, image) {
                     true => YES,
                     false => NO,
                 }

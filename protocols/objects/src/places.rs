@@ -1,8 +1,12 @@
 //! The places of objects, as one host knows them, and the search for an object: without a kernel.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use xk_core::{HostAddr, fields};
+use xk_core::{HostAddr, Secret, fields};
+use xk_kit::Cache;
+
+/// The number of a host's own object, which is always there, and stays.
+pub const NODE: u64 = 0;
 
 /// Hosts that are remembered, to be asked for an object.
 pub const NODES_MAX: usize = 64;
@@ -123,28 +127,28 @@ struct Own {
 /// All that one host knows of places.
 #[derive(Debug)]
 pub struct Places {
+    /// With the host's own object.
     own: BTreeMap<u64, Own>,
-    hints: BTreeMap<u64, Place>,
-    /// The objects of the hints, oldest first.
-    order: VecDeque<u64>,
-    nodes: VecDeque<HostAddr>,
+    hints: Cache<u64, Place>,
+    nodes: Cache<HostAddr>,
     objects_max: usize,
-    hints_max: usize,
 }
 
 impl Places {
-    /// No objects yet, and room for so many here, and for so many places of others.
+    /// No objects yet but the host's own, and room for so many here, and for so many places of
+    /// others.
     #[must_use]
-    pub fn new(objects_max: usize, hints_max: usize) -> Self {
-        let (own, hints) = (BTreeMap::new(), BTreeMap::new());
-        let (order, nodes) = (VecDeque::new(), VecDeque::new());
-        Self { own, hints, order, nodes, objects_max, hints_max: hints_max.max(1) }
+    pub fn new(secret: Secret, objects_max: usize, hints_max: usize) -> Self {
+        let node = Own { count: 1, busy: 0, is_moving: false, from: None };
+        let own = BTreeMap::from([(NODE, node)]);
+        let (hints, nodes) = (Cache::new(secret, hints_max), Cache::new(secret, NODES_MAX));
+        Self { own, hints, nodes, objects_max }
     }
 
     /// Number of objects that are here, and of places of others.
     #[must_use]
     pub fn len(&self) -> (usize, usize) {
-        (self.own.len(), self.hints.len())
+        (self.own.len() - 1, self.hints.len())
     }
 
     /// The knowledge of an object.
@@ -154,7 +158,7 @@ impl Places {
         match (self.own.get(&eid), self.hints.get(&eid)) {
             (Some(own), _) if own.from.is_none() => Known::Here(here(own)),
             (Some(own), _) => Known::Coming(here(own)),
-            (None, Some(place)) => Known::Away(*place),
+            (None, Some(place)) => Known::Away(place),
             (None, None) => Known::Nothing,
         }
     }
@@ -169,9 +173,10 @@ impl Places {
     pub fn act(&mut self, eid: u64, act: Act) -> bool {
         let known = self.look(eid);
         let is_here = matches!(known, Known::Here(_));
-        let has_room = self.own.len() < self.objects_max;
+        let has_room = self.own.len() <= self.objects_max;
         match (act, self.own.get_mut(&eid)) {
             (Act::Look, _) => true,
+            (Act::Create | Act::Freeze | Act::Drop, _) if eid == NODE => act == Act::Create,
             (Act::Create, None) if known == Known::Nothing && has_room => {
                 self.own.insert(eid, Own { count: 1, busy: 0, is_moving: false, from: None });
                 true
@@ -195,7 +200,7 @@ impl Places {
             }
             (Act::Depart(to), Some(own)) if own.is_moving && own.busy == 0 => {
                 self.own.remove(&eid);
-                self.hint(eid, to);
+                self.hints.put(eid, to);
                 true
             }
             (Act::Expect(place), Some(own))
@@ -218,7 +223,7 @@ impl Places {
             (Act::Learn(place), None) => {
                 let newer = known.place().is_none_or(|before| before.count < place.count);
                 if newer {
-                    self.hint(eid, place);
+                    self.hints.put(eid, place);
                 }
                 newer
             }
@@ -227,30 +232,11 @@ impl Places {
         }
     }
 
-    fn hint(&mut self, eid: u64, place: Place) {
-        if self.hints.insert(eid, place).is_some() {
-            return;
-        }
-        self.order.push_back(eid);
-        while self.hints.len() > self.hints_max || self.order.len() > 2 * self.hints_max {
-            match self.order.pop_front() {
-                // One that was forgotten and learned again is listed twice.
-                Some(oldest) if !self.order.contains(&oldest) => drop(self.hints.remove(&oldest)),
-                Some(_) => {}
-                None => break,
-            }
-        }
-    }
-
     /// Remembers a host, as one to be asked.
-    pub fn meet(&mut self, host: HostAddr) {
-        if host.is_unspecified() || host.is_group() || self.nodes.contains(&host) {
-            return;
+    pub fn meet(&self, host: HostAddr) {
+        if !host.is_unspecified() && !host.is_group() {
+            self.nodes.put(host, ());
         }
-        if self.nodes.len() >= NODES_MAX {
-            self.nodes.pop_front();
-        }
-        self.nodes.push_back(host);
     }
 
     /// The search for an object, from what is known of it, or else from `hint`; `others` are to
@@ -258,7 +244,8 @@ impl Places {
     #[must_use]
     pub fn search(&self, eid: u64, hint: Option<HostAddr>, others: &[HostAddr]) -> Search {
         let mut nodes: Vec<HostAddr> = others.to_vec();
-        nodes.extend(self.nodes.iter().filter(|node| !others.contains(node)));
+        let met = self.nodes.snapshot().into_iter().map(|(node, ())| node);
+        nodes.extend(met.filter(|node| !others.contains(node)));
         let first = match self.look(eid) {
             Known::Away(place) => Some(place),
             _ => hint.map(|host| Place { host, count: 0 }),

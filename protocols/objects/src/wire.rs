@@ -80,39 +80,65 @@ pub fn reason_of(status: u8) -> &'static Reason {
     reason_of_status(status).unwrap_or(&SYSTEM_ERROR)
 }
 
-/// An answer: what a host knows of an object.
-pub const ANSWER_OCTETS: usize = 24;
-
-/// Reads an answer of the host `from`; `None` if it is none.
-#[must_use]
-pub fn answer_in(octets: &[u8; ANSWER_OCTETS], from: HostAddr) -> Option<Known> {
-    let [front @ .., _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _] = *octets;
-    let state = Front::kind_in(&front)?;
-    let count = u32::from_be_bytes(*octets[4..].first_chunk()?);
-    let host = HostAddr::from_parts((*octets[8..].first_chunk()?, 0));
-    match state {
-        0 => Some(Known::Nothing),
-        1 => Some(Known::Here(Place { host: from, count })),
-        2 => Some(Known::Coming(Place { host: from, count })),
-        3 if !host.is_unspecified() && !host.is_group() => Some(Known::Away(Place { host, count })),
-        _ => None,
+xk_kit::header! {
+    /// A question for an object.
+    pub struct Question {
+        /// Always [`VERSION`].
+        pub version: u8,
+        /// [`ASK`] or [`ASK_HOLDER`].
+        pub kind: u8,
+        /// Zero.
+        pub zero: u16,
+        /// The object.
+        pub eid: u64,
     }
 }
 
-/// Writes an answer.
-#[must_use]
-pub fn answer_of(known: Known) -> [u8; ANSWER_OCTETS] {
-    let (state, place) = match known {
-        Known::Nothing => (0, Place::default()),
-        Known::Here(place) => (1, Place { host: HostAddr::UNSPECIFIED, ..place }),
-        Known::Coming(place) => (2, Place { host: HostAddr::UNSPECIFIED, ..place }),
-        Known::Away(place) => (3, place),
-    };
-    let mut octets = [0; ANSWER_OCTETS];
-    octets[..4].copy_from_slice(&Front::of(state).emit());
-    octets[4..8].copy_from_slice(&place.count.to_be_bytes());
-    octets[8..].copy_from_slice(&place.host.to_parts().0);
-    octets
+xk_kit::header! {
+    /// An answer: what a host knows of an object.
+    pub struct Told {
+        /// Always [`VERSION`].
+        pub version: u8,
+        /// Knowledge: none, here, coming, away.
+        pub state: u8,
+        /// Zero.
+        pub zero: u16,
+        /// Count of the place.
+        pub count: u32,
+        /// The host where the object is, if it is away.
+        pub host: u128,
+    }
+}
+
+impl Told {
+    /// The answer that says this.
+    #[must_use]
+    pub fn of(known: Known) -> Self {
+        let (state, Place { host, count }) = match known {
+            Known::Nothing => (0, Place::default()),
+            Known::Here(place) => (1, Place { host: HostAddr::UNSPECIFIED, ..place }),
+            Known::Coming(place) => (2, Place { host: HostAddr::UNSPECIFIED, ..place }),
+            Known::Away(place) => (3, place),
+        };
+        let host = u128::from_be_bytes(host.to_parts().0);
+        Self { version: VERSION, state, zero: 0, count, host }
+    }
+
+    /// The knowledge of the host `from`; `None` if it is no answer.
+    #[must_use]
+    pub fn known(self, from: HostAddr) -> Option<Known> {
+        let Self { version: VERSION, state, zero: 0, count, host } = self else { return None };
+        let host = HostAddr::from_parts((host.to_be_bytes(), 0));
+        match state {
+            0 => Some(Known::Nothing),
+            1 => Some(Known::Here(Place { host: from, count })),
+            2 => Some(Known::Coming(Place { host: from, count })),
+            3 if !host.is_unspecified() && !host.is_group() => {
+                Some(Known::Away(Place { host, count }))
+            }
+            _ => None,
+        }
+    }
 }
 
 xk_kit::header! {

@@ -2,12 +2,13 @@
 //! the two others on it.
 
 use core::slice;
-use xk_core::graph::Params;
+use xk_core::graph::{Params, Value};
+use xk_core::object::OpenError;
 use xk_core::{Entry, Kernel, Part, Participant, Participants, ProtocolRef};
 use xk_kit::rpc::call::{OBJECT, PROCEDURE};
 use xk_testkit::conformance::calls::{self, CallFixture, LAWS};
 use xk_testkit::conformance::{CountingAllocator, Side};
-use xk_testkit::kernel::{Family, Lower};
+use xk_testkit::kernel::{Bottom, Family, Lower, TestKernel, Top};
 
 /// Counts, so that the law "no allocation per call" can be checked.
 #[global_allocator]
@@ -81,4 +82,27 @@ fn what_invokes_keeps_the_laws() {
     let findings = calls::all(&Invokes);
     println!("{findings}");
     assert_eq!(findings.held.len(), LAWS.len());
+}
+
+#[test]
+fn an_object_for_which_there_is_no_room_is_refused() {
+    let cx = TestKernel::new(1);
+    let bottom = Bottom::add(&cx, "bottom", Invokes.lower(Side::A));
+    let mut params = xk_objects::objloc::ENTRY.defaults();
+    params.set("objects_max", Value::Integer(1));
+    let lower = slice::from_ref(bottom.protocol());
+    let finds = xk_objects::objloc::ENTRY.add(&cx, "objloc", lower, &params).unwrap();
+    let usual = xk_objects::objinv::ENTRY.defaults();
+    let finds = slice::from_ref(&finds);
+    let invokes = xk_objects::objinv::ENTRY.add(&cx, "objinv", finds, &usual).unwrap();
+    let top = Top::add(&cx, "top");
+    let enable = |eid| {
+        let object = Participant::of(Part::Number(OBJECT, eid)).with(Part::Any);
+        top.enable(&cx, &invokes, Participants::local(object))
+    };
+    assert!(enable(1).is_ok());
+    for _ in 0..2 {
+        assert_eq!(enable(2).map(drop), Err(OpenError::Full), "and it is no offer");
+    }
+    cx.finish();
 }

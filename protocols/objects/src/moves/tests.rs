@@ -9,6 +9,7 @@ use super::*;
 use crate::places::{Act, Known, Place, Places};
 use std::vec;
 use std::vec::Vec;
+use xk_core::Secret;
 use xk_core::random::Random;
 use xk_testkit::seeds;
 
@@ -55,7 +56,11 @@ struct Host {
 
 impl Host {
     fn new(boot: u32) -> Self {
-        Self { places: Places::new(8, 8), moves: Moves::new(boot, 4), waits: Vec::new() }
+        Self {
+            places: Places::new(Secret::known([1, 2]), 8, 8),
+            moves: Moves::new(boot, 4),
+            waits: Vec::new(),
+        }
     }
 }
 

@@ -68,7 +68,7 @@ fn honest(all: &[Places], at: usize, eid: u64, only_holder: bool) -> Option<Know
 
 #[test]
 fn a_chain_is_followed_and_then_short() {
-    let mut all: Vec<Places> = (0..4).map(|_| Places::new(8, 8)).collect();
+    let mut all: Vec<Places> = (0..4).map(|_| Places::new(Secret::known([1, 2]), 8, 8)).collect();
     assert!(all[1].act(OBJECT, Act::Create) && all[1].act(OBJECT, Act::Enter));
     assert!(!all[1].act(OBJECT, Act::Create), "it is here already");
     assert!(all[1].act(OBJECT, Act::Leave));
@@ -87,7 +87,7 @@ fn a_chain_is_followed_and_then_short() {
 
 #[test]
 fn an_object_that_moves_executes_nothing() {
-    let mut one = Places::new(8, 8);
+    let mut one = Places::new(Secret::known([1, 2]), 8, 8);
     assert!(one.act(OBJECT, Act::Create) && one.act(OBJECT, Act::Enter));
     assert!(one.act(OBJECT, Act::Freeze), "it may be wanted to move meanwhile");
     assert!(!one.act(OBJECT, Act::Enter) && !one.act(OBJECT, Act::Freeze));
@@ -100,28 +100,39 @@ fn an_object_that_moves_executes_nothing() {
 }
 
 #[test]
+fn the_object_of_a_host_stays() {
+    let mut one = Places::new(Secret::known([1, 2]), 4, 4);
+    for act in [Act::Freeze, Act::Drop, Act::Expect(place(2, 9)), Act::Learn(place(2, 9))] {
+        assert!(!one.act(NODE, act), "{act:?}");
+    }
+    assert!(one.act(NODE, Act::Create) && one.act(NODE, Act::Enter) && one.act(NODE, Act::Leave));
+    assert!(matches!(one.look(NODE), Known::Here(_)));
+    assert_eq!(one.len(), (0, 0));
+}
+
+#[test]
 fn what_is_kept_is_bounded() {
-    let mut one = Places::new(4, 4);
-    for eid in 0..100 {
+    let mut one = Places::new(Secret::known([1, 2]), 4, 4);
+    for eid in 1..=100 {
         let made = one.act(eid, Act::Create);
-        assert_eq!(made, eid < 4);
+        assert_eq!(made, eid < 5);
         one.act(1000 + eid, Act::Learn(place(1, 1)));
         one.act(1000 + eid, Act::Forget);
         one.act(1000 + eid, Act::Learn(place(1, 2)));
         let may_come = one.act(2000 + eid, Act::Expect(place(1, 1)));
-        assert_eq!(may_come, eid < 3 && one.act(2000 + eid, Act::Drop), "there is no room");
+        assert_eq!(may_come, eid < 4 && one.act(2000 + eid, Act::Drop), "there is no room");
         one.meet(host(eid as usize));
         let (own, hints) = one.len();
-        assert!(own <= 4 && hints <= 4 && one.order.len() <= 8 && one.nodes.len() <= NODES_MAX);
+        assert!(own <= 4 && hints <= 4 && one.nodes.len() <= NODES_MAX);
     }
     assert_eq!(one.len(), (4, 4));
-    assert!(matches!(one.look(1099), Known::Away(_)), "the newest are known");
+    assert!(matches!(one.look(1100), Known::Away(_)), "the newest are known");
 }
 
 #[test]
 fn forged_answers_lead_round_no_circle() {
     // Each says that the object is at the next, always with the next count.
-    let one = Places::new(4, 4);
+    let one = Places::new(Secret::known([1, 2]), 4, 4);
     let nodes: Vec<HostAddr> = (0..NODES_MAX).map(host).collect();
     let mut count = 1;
     let search = one.search(OBJECT, Some(host(1)), &nodes);
@@ -171,7 +182,8 @@ fn wander(seed: u64) {
     let random = xk_core::random::Random::new(seed);
     let below = |most: u64| random.below(most) as usize;
     let hosts = 2 + below(8);
-    let mut all: Vec<Places> = (0..hosts).map(|_| Places::new(8, 8)).collect();
+    let mut all: Vec<Places> =
+        (0..hosts).map(|_| Places::new(Secret::known([1, 2]), 8, 8)).collect();
     let mut truth: Truth<u64, usize> = Truth::new();
     for eid in 1..4 {
         let at = below(hosts as u64);
