@@ -4,7 +4,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 use xk_compose::{CheckedGraph, SimulationConfig, check, rebuild_host, simulate, start_world};
-use xk_core::Time;
+use xk_core::Kernel;
 use xk_core::control::Report;
 use xk_core::random::Random;
 use xk_objects::objloc::ObjectPlace;
@@ -26,7 +26,8 @@ const STACKS: [(&str, &str); 3] = [
 ];
 
 struct Hosts {
-    graph: CheckedGraph,
+    /// The hosts as they are when they are started again: without the object.
+    again: CheckedGraph,
     world: World,
     hosts: Vec<HostId>,
     /// Errors of invocations.
@@ -43,8 +44,8 @@ impl Hosts {
             nodes => format!("{nodes}=\"{}\"", all.join(", ")),
         };
         let random = Random::new(seed);
-        let host = |at: usize| {
-            let holds = if at == 0 { "holds=#true" } else { "" };
+        let host = |at: usize, holds: &str| {
+            let holds = if at == 0 { holds } else { "" };
             let (start, interval) = (random.below(5000), 1 + random.below(100));
             format!(
                 "host h{at} {{\n sim link=lan\n eth sim\n arp eth\n ip arp {{ address \"{}/24\"; }}\n \
@@ -53,28 +54,44 @@ impl Hosts {
                 all[at]
             )
         };
-        let text: String = (0..n).map(host).chain([format!("link lan {link}\n")]).collect();
-        let graph = check(&text, "objects", &xk_catalog::standard());
-        let graph = graph.unwrap_or_else(|mistakes| panic!("{mistakes}\n{text}"));
+        let graph = |holds| {
+            let hosts = (0..n).map(|at| host(at, holds));
+            let text: String = hosts.chain([format!("link lan {link}\n")]).collect();
+            let graph = check(&text, "objects", &xk_catalog::standard());
+            graph.unwrap_or_else(|mistakes| panic!("{mistakes}\n{text}"))
+        };
+        let (graph, again) = (graph("holds=#true"), graph(""));
         let config = SimulationConfig { seed, ..SimulationConfig::default() };
         let mut world = simulate(&graph, config).unwrap_or_else(|e| panic!("{e}"));
         start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{e}"));
         let hosts = (0..n).map(|at| world.find(&format!("h{at}")).unwrap()).collect();
-        Self { graph, world, hosts, whys: Vec::new(), config }
+        Self { again, world, hosts, whys: Vec::new(), config }
+    }
+
+    /// A host dies, and is started again after some time without what it knew.
+    fn restart(&mut self, at: usize, after: Duration) {
+        self.world.crash(self.hosts[at]);
+        self.world.run_until(self.world.now() + after);
+        let rebuilt = rebuild_host(&self.again, &mut self.world, &format!("h{at}"), self.config);
+        let id = rebuilt.unwrap_or_else(|e| panic!("{e}")).unwrap();
+        self.world.start_host(id).unwrap_or_else(|(_, error)| panic!("{error}"));
+    }
+
+    /// The knowledge of a host.
+    fn known(&mut self, at: usize) -> Known {
+        let question = ObjectPlace { eid: EID, ..ObjectPlace::default() };
+        let ask = |cx: &Kernel| cx.find_protocol("objloc").unwrap().ask(cx, question);
+        self.world.enter(self.hosts[at], ask).flatten().map(|asked| asked.known).unwrap_or_default()
     }
 
     /// The counts of the object's places, at hosts that have it.
     fn here(&mut self) -> Vec<u32> {
-        let look = |host: &HostId| {
-            let question = ObjectPlace { eid: EID, ..ObjectPlace::default() };
-            let asked =
-                self.world.enter(*host, |cx| cx.find_protocol("objloc").unwrap().ask(cx, question));
-            match asked.flatten()?.known {
-                Known::Here(place) => Some(place.count),
-                _ => None,
-            }
+        let hosts = self.hosts.len();
+        let here = |at| match self.known(at) {
+            Known::Here(place) => Some(place.count),
+            _ => None,
         };
-        self.hosts.iter().filter_map(look).collect()
+        (0..hosts).filter_map(here).collect()
     }
 
     /// The figures of a host's directory.
@@ -145,12 +162,7 @@ fn wander(seed: u64) {
     if dies {
         all.run(2);
         let at = random.below(n as u64) as usize;
-        all.world.crash(all.hosts[at]);
-        all.world.run_until(all.world.now() + Duration::from_millis(random.below(3000)));
-        let name = format!("h{at}");
-        rebuild_host(&all.graph, &mut all.world, &name, all.config)
-            .unwrap_or_else(|e| panic!("{e}"));
-        assert!(all.world.now() > Time::ZERO);
+        all.restart(at, Duration::from_millis(random.below(3000)));
     }
     all.run(120);
     let sums = all.sums();
@@ -173,4 +185,38 @@ fn wander(seed: u64) {
 #[test]
 fn an_object_that_many_invoke_is_at_one_host() {
     seeds::of(10).run(wander);
+}
+
+/// Either host of a move dies in each of the milliseconds around it, and is started again.
+#[test]
+fn a_host_that_dies_in_a_move_leaves_at_most_one_object() {
+    let is_coming = |all: &mut Hosts, at| matches!(all.known(at), Known::Coming(_));
+    let begin = |stack| Hosts::new(3, stack, "delay=\"1ms\"", 5);
+    let mut ends = [0; 2];
+    for stack in 0..STACKS.len() {
+        let mut all = begin(stack);
+        let mut target = None;
+        while target.is_none() {
+            all.world.run_until(all.world.now() + Duration::from_millis(1));
+            target = (0..3).find(|at| is_coming(&mut all, *at));
+        }
+        let (offered, target) = (all.world.now(), target.unwrap());
+        let source = (0..3).find(|at| matches!(all.known(*at), Known::Here(_))).unwrap();
+        for (victim, step) in
+            [source, target].into_iter().flat_map(|v| (0..12).map(move |s| (v, s)))
+        {
+            let mut all = begin(stack);
+            all.world.run_until(offered + Duration::from_millis(step));
+            all.restart(victim, Duration::from_millis(300));
+            all.run(120);
+            let here = all.here();
+            ends[here.len()] += 1;
+            let sums = all.sums();
+            let wrong = ["twice", "lost"].map(|name| sums.get(name).copied().unwrap_or(0));
+            assert_eq!(wrong, [0, 0], "{stack} {victim} {step}: {sums:?}");
+            let is_open = (0..3).any(|at| is_coming(&mut all, at));
+            assert!(!is_open, "stack {stack}, host {victim} after {step} ms: the move goes on");
+        }
+    }
+    assert!(ends[1] > 20 && ends[0] > 5, "the object is there, or went with its host: {ends:?}");
 }
