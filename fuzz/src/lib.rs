@@ -105,6 +105,8 @@ static TARGETS: &[Target] = &[
     to("membership-wire", "votes on members", targets::membership::wire),
     to("membership", "agreement on members", targets::membership::agreement),
     to("replica-wire", "requests to replicas, and snapshots", targets::replica::wire),
+    to("sr-wire", "headers and reports of SR", targets::sr::wire),
+    to("sr", "invocations between machines of SR", targets::sr::machines),
     to("channel-wire", "headers of CHANNEL", targets::channel::wire),
     to("eth", "one Ethernet station", targets::eth::stack),
     to("arp", "ARP between two layers", targets::arp::stack),

@@ -28,6 +28,7 @@ pub(crate) mod rm;
 pub(crate) mod rpcgen;
 pub(crate) mod select;
 pub(crate) mod shm;
+pub(crate) mod sr;
 pub(crate) mod streams;
 pub(crate) mod tcp;
 pub(crate) mod tpi;

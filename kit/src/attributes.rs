@@ -5,6 +5,7 @@ use crate::answers::AskerProved;
 use crate::group::{Aside, Commutes, Node, ViewChange, Want};
 use crate::net::attribute::{Arrived, DontFragment, Ecn, LinkCast, Peer, Sending};
 use crate::rpc::call::{CallOptions, Caller, Gather, Transaction};
+use crate::rpc::invoke::Invocation;
 use crate::wire::offload::TransportChecksum;
 use crate::wire::segments::Segments;
 use xk_core::message::AttributeType;
@@ -20,6 +21,7 @@ pub static SHARED: &[AttributeType] = &[
     AttributeType::of::<DontFragment>(),
     AttributeType::of::<Ecn>(),
     AttributeType::of::<Gather>(),
+    AttributeType::of::<Invocation>(),
     AttributeType::of::<LinkCast>(),
     AttributeType::of::<Node>(),
     AttributeType::of::<Peer>(),

@@ -35,6 +35,7 @@ use crate::rpc::call::{
     CallsAtOnce, CancelCall, GathersReplies, LargestPush, LargestReply, MyObject, MyProcedure,
     NeedsPseudoHeader, UsualTransaction,
 };
+use crate::rpc::invoke::{AskGuards, Guard, ProcessRuns, ProgramEnded};
 use crate::rpc::onc::{CarriesCredentials, MyProgram};
 use crate::rpc::retransmit::{AskCopy, FreeCopy, LastCopy};
 use crate::wire::offload::Offloads;
@@ -163,6 +164,10 @@ table![
     MyProcedure,
     NeedsPseudoHeader,
     UsualTransaction,
+    AskGuards,
+    Guard,
+    ProcessRuns,
+    ProgramEnded,
     AskCopy,
     FreeCopy,
     LastCopy,

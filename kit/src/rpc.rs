@@ -9,6 +9,7 @@ pub mod call_layer;
 pub mod callers;
 pub mod codes;
 pub mod incarnation;
+pub mod invoke;
 pub mod onc;
 pub mod retransmit;
 pub mod serve;

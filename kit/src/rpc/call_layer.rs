@@ -30,7 +30,9 @@ use xk_core::Secret;
 use xk_core::control::Tables;
 use xk_core::map::{Key, MapStats};
 use xk_core::message::NoBuffers;
-use xk_core::object::{CallCause, CallError, Closing, Enable, OpenError, Refused, SessionTable};
+use xk_core::object::{
+    CallCause, CallError, Closing, Enable, OpenError, PushError, Refused, SessionTable,
+};
 use xk_core::{
     Answer, Ask, Kernel, Message, Participants, Protocol, ProtocolRef, Reason, Session, SessionRef,
     Upper, reason,
@@ -271,6 +273,20 @@ pub trait CallLayer: Sized + 'static {
     fn disable(all: &CallLayered<Self>, cx: &Kernel, enable: Enable) {
         all.lower.open_disable(cx, enable);
         all.serve_no_more();
+    }
+
+    /// Takes what the server pushes to a session that serves.
+    ///
+    /// # Errors
+    /// [`PushError`]; by default a server only replies.
+    fn push(
+        own: &Serving<Self>,
+        cx: &Kernel,
+        this: &SessionRef,
+        message: Message,
+    ) -> Result<(), PushError> {
+        let _ = (own, cx, this, message);
+        Err(PushError::NotSupported)
     }
 
     /// As [`Protocol::control`]; [`CallLayered::answer`] has the questions that all layers answer.
@@ -751,6 +767,10 @@ impl<L: CallLayer> Serving<L> {
 }
 
 impl<L: CallLayer> Session for Serving<L> {
+    fn push(&self, cx: &Kernel, this: &SessionRef, message: Message) -> Result<(), PushError> {
+        L::push(self, cx, this, message)
+    }
+
     #[inline]
     fn call_pop(
         &self,

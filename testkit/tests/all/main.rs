@@ -12,6 +12,7 @@ mod executions;
 mod flood;
 mod group_calls;
 mod layer_laws;
+mod machines;
 mod members;
 mod moving;
 mod no_allocation;

@@ -195,6 +195,8 @@ impl Drawn {
             "mrpc" | "select" | "forward" | "vmtp" => on("procedure1"),
             "objinv" => on("procedure1@eid7"),
             "objloc" if below().is_empty() => self.host(at, host),
+            "sr" if below().is_empty() => format!("procedure1@vm{host}@{}", self.host(at, host)),
+            "sr" => on(&format!("procedure1@vm{host}")),
             "sunselect" | "sunprog" | "authnone" | "authsys" | "authshort" => {
                 let has_program = below().contains("program");
                 match has_program {
@@ -243,6 +245,8 @@ impl Drawn {
             "eth" => format!("address=\"02:00:00:00:00:{host:02x}\""),
             "tcp" if self.is_on_ports(at) => "local=\"port9\"".to_owned(),
             "objloc" if self.is_on_ports(at) => "at=port7".to_owned(),
+            "sr" if self.is_on_ports(at) => format!("vm={host} at=port7"),
+            "sr" => format!("vm={host}"),
             "ip" => format!("{{ address \"10.{at}.0.{host}/24\"; }}"),
             "ddp" => format!("net=\"10\" node={host}"),
             // One file under as many names as there are captures.
