@@ -47,18 +47,22 @@
 //!
 //! # Layers
 //! The graph of the stack has `psync` for a group in which causes come first, and `order` on it for
-//! one order; with `safe=#true` of `order` a message is heard once all members have it. The port of
-//! a member is its port on `udp`, and the number of its process. The first of the list opens the
-//! conversation, and the others hear of it: until then what they send waits.
+//! one order; with `safe=#true` of `order` a message is heard once all members have it. With
+//! `membership` between the two the others go on without a member that fails, and hear of it as
+//! [`Event::View`]; the hosts of `World::lan` do not have it. The port of a member is its port on
+//! `udp`, and the number of its process. The first of the list opens the conversation, and the
+//! others hear of it: until then what they send waits.
 //!
 //! # Bounds
 //! A program that does not take its events has the others wait: 256 of them are kept, and as many
 //! messages of each member as the window of `psync` says. A message has 16 KiB at most, less where
-//! the layer below takes less.
+//! the layer below takes less. To `membership` a member that takes nothing for eight seconds has
+//! failed.
 //!
 //! # Ends
-//! A member that only drops its group may hold up the others, which wait for its answers: it
-//! [leaves](Group::leave) instead.
+//! A member that only drops its group may take what it has sent last with it: it
+//! [leaves](Group::leave) instead. To the others it is silent from then on: without `membership`
+//! they wait for it.
 
 use std::fmt;
 use std::io;

@@ -147,7 +147,7 @@ fn a_slow_member_holds_up_the_sender() {
             let sent = Rc::clone(&sent);
             async move {
                 let mut group = Group::join(&stack, Options::partial(1, &members(2))?)?;
-                tokio::time::sleep(Duration::from_secs(20)).await;
+                tokio::time::sleep(Duration::from_secs(5)).await;
                 // As many events as are kept, and the windows of both ends.
                 assert!(sent.get() > 0 && sent.get() < 600, "{} were sent", sent.get());
                 let mut next = 0u32;
@@ -161,6 +161,62 @@ fn a_slow_member_holds_up_the_sender() {
                 Ok(())
             }
         })?;
+        world.run(LIMIT)
+    });
+}
+
+/// The others hear that a member has failed, and then go on without it.
+#[test]
+fn the_others_go_on_without_a_member_that_fails() {
+    seeds(500..510, |seed| {
+        let hosts = NAMES.iter().zip(1..).take(3).map(|(name, number)| {
+            format!(
+                r#"host {name} {{
+                    sim link=lan
+                    eth sim
+                    arp eth
+                    ip arp {{ address "10.0.0.{number}/24"; }}
+                    icmp ip
+                    udp ip
+                    psync udp
+                    membership psync
+                    order membership
+                }}
+                "#
+            )
+        });
+        let text = hosts.collect::<String>() + "link lan delay=\"2ms\"\n";
+        let mut world = World::from_text(seed, &text, xk_world::PROTOCOLS)?;
+        for (me, host) in NAMES[..2].iter().enumerate() {
+            world.client(host, move |stack| async move {
+                let mut group = Group::join(&stack, Options::total(me, &members(3))?)?;
+                group.send(b"before").await?;
+                let (mut before, mut after, mut views) = (0, 0, Vec::new());
+                while after < 2 {
+                    match group.recv().await? {
+                        Event::Message { octets, .. } if octets == b"before" => before += 1,
+                        Event::Message { .. } => after += 1,
+                        Event::View { members, has_quorum } => {
+                            views.push((members, has_quorum));
+                            if members == 0b011 {
+                                group.send(b"after").await?;
+                            }
+                        }
+                    }
+                }
+                assert_eq!((before, views), (3, vec![(0b111, true), (0b011, true)]));
+                Ok(())
+            })?;
+        }
+        world.host("c", move |stack| async move {
+            let mut group = Group::join(&stack, Options::total(2, &members(3))?)?;
+            group.send(b"before").await?;
+            loop {
+                group.recv().await?;
+            }
+        })?;
+        world.run_for(Duration::from_secs(1))?;
+        world.crash("c")?;
         world.run(LIMIT)
     });
 }

@@ -144,5 +144,6 @@ pub static PROTOCOLS: &[&Entry] = &[
     &xk_udp::ENTRY,
     &xk_tcp::ENTRY,
     &xk_psync::ENTRY,
+    &xk_membership::ENTRY,
     &xk_order::ENTRY,
 ];

@@ -17,7 +17,10 @@ use xk_core::{
     Kernel, Message, Part, Participant, Participants, ProtocolRef, Reason, SessionRef, Time, Upper,
     reason,
 };
-use xk_kit::group::{MemberAt, MemberState, MyMember, Node, Outstanding, PROCESS, TakeOwn};
+use xk_kit::group::{
+    MemberAt, MemberState, MyMember, Node, Outstanding, PROCESS, TakeOwn, TakeViews, View,
+    ViewChange,
+};
 use xk_kit::rpc::call::CallOptions;
 
 /// Records that wait for the program; then those below wait, and at last those that send.
@@ -120,6 +123,11 @@ impl Talk {
         is_put
     }
 
+    fn view(&self, members: u64, has_quorum: bool) -> Front {
+        let (kind, member) = (VIEW, self.members.me);
+        Front { kind, member, has_quorum: has_quorum.into(), members, ..Front::parse(&[0; _]) }
+    }
+
     fn note(&self, cx: &Kernel, socket: &Socket, front: Front) {
         if let Ok(message) = cx.pool().empty(HEADROOM) {
             self.put(socket, front, message);
@@ -137,6 +145,9 @@ impl Talk {
             if waited.is_err() || self.is_over() {
                 break;
             }
+        }
+        if let Some(change) = message.attribute::<ViewChange>() {
+            return self.note(cx, socket, self.view(change.members, change.has_quorum));
         }
         let Some(Node { id, depth, is_null: false, .. }) = message.attribute() else {
             return this.discard(message, &reason::MALFORMED);
@@ -323,15 +334,12 @@ impl Layer {
         session.head().set_tag(socket.tag());
         session.watch();
         talk.hears_own.set(session.ask(cx, TakeOwn).is_some());
-        let count = talk.members.all.len() as u32;
+        let _ = session.ask(cx, TakeViews);
+        let all = u64::MAX >> (64 - talk.members.all.len() as u32);
+        let known = session.ask(cx, View::default());
+        let known = known.unwrap_or(View { members: all, has_quorum: true, changes: 0 });
         drop(talk.session.replace(Some(session)));
-        let view = Front {
-            kind: VIEW,
-            member: talk.members.me,
-            has_quorum: 1,
-            members: u64::MAX >> (64 - count),
-            ..Front::parse(&[0; _])
-        };
+        let view = talk.view(known.members, known.has_quorum);
         talk.note(cx, socket, view);
         socket.status.raise(Ready::WRITABLE);
     }
