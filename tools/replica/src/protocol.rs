@@ -119,15 +119,23 @@ impl Replica {
         self.talk().is_some_and(|talk| self.store.borrow().has_begun(talk.members))
     }
 
-    /// Takes part in a conversation, with nothing yet.
-    fn begin(&self, cx: &Kernel, this: &ProtocolRef, session: SessionRef) {
+    /// Takes part in a conversation, with nothing yet. Its first message may come while `open` or
+    /// `open_done` of it still waits for an answer.
+    fn begin(&self, cx: &Kernel, this: &ProtocolRef, session: &SessionRef) -> Option<Talk> {
         let _ = session.ask(cx, TakeOwn);
-        let my = session.ask(cx, MyMember::default()).unwrap_or_default();
-        let talk = Talk { session, me: my.index, members: my.members };
+        let my = session.ask(cx, MyMember::default())?;
+        match self.talk() {
+            Some(talk) if talk.session.id() == session.id() => return Some(talk),
+            // One that has state does not leave it for another conversation.
+            Some(_) if self.has_begun() => return None,
+            _ => {}
+        }
+        let talk = Talk { session: session.clone(), me: my.index, members: my.members };
         *self.store.borrow_mut() = Store::default();
-        let before = self.talk.borrow_mut().replace(talk);
+        let before = self.talk.borrow_mut().replace(talk.clone());
         drop(before);
         plan(cx, this, SHORTEST, HELLO);
+        Some(talk)
     }
 
     /// Opens the conversation, unless one goes on.
@@ -137,8 +145,11 @@ impl Replica {
         }
         let ends = asks::ends(&self.settings.local, &self.settings.members);
         match self.group.open(cx, Upper::new(this), ends) {
-            Ok(session) if self.talk().is_none() => self.begin(cx, this, session),
-            Ok(session) => session.close(cx),
+            Ok(session) => {
+                if self.begin(cx, this, &session).is_none() {
+                    session.close(cx);
+                }
+            }
             Err(_) => plan(cx, this, RETRY, OPEN),
         }
     }
@@ -257,12 +268,8 @@ impl Protocol for Replica {
         if lower.protocol(cx).as_ref() != Some(&self.group) {
             return Ok(());
         }
-        // One that has state does not leave it for another conversation.
-        if self.has_begun() {
-            return Err(&reason::TABLE_FULL);
-        }
+        self.begin(cx, this, lower).ok_or(&reason::TABLE_FULL)?;
         lower.hold();
-        self.begin(cx, this, lower.clone());
         Ok(())
     }
 
@@ -273,7 +280,10 @@ impl Protocol for Replica {
         lower: &SessionRef,
         message: Message,
     ) -> Result<(), Refused> {
-        let talk = self.talk.borrow().clone().filter(|talk| talk.session.id() == lower.id());
+        let talk = match self.talk() {
+            None => self.begin(cx, this, lower),
+            talk => talk.filter(|talk| talk.session.id() == lower.id()),
+        };
         let Some(talk) = talk else {
             return Err(this.refuse(message, &reason::CLOSED));
         };
