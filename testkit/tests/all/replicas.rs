@@ -6,7 +6,7 @@ use xk_compose::{Faults, SimulationConfig, check, simulate, start_world};
 use xk_core::control::{ListSessions, Report};
 use xk_core::random::Random;
 use xk_core::{Kernel, Time};
-use xk_kit::group::{MaskOut, MemberState};
+use xk_kit::group::{MaskOut, MemberState, MyMember, View};
 use xk_sim::{HostId, World};
 use xk_testkit::seeds;
 
@@ -35,6 +35,14 @@ struct Plan<'a> {
     link: &'a str,
     /// A block of a graph.
     faults: &'a str,
+}
+
+/// A replica at the end.
+#[derive(Debug)]
+struct Ended {
+    state: String,
+    /// The members that go on count it, as far as it knows.
+    is_in: bool,
 }
 
 impl Plan<'_> {
@@ -70,7 +78,7 @@ impl Plan<'_> {
     /// Runs it for [`LIMIT`] at most; returns the report of the clients, and the states of the
     /// replicas that are up. One of these may fail after so many operations: the others mask it out
     /// when they have heard the last of it.
-    fn run(&self, seed: u64, mut fails: Option<(usize, u64)>) -> (Report, Vec<Option<String>>) {
+    fn run(&self, seed: u64, mut fails: Option<(usize, u64)>) -> (Report, Vec<Option<Ended>>) {
         let text = self.text();
         let graph = check(&text, "replicas", &xk_catalog::standard());
         let graph = graph.unwrap_or_else(|mistakes| panic!("{mistakes}\n{text}"));
@@ -109,7 +117,10 @@ impl Plan<'_> {
         let seen = report(&world, "clients", "replica-client");
         let state = |at| {
             let host = world.find(&format!("r{at}")).filter(|host| world.is_up(*host));
-            host.map(|_| line(&report(&world, &format!("r{at}"), "replica"), "state").to_owned())
+            host.map(|host| Ended {
+                state: line(&report(&world, &format!("r{at}"), "replica"), "state").to_owned(),
+                is_in: world.enter(host, is_in) == Some(true),
+            })
         };
         (seen, (0..self.replicas).map(state).collect())
     }
@@ -150,6 +161,20 @@ impl Plan<'_> {
     }
 }
 
+/// Whether a host's conversation goes on, with this member.
+fn is_in(cx: &Kernel) -> bool {
+    let list = cx.find_protocol("order").unwrap().ask(cx, ListSessions::first(9)).unwrap();
+    let view = list.here().next().and_then(|session| {
+        let index = session.ask(cx, MyMember::default())?.index;
+        Some((session.ask(cx, View::default()), index))
+    });
+    match view {
+        // Without `membership` all are in.
+        Some((view, index)) => view.is_none_or(|v| v.has_quorum && v.members >> index & 1 == 1),
+        None => false,
+    }
+}
+
 fn report(world: &World, host: &str, node: &str) -> Report {
     let kernel = world.find(host).and_then(|id| world.kernel(id)).unwrap();
     let found = kernel.find_protocol(node).unwrap();
@@ -175,6 +200,14 @@ fn rough(random: &Random, loss_max: u64) -> String {
     )
 }
 
+/// Whether the replicas that are in, so many at least, have one state.
+fn are_alike(ended: &[Option<Ended>], least: usize) -> bool {
+    let mut all = ended.iter().flatten().filter(|ended| ended.is_in).map(|ended| &ended.state);
+    let count = all.clone().count();
+    let first = all.next();
+    count >= least && all.all(|state| Some(state) == first)
+}
+
 /// Replicas of which all go on, or all but one that fails.
 fn live(seed: u64, fails: bool) {
     let random = Random::new(seed);
@@ -193,9 +226,7 @@ fn live(seed: u64, fails: bool) {
     let what = format!("seed {seed}: {:?}\n{}", seen.lines, plan.text());
     assert_eq!(line(&seen, "history"), "linearizable", "{what}");
     assert_eq!(count(&seen, "operations"), 6 * 25, "{what}");
-    let mut states = states.into_iter().flatten();
-    let first = states.next();
-    assert!(states.all(|state| Some(&state) == first.as_ref()), "{what}");
+    assert!(are_alike(&states, 1), "{states:?} {what}");
 }
 
 #[test]
@@ -300,8 +331,8 @@ fn minority(seed: u64) {
     let what = format!("seed {seed}: {:?}\n{}", seen.lines, plan.text());
     assert_eq!(line(&seen, "history"), "linearizable", "{what}");
     assert_eq!(count(&seen, "operations"), 6 * 25, "{what}");
-    let majority: Vec<_> = (0..replicas).filter(|at| !failing.contains(at)).collect();
-    assert!(majority.iter().all(|at| states[*at] == states[majority[0]]), "{states:?} {what}");
+    // One that is well may be out instead of one that fails.
+    assert!(are_alike(&states, replicas / 2 + 1), "{states:?} {what}");
 }
 
 #[test]
@@ -325,8 +356,9 @@ fn without_a_majority_nothing_is_done() {
         let (seen, states) = plan.run(seed, None);
         assert_eq!(line(&seen, "history"), "linearizable", "seed {seed}: {:?}", seen.lines);
         assert!(count(&seen, "operations") < 160 && count(&seen, "unknown") > 0, "seed {seed}");
-        let empty = states[0].clone();
-        assert!(states[1] == empty && states[2] != empty, "what is restarted begins with nothing");
+        let states: Vec<String> = states.into_iter().flatten().map(|ended| ended.state).collect();
+        let is_new = states[0] == states[1];
+        assert!(is_new && states[2] != states[0], "what is restarted begins with nothing");
     });
 }
 
