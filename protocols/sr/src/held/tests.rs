@@ -67,8 +67,8 @@ fn what_is_held_is_what_a_list_of_it_has() {
     const QUEUED_MAX: usize = 12;
     xk_testkit::seeds::of(1).run(|seed| {
         let (random, mut held) = (Random::new(seed), Held::new(QUEUED_MAX));
-        let (mut queued, mut running): (Vec<(u32, Invoked, i64)>, Vec<(u32, Invoked, bool)>) =
-            (Vec::new(), Vec::new());
+        let mut queued: Vec<(u32, Invoked, i64)> = Vec::new();
+        let mut running: Vec<(u32, Invoked, bool)> = Vec::new();
         for token in 0..400 {
             match random.below(6) {
                 0 | 1 => {

@@ -87,6 +87,7 @@ fn what_the_check_lets_pass_is_built_and_starts() {
                         "has no type number",
                         "needs `local` on",
                         "needs the parameter",
+                        "needs the block",
                         "cannot do with its `to`",
                         "does not say whom it asks",
                         "stands on too few protocols",
