@@ -1,43 +1,43 @@
 //! # Synopsis
-//! `igmp ip` — the Internet Group Management Protocol, versions 1 to 3, of a host: tells routers of
-//! the groups that it is a member of.
+//! `igmp ip` — the Internet Group Management Protocol, versions 1 to 3, of a host: reports to
+//! routers the groups that the host is a member of.
 //!
 //! # Participants
 //! None.
 //!
 //! # Behaviour
-//! The layer below tells it of every interface, and of every change of the sources from which the
-//! interface takes packets to a group. Nothing is reported for 224.0.0.1, nor on an interface
+//! The layer below announces every interface, and every change of the sources from which an
+//! interface accepts packets to a group. Nothing is reported for 224.0.0.1, nor on an interface
 //! without a host address.
 //!
 //! - *Changes* are reported at once, and again after a random time of at most
 //!   `unsolicited_interval`, `robustness` times in all. Changes in between are merged (RFC 3376,
 //!   section 5.1). Groups that change at the same time share reports, then and later.
-//! - *Queries* are answered after a random time, up to the limit in the query but at least 100 ms.
-//!   Queries that arrive in between share the answer (section 5.2).
+//! - *Queries* are answered after a random time of at most the query's limit, or of 100 ms if the
+//!   limit is lower. Queries that arrive in between share the answer (section 5.2).
 //! - *Older routers*: after a general query of version 1 or 2 the interface speaks that version,
 //!   for the time of section 8.12, and does not report sources. Another member's report then
-//!   replaces this host's. Only version 2 has messages for the end of a membership; the member that
-//!   reported the group last sends one.
+//!   replaces this host's. Only version 2 has a message for the end of a membership, a Leave; the
+//!   member that reported the group last sends it.
 //! - A router of version 3 announces its robustness and query interval, which then replace the
 //!   parameters.
-//! - With `querier=#true` it queries all groups every `query_interval`, at first `robustness` times
-//!   at a quarter of that interval. A snooping switch needs this on a link without a router. It
-//!   keeps no table of members, and is silent while a host with a lower address sends queries.
+//! - With `querier=#true` general queries are sent every `query_interval`, the first `robustness`
+//!   of them at a quarter of that interval. A snooping switch needs this on a link without a
+//!   router. No table of members is kept, and no query sent while a host with a lower address sends
+//!   them.
 //! - Packets have a time to live of 1, the traffic class 0xc0 and the option Router Alert, and fit
 //!   the interface's MTU. They are not delivered to this host. At most 64 are sent at once, the
 //!   next ones 10 ms later.
 //!
-//! Version 3 reports of other hosts and all leaves are counted as "not mine", and so are packets on
-//! unknown interfaces.
+//! Version 3 reports of others, all Leaves and packets on unknown interfaces count as "not mine".
 //!
 //! # Security
 //! Every host of a link can send queries, and reports for any group. Answers about all groups are
-//! at least one second apart, answers about one group 100 ms; an answer about one group has at most
-//! 64 sources, or stands for all. A forged query of version 1 or 2 switches the interface to that
-//! version. In these versions a forged report suppresses a host's own report until the next query.
-//! Queries of versions 2 and 3 without Router Alert, which routers may forward, are dropped, as are
-//! general queries to other groups than 224.0.0.1.
+//! at least one second apart, answers about one group 100 ms; if more than 64 sources of a group
+//! are queried, the answer covers the whole group. A forged query of version 1 or 2 switches the
+//! interface to that version. In these versions a forged report suppresses a host's own report
+//! until the next query. Queries of versions 2 and 3 without Router Alert, which routers may
+//! forward, are dropped, as are general queries to other groups than 224.0.0.1.
 //!
 //! # Example
 //! ```kdl

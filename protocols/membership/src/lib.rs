@@ -1,52 +1,52 @@
 //! # Synopsis
 //! `membership LOWER [suspect=2s]` — the members of a conversation agree which of them have failed,
-//! and after which messages; too few go on with nothing.
+//! and after which messages; members without a majority stop.
 //!
 //! # Participants
-//! As of `psync`: the members of the conversation, this one first.
+//! Those of `psync`: the members of the conversation, this one first.
 //!
 //! # Behaviour
-//! A member that is silent for `suspect` is taken as failed, and so is one that has followed no
-//! message of this member for four times as long. One that was never heard has four times as long
-//! to begin with. To be heard, a member sends a message without octets, a *null*, after a quarter
-//! of `suspect` in which it has sent nothing. Where there is no room for that, since another
-//! member lacks too much, it tells each beside the conversation.
+//! A member that is silent for `suspect` counts as failed, and so does one that has not followed
+//! the messages of this member for four times as long. A member that was never heard has four times
+//! as long to begin. Every quarter of `suspect`, a member that has sent nothing for the last eighth
+//! of it sends a message without octets, a *null*. If there is no room for it, since another member
+//! lacks too many messages, each gets a sign of life outside the conversation.
 //!
-//! The members *agree* on each change: one tells the others, by a *vote* in the conversation, whom
-//! it finds failed. A member that hears such a vote joins it to its own, and votes as well. The
-//! change is decided when all that are left have voted alike, and they are more than half of all
-//! members of the list: that is the *quorum*. From its own vote to the decision a member passes up
-//! nothing, and pushes wait. Messages of a failed member count if one of those that are left had
-//! them when it voted: these all members pass up, and no later ones. So all members that are left
-//! have the same members, and the same messages of those that are gone.
+//! The members *agree* on each change: a member announces by a *vote* in the conversation which
+//! members it finds failed. A member that receives such a vote adds them to those that it finds
+//! failed, and votes as well. The change is decided when all remaining members have cast equal
+//! votes, and they are more than half of all members of the list: that is the *quorum*. From its
+//! own vote to the decision a member passes up nothing, and pushes wait. A message of a failed
+//! member counts if at least one remaining member had it at its vote: all members pass up these
+//! messages, and no later ones. So all remaining members have the same view, and the same messages
+//! of the failed members.
 //!
-//! A member that hears too few to decide accuses none, since it may be cut off itself: it refuses
-//! pushes as *no quorum*, and goes on when it hears enough again. A member that is accused by a
-//! vote is out, even if it is well: it refuses pushes, passes up nothing more, and says so in a
-//! vote of its own.
+//! A member that hears too few others to decide accuses none, since it may be cut off itself: it
+//! refuses pushes as *no quorum*, and goes on when it hears enough again. A member that is accused
+//! in a vote is out, even if it is well: it refuses pushes, passes up nothing more, and confirms
+//! this in a vote of its own.
 //!
-//! The protocol above may ask for the `view` at any time. If it tells its session `take-views`,
-//! each change comes up as a message without octets, with the attribute `view-change`, behind the
-//! messages that count before it. Loss and return of the quorum come up in the same way. `order`
-//! takes views: it counts a member that is gone up to the last of its messages that count.
+//! The protocol above may ask for the `view` at any time. Once it has put `take-views` to its
+//! session, each change comes up as a message without octets, with the attribute `view-change`,
+//! after the messages that count before it; so do loss and return of the quorum. `order` takes
+//! views: it counts a failed member up to the last of its messages that count.
 //!
-//! A push waits while a change is agreed on: for the deadline of a message that bears
-//! `call-options`, or without end; while an upcall is under way for a second at most. It fails with
-//! "no route to the peer" without a quorum, and with "the peer is unreachable" where this member is
-//! out.
+//! A push waits while a change is being agreed on: until the deadline of a message with
+//! `call-options`, otherwise without a limit; in an upcall a second at most. It fails with "no
+//! route to the peer" without a quorum, with "the peer is unreachable" if this member is out.
 //!
 //! A message with the attribute `aside` passes in both directions at once.
 //!
-//! A member holds back at most twice the window of messages for each member while a change is
-//! agreed on, and of nulls the last of each. The layer below may be `psync`, with the layers that
-//! order messages above this one. On `order` there is no opening: there a member that has failed
-//! stops the votes as well.
+//! While a change is being agreed on, at most `2 n window` messages of the `n` members wait, and of
+//! each member's nulls only the last. The layer below is `psync`; layers that order messages stand
+//! above this one. An `open` on `order` fails: there the missing messages of a failed member would
+//! delay the votes as well.
 //!
 //! # Security
-//! A vote comes from a member, as `psync` knows it, and has the numbers of its sender's last one or
-//! higher ones; else it is dropped and counted. A member that lies can have others removed, as long
-//! as more than half are left. Members that accuse each other in turn can leave too few to decide:
-//! then all stop.
+//! A vote is taken only from a member, as `psync` identifies it, and only if it lowers no number of
+//! the sender's last vote and raises at least one; otherwise it is ignored and counted. A lying
+//! member can have others removed, as long as more than half remain. Members that accuse each other
+//! in turn can leave too few to decide: then all stop.
 //!
 //! # Example
 //! ```kdl
@@ -64,8 +64,8 @@
 //!
 //! # Standard
 //! Mishra, Peterson and Schlichting, "Consul: A Communication Substrate for Fault-Tolerant
-//! Distributed Programs" (1993), for agreement by messages of the conversation. There a member that
-//! is heard may be defended by others; here it comes back.
+//! Distributed Programs" (1993), for agreement by messages of the conversation. There other members
+//! may defend a member that they still hear; here it is removed all the same.
 #![no_std]
 
 extern crate alloc;

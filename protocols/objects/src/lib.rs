@@ -1,7 +1,7 @@
-//! Objects as participants, a module for each kind of protocol: found wherever they are
-//! ([`objloc`]), invoked ([`objinv`]) and moved ([`objmove`]), as by the run-time support of
-//! Emerald that Figure 3 of "The x-Kernel" has on UDP. The tables and searches are objects without
-//! a kernel, [`places`]; so are moves in two phases, [`moves`].
+//! Objects as participants, with a module for each protocol: found wherever they are ([`objloc`]),
+//! invoked ([`objinv`]) and moved ([`objmove`]), as in the run-time support of Emerald that Figure
+//! 3 of "The x-Kernel" shows on UDP. Objects without a kernel are the tables and searches,
+//! [`places`], and the moves in two phases, [`moves`].
 #![no_std]
 
 extern crate alloc;

@@ -2,27 +2,27 @@
 //! `objinv objloc` — invokes operations of objects, wherever these are.
 //!
 //! # Participants
-//! An operation, an object, and a host that may have it, `procedure2@eid7@10.0.0.2`, or `*` if none
-//! is known. A server enables one object, `*@eid7`, which is thereby made here unless it is
-//! known to be elsewhere, or objects of any number, `*@*`, for those that may come. `eid0` is the
-//! host's own object: every host has it, and it is found by the host alone.
+//! An operation, an object, and a host that may have the object, `procedure2@eid7@10.0.0.2`, or `*`
+//! if none is known. A server enables one object, `*@eid7`, which creates it here unless it is
+//! known to be elsewhere, or objects of any number, `*@*`, for those that may arrive. `eid0` is the
+//! host's own object: every host has one, and only its host identifies it.
 //!
 //! # Behaviour
-//! A call goes to the host where the object is, or is said to be. A host that does not have it
-//! says where it has gone, and the call goes there next, up to 16 times and always to a place with
-//! a greater count. So a chain of forwarding pointers is one step long for the next call. Where
-//! that ends, and where no host is known or the call could not be sent, `objloc` searches, twice at
-//! most; then the object is `unavailable`. An object that is about to move executes nothing; the
-//! call is tried again after 10 ms, doubling up to 320 ms, 64 times at most, which is longer than a
-//! move takes.
+//! A call goes to the host where the object is, or was last reported. A host that does not have the
+//! object replies where it has gone, and the call goes there next, up to 16 times and always to a
+//! place with a greater count. So for the next call a chain of forwarding pointers is one step
+//! long. When the chain ends, no host is known, or the call could not be sent, `objloc` searches,
+//! twice at most; then the object is `unavailable`. An object that is about to move executes
+//! nothing; the call is repeated after 10 ms, doubling up to 320 ms, 64 times at most (19 s), which
+//! is longer than a move takes while both hosts answer.
 //!
-//! Only a call that a host says it has not executed is made again. So an invocation is executed at
-//! most once if the calls of `objloc` are: on `channel` always, on `reqrep` as long as its
-//! `dupcache` remembers. One that timed out, or whose host has rebooted, fails; the place is
-//! forgotten.
+//! A call is repeated only if its host replies that it was not executed, or if it could not be
+//! sent. So an invocation is executed at most once if the calls of `objloc` are: on `channel`
+//! always, on `reqrep` as long as its `dupcache` remembers. An invocation that timed out, or whose
+//! host has rebooted, fails; the place is forgotten.
 //!
-//! An object that is here is invoked without a message. While an invocation is executed the object
-//! does not leave. Reasons of refusals come back as they do through `select`.
+//! An object that is here is invoked without a message. It does not move while an invocation is
+//! executed. Reasons of refusals come back as they do through `select`.
 //!
 //! # Example
 //! ```kdl
@@ -40,7 +40,7 @@
 //! ```
 //!
 //! # Standard
-//! None; the octets are ours. "The x-Kernel", Figure 3, for objects as participants.
+//! None; the packet format is xk's own. "The x-Kernel", Figure 3, for objects as participants.
 
 use crate::objloc::{FindObject, NODES_FAMILY, ObjectPlace};
 pub use crate::places::NODE;

@@ -3,35 +3,35 @@
 //! protocols.
 //!
 //! # Participants
-//! Hosts. Where the layer below has ports, as `reqrep` on `udp`, all hosts have the port `at`,
-//! which may lie on top: `port2005@10.0.0.2`.
+//! Hosts. If the layer below has ports, as `reqrep` on `udp`, all hosts use the port `at`, which
+//! may stand on top: `port2005@10.0.0.2`.
 //!
 //! # Behaviour
-//! It carries requests of the protocol above to a host, as they are, with four octets in front. So
-//! what is promised of a call's execution is what the layer below promises: `channel` at most once.
+//! `objloc` carries requests of the protocol above to a host unchanged, behind four octets. So a
+//! call is executed as often as the layer below guarantees: on `channel` at most once.
 //!
-//! It keeps the places of objects: of those that are here, and of others where they are said to
-//! be. A place has a count, which grows by every move; of two the one with the greater count is
-//! right. `object-place` looks and changes, `find-object` finds an object, and may wait for
-//! hosts that are asked:
+//! It keeps the places of objects: those that are here, and for others the host that was last
+//! reported. A place has a count, which grows with every move; of two the one with the greater
+//! count is valid. `object-place` reads and changes a place. `find-object` finds an object, and may
+//! wait for hosts, which are asked in this order:
 //!
-//! 1. The host where the object is said to be, then along its forwarding pointer to the next, up
-//!    to 16. A pointer must have a greater count than the one before, so there are no circles.
+//! 1. The host that was last reported, then the hosts along forwarding pointers, up to 16. Each
+//!    pointer must have a greater count than the one before, so there are no loops.
 //! 2. All hosts at once by `everyone`, if the layer below gathers replies (`reqrep` on `udp`):
-//!    three times, for `answer_wait` and then twice the time. Only the host that has the object
-//!    replies.
-//! 3. Each of `nodes` and of the 64 hosts that were heard last by itself, twice. Each replies.
+//!    three times, for `answer_wait`, then for doubled times. Only a host that has the object, or
+//!    is about to get it, replies.
+//! 3. Each of `nodes` and of the 64 hosts that were heard last, alone, twice. Each replies.
 //!
 //! The newest pointer of a host that was asked in the second and third step is followed, too.
 //! Shepherds that look for one object at one time share what the first finds.
 //!
-//! At most `objects_max` objects are here, and of at most `hints_max` others the place is
-//! known. The oldest of these is forgotten for a new one, which costs a search.
+//! At most `objects_max` objects are here, and the places of at most `hints_max` others are known.
+//! The oldest of these is forgotten for a new one, at the cost of a search.
 //!
 //! # Security
-//! No host proves what it says. A forged answer leads a search astray for one step of it: an older
-//! place than the one that led there is not believed, counted as `stale place`, and an invocation
-//! that does not find the object there looks again.
+//! Hosts are not authenticated. A forged answer misleads a search for one step: a place that is
+//! older than the one that led there is not believed, but counted as `stale place`, and an
+//! invocation that does not find the object there searches again.
 //!
 //! # Example
 //! ```kdl
@@ -49,9 +49,9 @@
 //! ```
 //!
 //! # Standard
-//! None; the octets are ours. Jul, Levy, Hutchinson and Black, "Fine-Grained Mobility in the
-//! Emerald System", for forwarding addresses and the search. The later system asks each host five
-//! times; here it is two, for a call is repeated below.
+//! None; the packet format is xk's own. Jul, Levy, Hutchinson and Black, "Fine-Grained Mobility in
+//! the Emerald System", for forwarding addresses and the search. The later system asks each host
+//! five times; here twice is enough, because the layer below retransmits a call.
 
 use crate::places::{Act, Known, Place, Places, Step};
 use crate::wire::{ASK, ASK_HOLDER, CARRY, Front, Question, Told, VERSION};

@@ -2,39 +2,38 @@
 //! `objmove objinv` — moves objects to other hosts, in two phases.
 //!
 //! # Participants
-//! An object and the host that it moves to, `eid7@10.0.0.2`. A server enables `*` for all objects
-//! that come.
+//! An object and its new host, `eid7@10.0.0.2`. A server enables `*` for all objects that arrive.
 //!
 //! # Behaviour
-//! An empty call moves the object there, and has an empty reply. The protocol that serves gives and
-//! takes images, in calls of sessions that answer `my-object`: an empty request is replied by the
-//! image of an object, another is the image of one that has come. When the call has returned the
-//! object is the other host's, and its state here is of no use any more. After an error it is still
-//! here.
+//! An empty call moves the object to that host; its reply is empty. The server gives and takes
+//! images, in calls of sessions that answer `my-object`: it replies to an empty request with the
+//! image of the object; any other is the image of one that has arrived. Once the call has returned,
+//! the object is the other host's, and its state here obsolete. After an error it stays here.
 //!
-//! 1. No invocation begins here any more. Those that are being executed have `drain_max` to end.
-//!    Then the image is taken.
-//! 2. The object is offered with its image. The other host keeps both, and does not use them yet.
-//! 3. This host gives it up: from this step on the object's place is the other host. The call
-//!    returns, and the other host is told, again and again for three minutes and a half.
+//! 1. No invocation begins here any more. Those under way have `drain_max` to end. Then the image
+//!    is taken.
+//! 2. The object is offered with its image, which the other host keeps, but does not use yet.
+//! 3. This host gives the object up: from this step on its place is the other host. The call
+//!    returns, and the other host is told until it confirms, for three and a half minutes at most.
 //!
 //! If the offer is refused, or has no answer in three seconds, the object stays, with a new count,
-//! so that a late answer means nothing. A host that keeps an object asks whose it is if it hears
-//! nothing. If the other host has been started again since, or has given no answer for a minute,
-//! that is not known: then the object lives on only here, unless a search finds it elsewhere.
+//! so that a late answer has no effect. A host that keeps an image and is told nothing asks the
+//! offering host which of them has the object. If that host has been restarted, or has not answered
+//! for a minute, this is unknown: then the object lives on at the asking host, if no search finds
+//! it elsewhere.
 //!
-//! So an object is never at two hosts with one count, and at none only between the third step and
-//! the moment when the other host hears of it, which is recorded; and every move has an end. An
-//! object is lost with its host, as all that a host has in memory is. A host that is cut off for a
-//! minute just when it moves an object may still have it when the other host takes it; the place
-//! with the greater count is then the one that is found.
+//! So an object is never at two hosts with one count. It is at none only between the third step,
+//! which is recorded, and the moment when the other host is told; and every move ends. An object is
+//! lost with its host, as is all that a host has in memory. A host that is cut off for a minute
+//! just when it moves an object may still have it when the other host takes it; then the place with
+//! the greater count is the one that is found.
 //!
-//! The requests are invocations of the other host's own object, `eid0`; those of one host are
-//! bounded by `moves_max` for objects that leave, and as many that come.
+//! The requests are invocations of the other host's own object, `eid0`. At most `moves_max` objects
+//! leave a host at a time, and as many arrive.
 //!
 //! # Security
-//! A host may offer an object that it has made up, under any number that this host does not know
-//! with a greater count. Only the host that offered an object can give it.
+//! A host may offer an object that it has made up, under any number for which this host knows no
+//! equal or greater count. Only the host that offered an object can hand it over.
 //!
 //! # Example
 //! ```kdl
@@ -53,7 +52,8 @@
 //! ```
 //!
 //! # Standard
-//! None; the octets are ours. The system of Jul and others sends an object once and forgets it.
+//! None; the packet format is xk's own. The system of Jul and others sends an object once and
+//! forgets it.
 
 use crate::moves::{Due, Moves, Subject, Whose};
 use crate::objinv::{NODE, place};

@@ -11,8 +11,8 @@
 //! wave is complete when every member has sent a message at least as deep, because later messages
 //! of a member are deeper. Complete waves are passed up one after the other, the messages of a wave
 //! in the order of the members. So each member computes the same order, which extends the order of
-//! the layer below. A member that holds up a wave holds up all members, until it answers, or until
-//! the layer above masks it out, at all members after the same messages.
+//! the layer below. A member that delays a wave delays all members, until it answers or is masked
+//! out, which all members must do after the same messages.
 //!
 //! A protocol above that puts `take-own` to its session also gets this member's own messages, in
 //! their places. A message that comes up has the attribute `node`, as on `psync`.
@@ -21,34 +21,34 @@
 //! message without octets. So the messages of a single sender are passed up after one round trip. A
 //! null is not answered. A null is sent at once if the sender had this member's last message when
 //! it sent, or if half a window is unanswered. Otherwise it is sent `null_gap` after this member's
-//! last message, and answers all messages until then: a sender that does not wait for answers gets
-//! few nulls.
+//! last message, and answers all messages that have arrived by then: a sender that does not wait
+//! for answers causes few nulls.
 //!
 //! With `safe=#true` a message is passed up only after every member has also sent a message that
 //! follows it. Then all members have it, so no member can miss a message on which another has
 //! acted. This needs nulls from members that would otherwise send none.
 //!
-//! With `classes=N` a message may have the attribute `commutes`, a class from 1 to `N`. Messages of
-//! one class between the same other messages are passed up as they arrive, without waiting, in an
-//! order that may differ between members. All other messages are ordered and safe. `classes` must
-//! be equal at all members: a message from a member with other rules of order is dropped. It
-//! excludes `safe`, because a message with a class cannot be safe.
+//! With `classes=N` a message may have the attribute `commutes`, a class from 1 to `N`. Messages
+//! that follow an ordered message and have its class are passed up after it as they arrive, without
+//! waiting, in an order that may differ between members. All other messages are ordered and safe.
+//! `classes` must be equal at all members: a message from a member with other rules of order is
+//! dropped. `classes` excludes `safe`, because a message with a class cannot be safe.
 //!
 //! A push waits while `window` messages of this member (the window of the layer below) have not
 //! been passed up here: until the deadline of a message with `call-options`, otherwise without a
-//! limit. A push in an upcall would wait for itself. So it may go beyond `window`, up to `window`
-//! times the number of members. It waits for the layer below until its deadline, or one second
-//! without one; then it fails.
+//! limit. A push in an upcall would wait for that upcall to end. So it may go beyond `window`, up
+//! to `window` times the number of members. It waits for the layer below until its deadline, or one
+//! second without one; then it fails.
 //!
-//! At most twice as many messages of one sender wait here. While half as many in all wait for a
-//! long upcall, the layer below passes up no more. Messages beyond the bound are dropped, and so is
-//! a message whose place precedes one that was passed up: this happens if members mask out another
-//! one after different messages.
+//! At most `2 n window` messages of one sender wait here, with `n` members. While `n window`
+//! messages in all wait for a long upcall, the layer below passes up no more. Messages beyond the
+//! bound are dropped, and so is a message whose place precedes one that was passed up: this happens
+//! if members mask out another member after different messages.
 //!
 //! A message with the attribute `aside` passes in both directions at once: it has no place in the
 //! order.
 //!
-//! A member whose session is closed does not answer; the others mask it out.
+//! A member whose session is closed does not answer; the others wait until they mask it out.
 //!
 //! # Example
 //! ```kdl

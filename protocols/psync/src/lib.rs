@@ -6,16 +6,15 @@
 //! - `open`: the local end, such as `process1` or `process1@10.0.0.1`, and one to 63 others:
 //!   `process7@10.0.0.2, process7@10.0.0.3`. The layer below takes the rest of each participant. No
 //!   two may have the same host and port. An `open` with the same list finds the same conversation.
-//!   With `conversation4660` on top, as in `conversation4660@process1@10.0.0.1`, a member comes
-//!   back into that conversation, whose state it has lost; its list may be in any order.
+//!   With `conversation4660` on top, as in `conversation4660@process1@10.0.0.1`, a member that has
+//!   lost its state comes back into that conversation; its list may be in any order.
 //! - `open_enable`: `process7`, or `*` for every process that no other protocol has enabled.
 //! - `open_done`: the local end, and then the others in the order of the list.
 //!
 //! # Behaviour
-//! The *members* of a conversation are the processes of an `open`, in its order. The protocol sends
-//! the list to each of the others, where the protocol that has enabled the process gets the
-//! session. A host refuses a conversation whose window is larger than its own. No others join
-//! later.
+//! The *members* of a conversation are the processes of an `open`, in its order. The list is sent
+//! to each of the others, where the protocol that has enabled the process gets the session. A host
+//! refuses a conversation whose window is larger than its own. No process joins later.
 //!
 //! Message A *precedes* message B if the sender of B had received or sent A before B. The messages
 //! form an acyclic graph, the *context graph*, which is the same at all members. A message goes to
@@ -41,10 +40,10 @@
 //! lack requests their views after 500 ms, then after twice the time, up to 2 s. A push waits while
 //! `window` messages of this member are not in all views: until the deadline of a message with the
 //! attribute `call-options`, otherwise until there is room. At most 64 pushes wait. So a member
-//! that does not answer holds up the others until the layer above masks it out.
+//! that does not answer delays the others until the layer above masks it out.
 //!
-//! A message with the attribute `aside` goes to one member, outside the graph: it has no place in
-//! it, is not retransmitted, waits for no other message, and comes up with that attribute, even
+//! A message with the attribute `aside` goes to one member, outside the graph: it has no place
+//! there, is not retransmitted, waits for no other message, and comes up with that attribute, even
 //! while upcalls run.
 //!
 //! A message has at most 16,384 octets, or fewer if the layer below takes less: eight octets for
@@ -52,27 +51,27 @@
 //! messages, and `4 window` vectors of `n` numbers.
 //!
 //! A member that has lost its state, because its host was restarted, comes back when the others let
-//! it in. It asks them: by an `open` with the number of the conversation, or by itself, if its
-//! process is enabled and packets of a conversation arrive that the host does not know; then the
-//! protocol above gets the session once the member is let in. `member-state` tells the others that
-//! it asks. The layers above the others agree on its return. First each masks the member out. Then
-//! each asks `mask-in` without a base, from which on messages are kept for the member, and tells
-//! the others so by a message. Then each asks `mask-in` with the same *base*: all that precedes
-//! these messages. The member does not get the messages of the base. It has the next *incarnation*,
-//! and its numbers go on behind its last message in the base. Pushes wait until it is back. Of two
-//! members, each lets the other in by itself, on a base of what that has acknowledged, at most
-//! twice a second, unless the layer above has told it `take-members`. A conversation that was
-//! closed is not entered again.
+//! it in. It asks them to: by an `open` with the number of the conversation, or by itself, if its
+//! process is enabled and packets arrive of a conversation that the host does not know; then the
+//! protocol above gets the session once the member is let in. At the others `member-state` shows
+//! that it asks, and the layers above them agree on its return. First each masks the member out.
+//! Then each puts `mask-in` without a base, from which on messages are kept for the member, and
+//! announces this in a message. Then each puts `mask-in` with the same *base*: all messages that
+//! precede these announcements. The member does not get the messages of the base. It has the next
+//! *incarnation*, and its numbers continue after its last message in the base. Its pushes wait
+//! until it is back. In a conversation of two, each lets the other in by itself, on a base of the
+//! messages that the other has acknowledged, at most twice a second, unless the layer above has put
+//! `take-members`. A conversation that was closed is not entered again.
 //!
 //! # Security
 //! Packets are accepted only from members, by the host and port that the layer below reports. An
 //! attacker that forges these must also guess the number of the conversation, which has 32 random
-//! bits; one on the path can read it. Nothing is sent to the hosts that a stranger's `OPEN` names
-//! until the protocol above sends, or the host itself has sent a packet. A member can lie: it can
-//! repeat messages of others with other octets, and claim to have messages that it lacks. Requests
-//! are answered with at most two windows of messages in 100 ms, and so are members that ask to come
-//! back. A member that asks counts once it shows a random number that was sent to its host. A
-//! member that runs, and is told of a start that was not its own, sends a packet; then the start is
+//! bits; an attacker on the path can read it. Nothing is sent to a host that a stranger's `OPEN`
+//! names until the protocol above sends, or that host has sent a packet. A member can lie: it can
+//! forward altered messages of others, and claim to have messages that it lacks. Requests of a
+//! member, also those to come back, are answered with at most two windows of messages in 100 ms. A
+//! request to come back counts once it contains a random number that was sent to the member's host.
+//! A running member that is told of a start that was not its own sends a packet; then the start is
 //! forgotten.
 //!
 //! # Example
@@ -90,9 +89,9 @@
 //! # Standard
 //! Peterson, Buchholz and Schlichting, "Preserving and Using Context Information in Interprocess
 //! Communication" (1989), for the model; its packet format is not published, and this one is xk's
-//! own. There a member that comes back fetches all messages; here those that all members hold are
-//! discarded, so it starts from a base. Hutchinson and Peterson, "The x-Kernel", section V.C, for
-//! concurrent upcalls.
+//! own. There a member that comes back fetches all messages; here messages that all members have
+//! are discarded, so it starts from a base. Hutchinson and Peterson, "The x-Kernel", section V.C,
+//! for concurrent upcalls.
 #![no_std]
 
 extern crate alloc;

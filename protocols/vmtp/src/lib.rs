@@ -3,56 +3,56 @@
 //! most once, of up to 4 MiB each way, with delivery masks and selective retransmission.
 //!
 //! # Participants
-//! A procedure's number (24 bits, the request code) and a server's entity, both of which may be
-//! left out, on top of what the layer below needs.
+//! A procedure's number (24 bits, the request code) and a server's entity, both optional, on top of
+//! what the layer below needs.
 //!
-//! - `open`: peer `procedure3@entity7@10.0.0.2`; without a procedure 0, without an entity that with
-//!   discriminator 1. A peer that is a group or a broadcast is the group of all such entities.
-//! - `open_enable`: `procedure3@entity7`, or `*` for every procedure that no other takes.
+//! - `open`: peer `procedure3@entity7@10.0.0.2`. The default procedure is 0, the default entity the
+//!   one with discriminator 1. A group or broadcast address means the group of all such entities.
+//! - `open_enable`: `procedure3@entity7`, or `*` for every procedure that no other protocol serves.
 //!
 //! # Behaviour
-//! A session stands for one procedure of one server. An entity's identifier is that of domain 1: a
-//! discriminator and the host's Internet address; on Ethernet the last four octets of the
-//! station's address, on a bare link 0. A call uses one of the client entities: that which its
-//! session used last, else an unused one, else the one used longest ago; if all are busy it waits.
-//! Identifiers of clients have bits of this boot, so none is used again after a reboot.
+//! A session stands for one procedure of one server. Entity identifiers are those of domain 1: a
+//! discriminator and the host's Internet address; on Ethernet the last four octets of the station's
+//! address, on a bare link 0. A call uses one of the client entities: the one that its session used
+//! last, otherwise an unused one, otherwise the least recently used one; while all are busy the
+//! call waits. Client identifiers contain bits of this boot, so none is used again after a reboot.
 //!
-//! A message goes as a segment, also an empty one, but for one of exactly 20 octets, which goes as
-//! user data in the header: so each length comes back. Packets have two blocks of 512 octets, as
-//! many as an Ethernet takes. A longer message than 16 KiB is a run of packet groups; the next
-//! group goes when the receiver has acknowledged the one before. The gap between packets begins
-//! with `gap` and doubles when the server lacks some.
+//! A message is sent as a segment, even if it is empty; only one of exactly 20 octets is sent as
+//! user data in the header. So every length is preserved. A packet has two blocks of 512 octets, as
+//! many as an Ethernet frame takes. A message longer than 16 KiB is sent as a run of packet groups,
+//! each after the receiver has acknowledged the one before. The gap between packets starts at `gap`
+//! and doubles when the server reports missing blocks.
 //!
-//! The response acknowledges the request, the next request of the entity acknowledges the
-//! response. A request without answer is sent again after 100 ms (300 ms if it is long), then
-//! after twice the time, up to a second; over an internet after 500 ms (a second), up to four. Of
-//! a request in several packets only the header goes again, and the server tells the blocks that
-//! it lacks; the client asks for missing blocks of a response 20 ms after the last one. After
-//! eight tries without a sign of life the call times out. A server that executes the call says so;
-//! then it is asked every five seconds at most. Each retransmission bears its number, and so does
-//! its answer: each is answered once, and each answer used once.
+//! The response acknowledges the request; the next request of the entity acknowledges the response.
+//! An unanswered request is retransmitted after 100 ms (a long one after 300 ms), then after
+//! doubled intervals of up to a second; over an internet after 500 ms (a second), then of up to
+//! four. Of a request in several packets only the header is retransmitted, and the server reports
+//! the blocks that it lacks; the client requests missing blocks of a response 20 ms after its last
+//! packet. After eight attempts without a sign of life the call times out. While the server reports
+//! that it has the request, the client asks at intervals of up to five seconds. Each retransmission
+//! has a number, which its answer repeats: each is answered once, and each answer is used once.
 //!
 //! Requests are executed on the arriving shepherd. A server keeps a record of each client entity
-//! for 120 s. Before it executes the first request of an unknown one it asks the client's manager
-//! whether that is its current transaction (`probe`): old duplicates and forged sources find none
-//! that says so. The entity that asks has bits of the server's boot; a client tells by them that a
-//! server has rebooted, and ends calls sent before as "rebooted". So a call is executed at most
-//! once, unless `idempotent` says that responses are not kept: then a request that comes again is
-//! executed again. A full table takes no new clients (they hear "busy") rather than give up a
-//! record that a client may still need.
+//! for 120 s. Before it executes the first request of an unknown entity, it asks the client's
+//! manager whether this is the entity's current transaction (`probe`): for old duplicates and
+//! forged sources no manager confirms it. The question identifies the server's boot; by it a client
+//! detects that a server has rebooted, and ends the calls that it sent before as "rebooted". So a
+//! call is executed at most once, unless `idempotent` says that responses are not kept: then a
+//! repeated request is executed again. A full table of records refuses new clients as "busy",
+//! rather than drop a record that a client may still need.
 //!
 //! `push` sends a request as a datagram: no response, no retransmission. A call to a group ends
-//! with the first response; with the attribute `gather` each further call returns that of another
-//! server, until the deadline. A response with an error is none of them.
+//! with the first response; with the attribute `gather` each further call returns the response of
+//! another server, until the deadline, and responses with an error are skipped.
 //!
-//! Requests of the procedures of a `route` are passed on to another server, which answers the
-//! client itself, at the Internet address in the client's identifier. The first server repeats the
-//! request until the other has it, and tells a client that asks meanwhile that it is there. A
-//! request that was passed on fifteen times is refused as `forwarded too often`, where the RFC has
-//! a call of the server's own.
+//! Requests for the procedures of a `route` are forwarded to another server, which answers the
+//! client directly, at the Internet address in the client's identifier. The first server
+//! retransmits the request until the other one has it, and meanwhile confirms to a client that asks
+//! that it has arrived. A request that was forwarded fifteen times is refused as
+//! `forwarded too often`; in the RFC the server then makes a call of its own.
 //!
-//! The skeletons of layers (`xk_kit`) do not fit: a packet belongs to an entity or a record, for
-//! which there is no session, and a checksum follows the data.
+//! The skeletons of layers (`xk_kit`) do not fit: a packet belongs to an entity or a record, which
+//! have no sessions, and a checksum follows the data.
 //!
 //! # Example
 //! ```kdl
@@ -67,13 +67,13 @@
 //! ```
 //!
 //! # Standard
-//! RFC 1045; protocol number 81. The RFC leaves open what is sent again after a timeout (a header,
-//! if the message is long), how a length below the block's is told (as above), and what a client
-//! that is not known costs (one question). Not covered: secure transactions, which are refused and
-//! counted as `security not supported`, parts of segments (`MsgDelivery`), principals, migration,
-//! little-endian senders' user data, other operations of the manager than ProbeEntity,
-//! NotifyVmtpClient, NotifyVmtpServer and NotifyRemoteVmtpClient. User data beside a segment is
-//! ignored.
+//! RFC 1045; protocol number 81. The RFC leaves open what is retransmitted after a timeout (here
+//! the header, if the message is long), how a length that is no multiple of a block is conveyed (as
+//! above), and what an unknown client costs (here one question). Not covered: secure transactions,
+//! which are refused and counted as `security not supported`; parts of segments (`MsgDelivery`);
+//! principals; migration; user data of little-endian senders; operations of the manager other than
+//! ProbeEntity, NotifyVmtpClient, NotifyVmtpServer and NotifyRemoteVmtpClient. User data beside a
+//! segment is ignored.
 #![no_std]
 
 extern crate alloc;

@@ -1,8 +1,8 @@
-//! Programs on several hosts that hear the same messages in the same order.
+//! Programs on several hosts that receive the same messages in the same order.
 //!
-//! Each program joins a [`Group`] with one list of members. What one of them sends, all hear, this
-//! one included, and with [`Options::total`] all in one order: so programs that start alike and do
-//! what they hear stay alike, whatever the network loses.
+//! Each program joins a [`Group`] with one list of members. All members receive the messages that
+//! one of them sends, the sender included; with [`Options::total`] all receive them in one order.
+//! So programs that begin alike and only act on messages stay alike, whatever the network loses.
 //!
 //! ```
 //! use std::{cell::RefCell, collections::HashSet, rc::Rc, time::Duration};
@@ -46,23 +46,23 @@
 //! ```
 //!
 //! # Layers
-//! The graph of the stack has `psync` for a group in which causes come first, and `order` on it for
-//! one order; with `safe=#true` of `order` a message is heard once all members have it. With
-//! `membership` between the two the others go on without a member that fails, and hear of it as
-//! [`Event::View`]; the hosts of `World::lan` do not have it. The port of a member is its port on
-//! `udp`, and the number of its process. The first of the list opens the conversation, and the
-//! others hear of it: until then what they send waits.
+//! The graph of the stack has `psync` for a group in partial order, and `order` on it for one in
+//! total order; with `safe=#true` of `order` a message is received once all members have it. With
+//! `membership` between the two the others go on without a member that fails, and learn of it by
+//! [`Event::View`]; the hosts of `World::lan` do not have it. A member's port on `udp` is also the
+//! number of its process. The first of the list opens the conversation; until the others hear of
+//! it, their messages wait.
 //!
 //! # Bounds
-//! A program that does not take its events has the others wait: 256 of them are kept, and as many
-//! messages of each member as the window of `psync` says. A message has 16 KiB at most, less where
-//! the layer below takes less. To `membership` a member that takes nothing for eight seconds has
+//! A program that does not take its events makes the others wait: 256 of them are kept, and as many
+//! messages of each member as the window of `psync` says. A message has 16 KiB at most, less if the
+//! layer below takes less. For `membership` a member that takes nothing for eight seconds has
 //! failed.
 //!
 //! # Ends
-//! A member that only drops its group may take what it has sent last with it: it
-//! [leaves](Group::leave) instead. To the others it is silent from then on: without `membership`
-//! they wait for it.
+//! A member that only drops its group may lose the last messages that it has sent: instead it
+//! [leaves](Group::leave). To the others it is silent from then on: without `membership` they wait
+//! for it.
 
 use std::fmt;
 use std::io;

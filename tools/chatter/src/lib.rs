@@ -7,11 +7,11 @@
 //! (default `*`), and takes the first conversation that a peer opens.
 //!
 //! # Behaviour
-//! It sends `count` messages, one every `interval`, from the beginning of the conversation on. A
-//! message has its sender, its number, and for each other member the number of the last message
-//! that its sender had received from it. So a receiver knows which messages must precede: a message
-//! that arrives before one of these counts as `early`, a repeated one as `twice`. If these numbers
-//! do not fit into `size` octets, the message is longer.
+//! It sends `count` messages, `interval` apart, from the beginning of the conversation on. A
+//! message contains its sender, its number, and for each other member the number of the last
+//! message that the sender had received from that member. So a receiver knows which messages must
+//! precede it: a message that arrives before one of these counts as `early`, a repeated one as
+//! `twice`. If these numbers do not fit into `size` octets, the message is longer.
 //!
 //! If the layer below passes up own messages in their places (`take-own`), as `order` does, each
 //! message also has the number of messages that its sender had received, and a digest of them. A
@@ -24,8 +24,8 @@
 //! on a layer that orders messages also `disorder` and `order`, the digest of all received
 //! messages. It has finished when it has sent all messages and has received `count` messages of
 //! each peer, and its own if they come up, or if none arrived for `timeout`. It has failed if a
-//! message was early, repeated, out of order or missing by then. If the layer below names
-//! the members that are in (`view`), as `membership` does, it waits for these only.
+//! push failed, or if a message was early, repeated, out of order or missing by then. If the layer
+//! below names the members that are in (`view`), as `membership` does, it waits for these only.
 //!
 //! A member is identified by a random number of 32 bits. At most 64 members are counted; messages
 //! of others are dropped as `stranger`.

@@ -3,28 +3,28 @@
 //! invokes it most.
 //!
 //! # Participants
-//! It opens the first layer below with the object, and with the host `to` if that is given. It
-//! enables the object there if it `holds` it at first, else objects of any number; and all on the
-//! second layer, by which objects come.
+//! It opens the first layer below with the object, and with the host `to` if that is given. On this
+//! layer it enables the object if it `holds` it at first, otherwise objects of any number; on the
+//! second layer, by which objects arrive, it enables all.
 //!
 //! # Behaviour
-//! It invokes the object `count` times, one time after the other, with `interval` between. An
-//! invocation enters the caller's name, number and host. The reply says how many entries the
-//! directory has had.
+//! It invokes the object `count` times, one after the other, `interval` apart. An invocation enters
+//! the caller's name, its own number, and the caller's host. The reply is the number of entries so
+//! far.
 //!
-//! With the object is the directory: the number of its entries, the last number of each of the 64
-//! callers that were new last, and the hosts of the last 16 invocations. Once another host has made
-//! `worth` more of these than this one, so many calls are cheaper there than a move costs, and the
-//! object moves there. If it cannot, the next 16 invocations are counted first.
+//! The object has the state of the directory: the number of its entries, the last number of each of
+//! the 64 newest callers, and the hosts of the last 16 invocations. Once another host has made
+//! `worth` more of these than this one, so many remote calls cost more than a move, and the object
+//! moves there. If the move fails, the hosts are counted from the beginning.
 //!
-//! An entry whose number is not above the last one of its caller was executed twice; a reply with a
-//! number that is not above the one before has lost entries.
+//! An entry whose number is not above the last one of its caller was executed twice; a reply whose
+//! number is not above the one before shows that entries were lost.
 //!
 //! It reports `invoked`, and of these `local` ones, made while the object was here, and `remote`
-//! ones; `failed` with the error of the last, and `lost`; and of an object that is here `entries`,
-//! those made `twice`, and the `moves` that it has made. It has finished when it has invoked
-//! the object as often as it should, and has failed if an invocation failed, or was executed twice,
-//! or entries were lost.
+//! ones; `failed`, with the last error (`why`), and `lost`; and for an object that is here its
+//! `entries`, those made `twice`, and its `moves`. It has finished when it has made all
+//! invocations, and has failed if an invocation failed, or was executed twice, or entries were
+//! lost.
 //!
 //! # Example
 //! ```kdl

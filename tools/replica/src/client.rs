@@ -7,25 +7,25 @@
 //! `local` the local participant is a wildcard at every layer.
 //!
 //! # Behaviour
-//! From `start` on `clients` clients make `count` operations each, one after the other, `interval`
-//! apart. Operations and their keys, of `keys`, are by chance: of ten four are gets, three puts,
-//! two swaps and one is a delete. A put value is used once. A swap expects the value that a client
-//! has seen last. A key that had 64 operations gives way to another one.
+//! From `start` on, each of `clients` clients performs `count` operations, one after the other,
+//! `interval` apart. Operations and keys (`keys` at a time) are random: of ten, four are gets,
+//! three puts, two swaps, one is a delete; a client's first is a get. Each value is written once. A
+//! swap expects the last value that a client has seen. A key that had 64 operations is replaced.
 //!
-//! A client asks one server as long as that replies. When it has no reply within `deadline`, or is
-//! refused, or told that there is no quorum, it asks the next one for the same operation. After
-//! `limit` it gives up: then the outcome of the operation is unknown.
+//! A client calls one server as long as it replies. If it does not reply within `deadline`,
+//! refuses, or replies with status 7 or 8, the client calls the next server for the same operation.
+//! After `limit` it gives up: then the outcome of the operation is unknown.
 //!
 //! When all operations are over, their history is checked: it is *linearizable* if the operations
-//! of each key can be put in an order, each between its call and its reply, in which one store
-//! would have replied so. An operation of unknown outcome may be in the order at any place after
-//! its call, or not at all. A history that takes more than a million steps to check counts as
+//! of each key can be put in an order, each between its call and its reply, in which a single store
+//! would have given these replies. An operation of unknown outcome may be in the order at any place
+//! after its call, or not at all. A history with more than a million states to visit counts as
 //! failed.
 //!
-//! Its `report` has the `operations` that were replied to, by kind, those `unknown`, those that
-//! were asked `elsewhere`, the times from call to reply (`rtt min` ...), and `history`:
-//! "linearizable", or the key at which it is not. It has finished when all operations are over, and
-//! failed if the history is not linearizable, or nothing was replied.
+//! Its `report` has the `operations` with a reply, also by kind, those `unknown` or refused as
+//! `full`, changes of the server (`elsewhere`), times from call to reply (`rtt min` ...), and
+//! `history`: "linearizable", or the key at which it is not. It has finished when all operations
+//! are over, and has failed if the history is not linearizable, or without a reply.
 //!
 //! # Example
 //! ```kdl

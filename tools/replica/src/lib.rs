@@ -1,56 +1,56 @@
 //! # Synopsis
-//! `replica GROUP CALLS [{ member "..."; ... }]` — a store of keys that several hosts hold, and
-//! whose clients see only one.
+//! `replica GROUP CALLS [{ member "..."; ... }]` — a key-value store on several hosts, which its
+//! clients see as one.
 //!
 //! # Participants
-//! Of `GROUP`, a conversation in total order, those of `order`: with each other `member` it opens
-//! the conversation, `start` after the beginning. Without them another member opens it. All enable
-//! `local` (default `*`). `CALLS`, a layer of calls, is enabled for `at`.
+//! `GROUP`, a conversation in total order, has the participants of `order`: with each other
+//! `member` the replica opens it, `start` after the beginning; without them it waits until another
+//! one does. All enable `local` (default `*`). `CALLS`, a layer of calls, is enabled for `at`.
 //!
 //! # Behaviour
-//! Each member of the conversation holds all keys and values. A client calls any of them. The
-//! member sends the request to all, itself included; each executes it in its place in the order of
-//! the conversation, and the one that was called replies. So operations are *linearizable*: each
-//! takes effect at one moment between call and reply, at all members. This holds if the order is
-//! safe (`order` with `safe=#true`): otherwise a member could reply and fail before another one has
-//! the request. Reads go through the order, too. With `local_reads=#true` they do not, and may be
-//! old.
+//! Each member of the conversation has all keys and values. A client calls any of them. The member
+//! sends the request to all, itself included; each executes it in its place in the order of the
+//! conversation, and the member that was called replies. So operations are *linearizable*: each
+//! takes effect at one moment between call and reply. This holds if the order is safe (`order` with
+//! `safe=#true`): otherwise a member could reply and fail before another one has the request. Gets
+//! go through the order, too. With `local_reads=#true` the called member answers alone, and values
+//! may be old.
 //!
-//! A request has, in network order: number of the client (eight octets, drawn by chance), number of
-//! the request (four), operation (one), whether a value is expected (one), octets of the key (two),
-//! octets of the expected value (two), then key, expected value, and value. Operations are 0 get,
-//! 1 put, 2 swap (put if the value is the expected one, or if there is none and none is expected),
-//! 3 delete. A key has 1 to 256 octets, a value at most 4,096. A reply is a status of one octet and
-//! behind it the value that was found:
+//! A request has, in network order: number of the client (eight octets, random), number of the
+//! request (four, from 1), operation (one), whether a value is expected (one), octets of the key
+//! (two), octets of the expected value (two), then key, expected value, and value. Operations are 0
+//! get, 1 put, 2 swap (put if the key has the expected value, or if it has none and none is
+//! expected), 3 delete. A key has 1 to 256 octets, a value at most 4,096. A reply is a status of
+//! one octet, followed by the value that was found:
 //!
 //! | status | meaning |
 //! | --- | --- |
 //! | 0 | executed |
-//! | 1 | found; the value is behind |
+//! | 1 | found; the value follows |
 //! | 2 | the key has no value |
 //! | 3 | the value is not the expected one |
 //! | 4 | full: 4,096 keys, or 8 MiB of keys and values |
 //! | 5 | a later request of the client has been executed |
 //! | 6 | the client is not known |
 //! | 7 | no quorum: not executed by this call |
-//! | 8 | no answer within `patience`: it may be executed yet |
+//! | 8 | no answer within `patience`: it may yet be executed |
 //!
-//! A client without a reply asks another member, with the same number: an operation that was
-//! executed is not executed again, but its status is replied. For that the status of the last
-//! operation of 1,024 clients is part of the state. A client that is not among them begins with a
-//! get, which does no harm if it is executed twice. A client that was forgotten begins again, under
+//! A client without a reply asks another member, with the same number of the request: an operation
+//! other than a get that was executed is not executed again, but its status is returned. So the
+//! status of the last operation of 1,024 clients is part of the state. A client that is not among
+//! them begins with a get, which may be executed twice; a forgotten client begins again, under
 //! another number.
 //!
 //! Without `membership` below `order` a member that fails stops all others. With it, they go on as
-//! long as they are more than half of all; a member that was taken as failed, or was restarted, is
-//! out. A member that cannot send to the conversation replies "no quorum": it has none yet, it is
-//! cut off, or it is out of it. Nothing is executed before all members of the list have been in the
-//! conversation; a member that was restarted cannot begin another one without them. While
-//! `concurrency` requests wait, the next one is refused with "server busy". An invalid request is
-//! refused with "garbage arguments".
+//! long as they are more than half of all; a member that counts as failed, or was restarted, is
+//! out. A member replies "no quorum" if it cannot send to the conversation: it has none yet, is cut
+//! off, or is out. Nothing is executed before all members of the list have been in the
+//! conversation; so a restarted member cannot begin another one without them. While `concurrency`
+//! requests wait, the next one is refused with "server busy". An invalid request is refused with
+//! "garbage arguments".
 //!
 //! Its `report` has `executed` requests, `keys`, `clients`, `waiting` requests, and `state`, a
-//! digest that is equal at members that have executed the same.
+//! digest that is equal at members that have executed the same requests.
 //!
 //! # Example
 //! ```kdl

@@ -4,29 +4,29 @@
 //!
 //! # Participants
 //! `buffer` and `table` serve operations 1 and 2 of their machine. The other parts call those of
-//! the machine `to`, as its process `process`.
+//! the machine `to`, as process `process` of their own machine.
 //!
 //! # Behaviour
 //! The parts are those of two programs from books about SR:
 //!
-//! - `buffer` has room for `capacity` items. Its operation 1 takes an item, in a rendezvous that is
-//!   permitted while there is room, and 2 gives the oldest, while there is one.
-//! - `producer` calls operation 1 with `count` items, one behind the other, and is at its end.
-//! - `consumer` calls operation 2 until the program ends. The items of each producer must come in
-//!   their order, each once.
-//! - `table` has `capacity` seats with a fork between each two. Operation 1 gives the philosopher
+//! - `buffer` has room for `capacity` items. Operation 1 takes an item, in a rendezvous that is
+//!   permitted while there is room; operation 2 gives the oldest item, while there is one.
+//! - `producer` calls operation 1 with `count` items, one after the other, and ends.
+//! - `consumer` calls operation 2 until the program ends. The items of each producer must arrive in
+//!   order, none of them twice.
+//! - `table` has `capacity` seats with a fork between neighbours. Operation 1 gives the philosopher
 //!   of a seat both forks, in a rendezvous that is permitted while neither neighbour eats; of those
-//!   that may, the one that has eaten least is the first. Operation 2 takes the forks back.
-//! - `philosopher` thinks, calls operation 1 of the table for the seat `process`, eats, and gives
-//!   the forks back by a send to operation 2, `count` times.
+//!   that may eat, the one that has eaten least goes first. Operation 2 takes the forks back.
+//! - `philosopher` thinks, calls operation 1 of the table for the seat `process`, eats, and returns
+//!   the forks by a send to operation 2, `count` times.
 //!
-//! Producing, consuming, thinking and eating take times by chance, up to `pause` each. A part
-//! begins at its start as a process of its machine.
+//! Producing, consuming, thinking and eating take random times of up to `pause` each. A part that
+//! calls is a process of its machine from its start on.
 //!
-//! Its `report` has what was `taken` and `given`, `most` at one time, what is `left` at the end,
-//! for a consumer the `producers`, `wrong` for what breaks the rules above, and `error` of a call
-//! that failed. A part that calls has finished when it is at its end, and the others when the
-//! program ended. It has failed if something was wrong, a call failed, or items were left.
+//! Its `report` has the numbers `taken` and `given`, the `most` at one time, what is `left` at the
+//! end, for a consumer the `producers`, `wrong` for breaches of the rules above, and the `error` of
+//! a call that failed. A part that calls has finished when it has ended, the others when the
+//! program has. It has failed if something was wrong, a call failed, or something was left.
 //!
 //! # Example
 //! ```kdl
