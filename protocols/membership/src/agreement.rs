@@ -218,8 +218,8 @@ impl<B> Agreement<B> {
             return Err(Ignored::Old);
         };
         let last = votes.last().map_or(&self.decided, |vote| &vote.roll);
-        // A number that is far ahead would keep members out, and is none that votes lead to.
-        let is_near = |(one, own): (&u16, &u16)| *one <= own.saturating_add(2);
+        // A higher number would count a member again that is out, which nothing lets back in.
+        let is_near = |(one, own): (&u16, &u16)| *one <= own | 1;
         if !is_within(last, roll) || last == roll || !roll.iter().zip(&self.wanted).all(is_near) {
             return Err(Ignored::Old);
         }

@@ -72,6 +72,8 @@ pub struct Talk {
     /// The members that are left while a change is agreed on, and since when.
     open: Cell<Option<(u64, Time)>>,
     has_quorum: Cell<bool>,
+    /// The members that were found failed the last time.
+    doubted: Cell<u64>,
     changes: Cell<u32>,
     takes_nulls: Cell<bool>,
     takes_views: Cell<bool>,
@@ -102,6 +104,7 @@ impl Talk {
             masked: Cell::new(0),
             open: Cell::new(None),
             has_quorum: Cell::new(true),
+            doubted: Cell::default(),
             changes: Cell::new(0),
             takes_nulls: Cell::new(false),
             takes_views: Cell::new(false),
@@ -544,8 +547,13 @@ fn look_after(own: &Own, cx: &Kernel, this: &SessionRef) {
         for watch in talk.watched.borrow_mut().iter_mut() {
             (watch.spoke_at, watch.followed_at) = (now, now);
         }
-    } else if failed != 0 && can_tell {
-        talk.agreement.borrow_mut().suspect(failed);
+    }
+    // After such a time, and short ones go unnoticed, the others are heard again one after the
+    // other: one that is accused was found failed before, too.
+    let found = if can_tell { failed } else { 0 };
+    let accused = found & talk.doubted.replace(found);
+    if accused != 0 {
+        talk.agreement.borrow_mut().suspect(accused);
     }
     look(own, cx, this, is_heard);
     if now.since(talk.sent_at.get()) < suspect / 8 {

@@ -34,6 +34,8 @@ const IN_UPCALL: Duration = Duration::from_secs(1);
 pub(crate) static LATE: Reason = Reason::new("after its wave", Class::Bad);
 /// More messages of one sender wait than it may have sent.
 pub(crate) static TOO_MANY: Reason = Reason::new("too many wait", Class::Bad);
+/// Too few members are heard.
+pub(crate) static REFUSED: Reason = Reason::new("too few members", Class::Exhausted);
 /// The sender orders messages in another way.
 pub(crate) static OTHER_ORDER: Reason = Reason::new("ordered otherwise", Class::Bad);
 
@@ -168,12 +170,14 @@ pub(crate) fn push(
     }
     if let Err(error) = talk.pushes.wait(cx, this.id(), options, || talk.room(cx)) {
         if matches!(error, PushError::NoRoute) {
-            // The layer below refuses it, too, and counts it.
             talk.let_push_go_on(cx);
-            return own.lower().push(cx, message);
         }
-        let full = matches!(error, PushError::QueueFull);
-        this.discard(cx, message, if full { &reason::QUEUE_FULL } else { &reason::CLOSED });
+        let why = match error {
+            PushError::QueueFull => &reason::QUEUE_FULL,
+            PushError::NoRoute => &REFUSED,
+            _ => &reason::CLOSED,
+        };
+        this.discard(cx, message, why);
         return Err(error);
     }
     talk.under_way.set(talk.under_way.get() + 1);

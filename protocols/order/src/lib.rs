@@ -105,4 +105,5 @@ pub static ENTRY: Entry = Entry::layer("order", include_str!("lib.rs"), build)
         question("mask-in", "of a session: counts a member again that has come back"),
         question("describe", "a conversation, and what waits in it"),
     ])
-    .reasons(&[&conversation::LATE, &conversation::TOO_MANY, &conversation::OTHER_ORDER]);
+    .reasons(&[&conversation::LATE, &conversation::TOO_MANY, &conversation::REFUSED,
+        &conversation::OTHER_ORDER]);

@@ -40,7 +40,8 @@ impl Calls {
     pub fn token(&self) -> u32 {
         loop {
             self.token.set(self.token.get().wrapping_add(1));
-            if !self.calls.borrow().contains_key(&self.token.get()) {
+            // 0 is that of no call.
+            if self.token.get() != 0 && !self.calls.borrow().contains_key(&self.token.get()) {
                 return self.token.get();
             }
         }

@@ -783,6 +783,8 @@ impl Vm<'_> {
         }
         let from = lower.ask(self.cx, PeerHost::default()).map(|peer| peer.host);
         let is_at = |vm: u16, is_new: bool| match (self.places.borrow().get(&vm), from) {
+            // This machine sends itself nothing.
+            _ if vm == self.settings.vm => false,
             (Some(place), Some(from)) => *place == from,
             _ => is_new,
         };
@@ -1118,6 +1120,7 @@ impl CallLayer for Sr {
             if machine.refuse_dead(invoked, work.request) != TAKEN {
                 machine.refuse_late(&invoked, &NO_PROCEDURE);
             }
+            machine.look_idle();
         }
     }
 

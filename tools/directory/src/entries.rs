@@ -53,7 +53,7 @@ impl Entries {
         let (caller, number) = (word(0)?, word(4)?);
         let host = host_of(*octets.last_chunk()?);
         match self.last.iter_mut().find(|(other, _)| *other == caller) {
-            Some((_, last)) if number <= *last => self.twice += 1,
+            Some((_, last)) if number <= *last => self.twice = self.twice.saturating_add(1),
             Some((_, last)) => *last = number,
             None => {
                 if self.last.len() >= MEMBERS_MAX {
@@ -66,7 +66,7 @@ impl Entries {
             self.recent.pop_front();
         }
         self.recent.push_back(host);
-        self.entries += 1;
+        self.entries = self.entries.saturating_add(1);
         Some(self.entries)
     }
 
@@ -88,7 +88,7 @@ impl Entries {
     pub fn image(&self) -> Vec<u8> {
         let mut octets = Vec::new();
         octets.extend_from_slice(&self.entries.to_be_bytes());
-        octets.extend_from_slice(&(self.moves + 1).to_be_bytes());
+        octets.extend_from_slice(&self.moves.saturating_add(1).to_be_bytes());
         octets.extend_from_slice(&self.twice.to_be_bytes());
         octets.extend_from_slice(&(self.last.len() as u32).to_be_bytes());
         octets.extend_from_slice(&(self.recent.len() as u32).to_be_bytes());

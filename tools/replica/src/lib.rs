@@ -52,6 +52,13 @@
 //! Its `report` has `executed` requests, `keys`, `clients`, `waiting` requests, and `state`, a
 //! digest that is equal at members that have executed the same requests.
 //!
+//! # Security
+//! A replica takes part in the first conversation for its process that begins, on whichever host,
+//! and does not leave it once all its members have been heard. So a stranger that can open one
+//! before the replicas do keeps them apart: give strangers no way to the layer below `GROUP`. A
+//! client may read and write all keys; with 1,024 new numbers it has the others forgotten, which
+//! are told so.
+//!
 //! # Example
 //! ```kdl
 //! host a {

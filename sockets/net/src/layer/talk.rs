@@ -143,7 +143,7 @@ impl Talk {
             let waited = cx.wait(&self.room, None);
             self.waiting.set(self.waiting.get() - 1);
             if waited.is_err() || self.is_over() {
-                break;
+                return this.discard(message, &reason::QUEUE_FULL);
             }
         }
         if let Some(change) = message.attribute::<ViewChange>() {
@@ -219,6 +219,7 @@ impl Talk {
         let length = from.iter().map(|slice| slice.len()).sum::<usize>();
         let mut message = gather(cx, from, 0, length).map_err(|_| Errno::NOBUFS)?;
         let own = (!self.hears_own.get()).then(|| message.try_clone()).transpose();
+        let own = own.map_err(|_| Errno::NOBUFS)?;
         // The program waits by itself.
         let at_once = CallOptions { deadline: cx.now(), tag: 0 };
         message.set_attribute(at_once).map_err(|_| Errno::NOBUFS)?;
@@ -231,7 +232,7 @@ impl Talk {
             }
             Err(error) => return Err(error::of_push(error)),
         }
-        if let Ok(Some(own)) = own {
+        if let Some(own) = own {
             let index = self.members.me;
             let asked = session.ask(cx, MemberState { index, ..MemberState::default() });
             let depth = asked.map_or(0, |state| state.depth);
@@ -333,12 +334,13 @@ impl Layer {
     fn begin_talk(&self, cx: &Kernel, socket: &Socket, talk: &Talk, session: SessionRef) {
         session.head().set_tag(socket.tag());
         session.watch();
+        // Messages may come while the layer below is asked.
+        drop(talk.session.replace(Some(session.clone())));
         talk.hears_own.set(session.ask(cx, TakeOwn).is_some());
         let _ = session.ask(cx, TakeViews);
         let all = u64::MAX >> (64 - talk.members.all.len() as u32);
         let known = session.ask(cx, View::default());
         let known = known.unwrap_or(View { members: all, has_quorum: true, changes: 0 });
-        drop(talk.session.replace(Some(session)));
         let view = talk.view(known.members, known.has_quorum);
         talk.note(cx, socket, view);
         socket.status.raise(Ready::WRITABLE);
