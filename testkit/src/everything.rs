@@ -62,7 +62,7 @@ pub const SERVERS: &str = r#"
     echo psync name=psync-echo
     echo order name=order-echo local=process8
     procedures groupcall name=group-procedures at="*@process9"
-    echo membership name=membership-echo local=process9
+    echo membership name=membership-echo local=process10
     procedures forward name=forward-procedures
     procedures mrpc name=mrpc-procedures
     procedures vmtp name=vmtp-procedures
@@ -128,7 +128,7 @@ const ASKERS: &[(&str, &str, &str)] = &[
     ("probe psync", "members", "process7@"),
     ("probe order", "ordered", "process8@"),
     ("caller groupcall", "everyone", "procedure1@process9@"),
-    ("probe membership", "counted", "process9@"),
+    ("probe membership", "counted", "process10@"),
     ("caller portmap", "calls", "procedure1@version1@program536870913@port2049@"),
     ("caller stream-sunprog", "records", "procedure1@version1@program536870914@port2050@"),
     ("caller deadline", "selects", "procedure1@"),
