@@ -783,8 +783,6 @@ impl Vm<'_> {
         }
         let from = lower.ask(self.cx, PeerHost::default()).map(|peer| peer.host);
         let is_at = |vm: u16, is_new: bool| match (self.places.borrow().get(&vm), from) {
-            // This machine sends itself nothing.
-            _ if vm == self.settings.vm => false,
             (Some(place), Some(from)) => *place == from,
             _ => is_new,
         };

@@ -133,7 +133,7 @@ fn a_member_that_fails_is_missed_after_two_seconds() {
     println!("gone on after {took:?}");
     assert!((1500 * MS..2700 * MS).contains(&took), "{took:?}");
     assert_eq!(refusal(&mut group, 2), Some(PushError::NoRoute));
-    assert!(drops(&mut group, 2, "membership").contains(&("no quorum", 1)));
+    assert!(drops(&mut group, 2, "order").contains(&("too few members", 1)));
 }
 
 #[test]
