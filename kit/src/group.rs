@@ -1,18 +1,45 @@
 //! Conversations of several members: attributes and questions that the layers of a group share.
 //! `psync` answers them; layers above it ask them.
 
+use crate::layer::Receiver;
 use crate::net::attribute::Peer;
 use alloc::vec::Vec;
 use core::time::Duration;
+use xk_core::map::Map;
 use xk_core::message::{ATTRIBUTE_OCTETS, Attribute, Crossing};
 use xk_core::participant::Label;
-use xk_core::{HostAddr, Kernel, Part, Participant, Participants, SessionRef, fields, question};
+use xk_core::{
+    HostAddr, Kernel, Part, Participant, Participants, ProtocolRef, SessionRef, fields, question,
+};
 
 /// Label of the number of a process, which is a member of conversations.
 pub const PROCESS: Label = Label::new("process");
 /// Label of the number of a conversation, on top of the own end of an open: the member comes back
 /// into that conversation, since it has lost its state.
 pub const CONVERSATION: Label = Label::new("conversation");
+
+/// Offer of a layer of conversations for all processes.
+pub const ANY_PROCESS: u64 = u64::MAX;
+/// Offer for no process: a message of a conversation does not name one.
+pub const NO_PROCESS: u64 = u64::MAX - 1;
+
+/// Returns the offer for the process that the first of some ends names.
+#[must_use]
+pub fn offer_of(ends: &Participants) -> u64 {
+    match ends.iter().next().and_then(|local| local.top()) {
+        Some(Part::Number(PROCESS, number)) => *number,
+        _ => ANY_PROCESS,
+    }
+}
+
+/// Returns the protocol that has enabled this process, or else all of them.
+#[must_use]
+pub fn enabled(offers: &Map<u64, Receiver>, process: u64) -> Option<ProtocolRef> {
+    match offers.get(&process).or_else(|| offers.get(&ANY_PROCESS)) {
+        Some(Receiver::Protocol(upper)) => Some(upper),
+        _ => None,
+    }
+}
 
 /// A message in the graph of a conversation: its sender and its number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

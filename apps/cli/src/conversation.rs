@@ -2,7 +2,6 @@
 //! and as a picture.
 
 use crate::failure::Failure;
-use crate::output;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -70,14 +69,7 @@ pub(crate) fn draw(all: &[Value], path: &Path) -> Result<(), Failure> {
         return Err(Failure::new("there is no conversation of many to draw")
             .help("a host with `psync` has one while it runs: see `xk help psync`"));
     }
-    let svg = svg(&whole);
-    if path.as_os_str() == "-" {
-        output::print(&svg);
-        return Ok(());
-    }
-    std::fs::write(path, svg).map_err(|error| Failure::file("cannot write", path, error))?;
-    output::print(&format!("wrote {}\n", path.display()));
-    Ok(())
+    crate::draw::write(&svg(&whole), path)
 }
 
 /// A message: its number, whether it is a null, and its immediate predecessors.

@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, show};
 use crate::{file, output};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Draw a graph as text, or as an SVG file
 #[derive(clap::Args)]
@@ -28,9 +28,16 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
         output::print(&xk_compose::draw_text(&graph, host, output::width()));
         return Ok(());
     };
-    let svg = xk_compose::draw_svg(&graph, host);
+    write(&xk_compose::draw_svg(&graph, host), path)
+}
+
+/// Writes a picture to a file, or with `-` to the standard output.
+///
+/// # Errors
+/// If the file cannot be written.
+pub(crate) fn write(svg: &str, path: &Path) -> Result<(), Failure> {
     if path.as_os_str() == "-" {
-        output::print(&svg);
+        output::print(svg);
         return Ok(());
     }
     std::fs::write(path, svg).map_err(|error| Failure::file("cannot write", path, error))?;

@@ -8,17 +8,11 @@ use core::time::Duration;
 use xk_core::graph::{Build, BuildError};
 use xk_core::object::{OpenError, PushError, Refused};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participants, ProtocolRef, Reason, SessionRef, Upper,
-    reason,
+    Answer, Ask, Kernel, Message, Participants, ProtocolRef, Reason, SessionRef, Upper, reason,
 };
 use xk_kit::control::max_packet;
-use xk_kit::group::{self, MyMember, PROCESS, TakeMembers, TakeNulls};
-use xk_kit::layer::{Arrival, Layer, Layered, Receiver, Unsent};
-
-/// The offer for all processes.
-const ANY: u64 = u64::MAX;
-/// The offer of no process: a message says nothing of it.
-const NONE: u64 = u64::MAX - 1;
+use xk_kit::group::{self, MyMember, NO_PROCESS, TakeMembers, TakeNulls};
+use xk_kit::layer::{Arrival, Layer, Layered, Unsent};
 
 xk_core::settings! {
     /// Parameters of the graph.
@@ -43,14 +37,6 @@ pub struct Membership {
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let settings = Settings::read(build)?;
     Layered::build(build, Membership { settings })
-}
-
-/// The offer for the process that the first of some ends names.
-fn process_of(ends: &Participants) -> u64 {
-    match ends.iter().next().and_then(|local| local.top()) {
-        Some(Part::Number(PROCESS, number)) => *number,
-        _ => ANY,
-    }
 }
 
 /// Has a conversation begin to look after its members.
@@ -79,7 +65,7 @@ impl Layer<0> for Membership {
         _: Upper<'_>,
         ends: &mut Participants,
     ) -> Result<u64, OpenError> {
-        Ok(process_of(ends))
+        Ok(group::offer_of(ends))
     }
 
     fn key_of(_: &[u8; 0]) -> u8 {
@@ -87,7 +73,7 @@ impl Layer<0> for Membership {
     }
 
     fn offer_for(_: u8) -> u64 {
-        NONE
+        NO_PROCESS
     }
 
     fn octets_max(&self, cx: &Kernel, lower: &SessionRef, _: u8) -> usize {
@@ -125,10 +111,8 @@ impl Layer<0> for Membership {
         at: Arrival<'_>,
         ends: Participants,
     ) -> Result<(), &'static Reason> {
-        let offered = all.offers.get(&process_of(&ends)).or_else(|| all.offers.get(&ANY));
-        let Some(Receiver::Protocol(upper)) = offered else {
-            return Err(&reason::NO_PROTOCOL);
-        };
+        let upper = group::enabled(&all.offers, group::offer_of(&ends));
+        let upper = upper.ok_or(&reason::NO_PROTOCOL)?;
         let session = all.made(at, &upper, 0)?;
         watch(at.cx, session);
         Ok(())

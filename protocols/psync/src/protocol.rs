@@ -19,19 +19,15 @@ use xk_core::{
 use xk_kit::Turns;
 use xk_kit::control::{MaxPacket, MyHost, MyPort, OptPacket};
 use xk_kit::group::{
-    CONVERSATION, Context, IsStable, Leaves, MaskIn, MaskOut, MemberAt, MemberState, MyMember,
-    NodeId, OrderOf, Outstanding, PROCESS, PlaceOf, SendNull, TakeMembers, TakeNulls,
+    self, ANY_PROCESS, CONVERSATION, Context, IsStable, Leaves, MaskIn, MaskOut, MemberAt,
+    MemberState, MyMember, NO_PROCESS, NodeId, OrderOf, Outstanding, PROCESS, PlaceOf, SendNull,
+    TakeMembers, TakeNulls,
 };
-use xk_kit::layer::{Arrival, Layer, Layered, Many, Receiver, Unsent, Ways, peer_of};
+use xk_kit::layer::{Arrival, Layer, Layered, Many, Unsent, Ways, peer_of};
 use xk_kit::net::attribute::Peer;
 
 /// Nodes in one answer about the graph.
 const CONTEXT_MAX: usize = 64;
-/// The offer for all processes.
-const ANY: u64 = u64::MAX;
-/// The offer of no process: an arriving message says its conversation, not the process.
-const NONE: u64 = u64::MAX - 1;
-
 xk_core::settings! {
     /// Parameters of the graph.
     #[derive(Clone, Copy, Debug)]
@@ -167,10 +163,7 @@ impl Psync {
             return Err(&conversation::BEYOND_WINDOW);
         }
         let process = u64::from(opening.members[usize::from(me)].process);
-        let offered = all.offers.get(&process).or_else(|| all.offers.get(&ANY));
-        let Some(Receiver::Protocol(upper)) = offered else {
-            return Err(Self::NO_RECEIVER);
-        };
+        let upper = group::enabled(&all.offers, process).ok_or(Self::NO_RECEIVER)?;
         // Another packet may be making it with members of its own, or an open.
         let turn = all.layer.opening.take(at.cx, key);
         if !turn.is_taken() {
@@ -303,7 +296,7 @@ impl Layer<HEADER_OCTETS, Many> for Psync {
         let local = ends.local_mut()?;
         let process = match local.top() {
             Some(Part::Number(PROCESS, _)) => pop_process(local)?.into(),
-            _ => ANY,
+            _ => ANY_PROCESS,
         };
         if local.is_empty() {
             local.push(Part::Any);
@@ -316,7 +309,7 @@ impl Layer<HEADER_OCTETS, Many> for Psync {
     }
 
     fn offer_for(_: u32) -> u64 {
-        NONE
+        NO_PROCESS
     }
 
     fn open(

@@ -51,7 +51,8 @@
 //! # Security
 //! Hosts are not authenticated. A forged result ends a call only with the right token of 32 bits;
 //! tokens count up from a random one. A machine's number belongs to the host that was first heard
-//! with it; only the coordinator's host ends the program.
+//! with it; other machines end the program at the word of the coordinator's host alone. The
+//! coordinator, which has none, believes a message with its own number from any host.
 //!
 //! # Example
 //! ```kdl
