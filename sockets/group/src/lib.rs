@@ -67,7 +67,9 @@
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use xk_net::{Driver, Record, Stack};
+use xk_net::{Driver, Stack};
+
+pub use xk_net::Heard as Event;
 
 /// Order in which members hear messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,37 +119,6 @@ impl Options {
     }
 }
 
-/// Next of what a member hears.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// A message of a member, this one included.
-    Message {
-        /// Index of the sender.
-        from: usize,
-        /// Octets of the message.
-        octets: Vec<u8>,
-        /// Length of the longest chain of messages, each sent after the one before, that leads to
-        /// it.
-        depth: u32,
-    },
-    /// The conversation has begun, or its members have changed.
-    View {
-        /// The members that are in, as bits.
-        members: u64,
-        /// Whether they are enough to go on.
-        has_quorum: bool,
-    },
-}
-
-/// The event of a record; `None` once this member has left.
-fn event(record: Record) -> Option<Event> {
-    match record {
-        Record::Message { from, octets, depth } => Some(Event::Message { from, octets, depth }),
-        Record::View { members, has_quorum } => Some(Event::View { members, has_quorum }),
-        Record::Left => None,
-    }
-}
-
 fn left() -> io::Error {
     io::Error::new(io::ErrorKind::NotConnected, "this member has left the group")
 }
@@ -188,7 +159,7 @@ macro_rules! group {
             /// # Errors
             /// `ENETDOWN` if the stack has ended.
             pub $($async)? fn recv(&mut self) -> io::Result<Event> {
-                event(self.0.recv()$(.$await)?? ).ok_or_else(left)
+                self.0.recv()$(.$await)??.ok_or_else(left)
             }
 
             /// Leaves the group, once the others have all that this member has sent, after ten
@@ -198,7 +169,7 @@ macro_rules! group {
             /// `ENETDOWN` if the stack has ended.
             pub $($async)? fn leave(self) -> io::Result<()> {
                 start_leaving(&self.0)?;
-                while self.0.recv()$(.$await)?? != Record::Left {}
+                while self.0.recv()$(.$await)??.is_some() {}
                 Ok(())
             }
         }
@@ -207,7 +178,7 @@ macro_rules! group {
 
 /// Groups for blocking programs.
 pub mod blocking {
-    use super::{Driver, Event, Options, Order, Record, Stack, event, fmt, io, left};
+    use super::{Driver, Event, Options, Order, Stack, fmt, io, left};
     use xk_net::Conversation;
 
     fn start_leaving<D: Driver>(conversation: &Conversation<D>) -> io::Result<()> {

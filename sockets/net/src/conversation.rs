@@ -19,14 +19,15 @@ pub struct Conversation<D: Driver = Here>(Arc<Handle<D>>);
 
 /// Next of what a member hears in a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Record {
+pub enum Heard {
     /// A message of a member, this one included.
     Message {
         /// Index of the sender.
         from: usize,
         /// Octets of the message.
         octets: Vec<u8>,
-        /// Depth in the graph of the conversation.
+        /// Length of the longest chain of messages, each sent after the one before, that leads to
+        /// it.
         depth: u32,
     },
     /// The conversation has begun, or its members have changed.
@@ -36,8 +37,6 @@ pub enum Record {
         /// Whether they are enough to go on.
         has_quorum: bool,
     },
-    /// This member may go: the others have what it has sent.
-    Left,
 }
 
 impl<D: Driver> Conversation<D> {
@@ -74,11 +73,12 @@ impl<D: Driver> Conversation<D> {
         handle.until(Ready::WRITABLE, &handle.write_timeout, send).map(drop)
     }
 
-    /// Returns the next record, waiting for it.
+    /// Returns what this member hears next, waiting for it; `None` once it has left, and the others
+    /// have what it has sent.
     ///
     /// # Errors
     /// `ENETDOWN` if the conversation is over.
-    pub fn recv(&self) -> io::Result<Record> {
+    pub fn recv(&self) -> io::Result<Option<Heard>> {
         let handle = &*self.0;
         let mut octets = Vec::new();
         let received = handle.until(Ready::READABLE, &handle.read_timeout, || {
@@ -90,18 +90,18 @@ impl<D: Driver> Conversation<D> {
             return Err(invalid("a record without its front"));
         };
         Ok(match front.kind {
-            MESSAGE => Record::Message {
+            LEFT => None,
+            MESSAGE => Some(Heard::Message {
                 from: front.member.into(),
                 octets: octets.split_off(Front::OCTETS),
                 depth: front.depth,
-            },
-            LEFT => Record::Left,
-            _ => Record::View { members: front.members, has_quorum: front.has_quorum != 0 },
+            }),
+            _ => Some(Heard::View { members: front.members, has_quorum: front.has_quorum != 0 }),
         })
     }
 
-    /// Sends nothing from now on. [`Record::Left`] comes once the others have all that was sent,
-    /// after ten seconds at most.
+    /// Sends nothing from now on. [`recv`](Self::recv) returns `None` once the others have all that
+    /// was sent, after ten seconds at most.
     ///
     /// # Errors
     /// If the stack has ended.

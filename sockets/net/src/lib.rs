@@ -76,7 +76,7 @@ mod stack;
 mod tcp;
 mod udp;
 
-pub use conversation::{Conversation, Record};
+pub use conversation::{Conversation, Heard};
 pub use driver::{Crashed, Driver, Here, JoinHandle, Parked, Sim, SimHost, Thread, have_spawned};
 pub use layer::{GroupChange, Sharing};
 pub use poller::{Event, Mode, Poller};

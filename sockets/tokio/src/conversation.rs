@@ -4,7 +4,7 @@ use crate::Stack;
 use crate::task::{Awaited, Direction};
 use std::io;
 use std::net::SocketAddr;
-use xk_net::{Driver, Record, Thread};
+use xk_net::{Driver, Heard, Thread};
 
 /// One member's end of a conversation.
 pub struct Conversation<D: Driver = Thread>(Awaited<xk_net::Conversation<D>>);
@@ -39,11 +39,11 @@ impl<D: Driver> Conversation<D> {
         self.0.wait(Direction::Write, |conversation| conversation.send(octets)).await
     }
 
-    /// Returns the next record.
+    /// Returns what this member hears next; `None` once it has left.
     ///
     /// # Errors
     /// `ENETDOWN` if the conversation is over.
-    pub async fn recv(&self) -> io::Result<Record> {
+    pub async fn recv(&self) -> io::Result<Option<Heard>> {
         self.0.wait(Direction::Read, xk_net::Conversation::recv).await
     }
 }
