@@ -15,6 +15,17 @@ const LOSSY: &str = r#"delay="2ms" jitter="3ms" loss="20%""#;
 const QUIET: &str = r#"delay="2ms""#;
 const LIMIT: Duration = Duration::from_secs(120);
 
+/// The page about groups shows the example of the crate's documentation, which runs as a test.
+#[test]
+fn the_page_shows_what_runs() {
+    let documented = include_str!("../src/lib.rs").split("//! ```\n").nth(1).unwrap_or_default();
+    let lines = documented.lines().map(|line| line.trim_start_matches("//!"));
+    let shown: String =
+        lines.map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line))).collect();
+    assert!(shown.lines().count() <= 40, "{} lines", shown.lines().count());
+    assert!(include_str!("../../../docs/groups.md").contains(&format!("```rust\n{shown}```\n")));
+}
+
 fn members(count: usize) -> Vec<String> {
     NAMES[..count].iter().map(|name| format!("{name}:4000")).collect()
 }
