@@ -26,7 +26,7 @@ mod top;
 pub use bottom::{Addressing, Bottom, Family, Lower, OnPush, ReachedBottom, Sent};
 pub use call_bottom::{CallBottom, OnCall, in_two_slices};
 pub use calls::{CallEnd, Task};
-pub(crate) use losses::Losses;
+pub use losses::Losses;
 pub use stations::Stations;
 pub use top::{Event, OnDemux, OnOpen, OnServe, Received, Top};
 

@@ -4,7 +4,7 @@ use crate::blocks::{HEADROOM, Incoming, Taken, push};
 use crate::entities::{Line, STEP};
 use crate::reasons::{FORGED_DELIVERY, LATE, NO_ENTITY, NO_TRANSACTION, reason_of};
 use crate::session::VmtpSession;
-use crate::shared::{ALIVE_MAX, BUSY_WAITS, GROUP_REST, Shared, TRIES_MAX};
+use crate::shared::{ALIVE_MAX, BUSY_WAITS, GROUP_REST, Shared, TRIES_MAX, peer_of};
 use crate::tables::{self, ClientAction, ClientEvent, ClientState};
 use crate::wire::{
     APG, BLOCK_OCTETS, DGM, Entity, Header, RESPONSE, SDA, USER_OCTETS, blocks_of, code, gap_bits,
@@ -14,7 +14,6 @@ use core::time::Duration;
 use xk_core::object::{CallCause, CallError, PushError, Refused};
 use xk_core::shepherd::WaitError;
 use xk_core::{Kernel, Message, ProtocolRef, SessionRef, Time};
-use xk_kit::control::PeerHost;
 use xk_kit::net::attribute::Peer;
 use xk_kit::rpc::call::{self, CallOptions};
 
@@ -34,7 +33,7 @@ impl VmtpSession {
         flags: u32,
     ) -> Result<(), PushError> {
         line.id.set(self.entity(line.index));
-        let (blocks, checks) = (self.blocks, self.shared.config.checksum);
+        let (blocks, checks) = (self.path.blocks, self.shared.config.checksum);
         line.blocks.set(blocks);
         line.gap.set(self.gap.get());
         let len = request.len();
@@ -199,6 +198,7 @@ impl Shared {
             // The next group goes when this one is there.
             control |= APG;
         }
+        line.sent.set(cx.now());
         let is_paced = line.gap.get() > 0 && this.is_some();
         let ways = (self.config.checksum, is_paced);
         let left = line.out.send(cx, &lower, (mask, line.blocks.get()), control, ways)?;
@@ -275,6 +275,9 @@ impl Shared {
         let incoming = &line.incoming;
         let is_first = line.state.get() == ClientState::Awaiting;
         if is_first {
+            if line.round.get() != 0 {
+                line.answered(cx, header.control);
+            }
             incoming.begin(&Header { transaction: line.transaction.get(), ..*header });
             line.retries.set(0);
         }
@@ -325,6 +328,10 @@ impl Shared {
         header: &Header,
         data: Message,
     ) -> Result<(), Refused> {
+        let peer = match peer_of(cx, lower) {
+            Ok(peer) => Peer { host: peer.host(), port: 0 },
+            Err(why) => return Err(this.refuse(data, why)),
+        };
         let Some(parts) = line.response_of(header.server) else {
             return Err(this.refuse(data, &LATE));
         };
@@ -339,8 +346,6 @@ impl Shared {
             Ok(Taken::Whole) => {
                 // An error of one server is none of the others'.
                 if let Ok(mut reply) = outcome(cx, header, &parts) {
-                    let host = lower.ask(cx, PeerHost::default()).map(|q| q.host);
-                    let peer = Peer { host: host.unwrap_or_default(), port: 0 };
                     // A message that came from below has room for it.
                     let _ = reply.set_attribute(peer);
                     line.replied(cx, header.server, reply);
@@ -376,6 +381,9 @@ impl Shared {
         let is_late = round_of(control) != line.round.get() & 7;
         if is_late && action != ClientAction::Rest {
             return true;
+        }
+        if action == ClientAction::Rest {
+            line.answered(cx, control);
         }
         let is_refused = matches!(action, ClientAction::BackOff | ClientAction::Fail);
         if is_refused && !self.entities.is_first(line, notice.client) {

@@ -3,7 +3,7 @@
 use crate::blocks::{Incoming, Outgoing};
 use crate::shared::Settings;
 use crate::tables::ClientState;
-use crate::wire::Entity;
+use crate::wire::{Entity, round_of};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
@@ -64,6 +64,9 @@ pub(crate) struct Line {
     /// Blocks that the server had when it told of them last.
     pub(crate) delivered: Cell<u32>,
     pub(crate) wait: Cell<Duration>,
+    /// Time of the last transmission, and how long its first answer took.
+    pub(crate) sent: Cell<Time>,
+    pub(crate) took: Cell<Option<Duration>>,
     /// Time of the next action.
     pub(crate) due: Cell<Time>,
     /// Time at which the next packet goes, if there is a gap.
@@ -97,6 +100,8 @@ impl Line {
             refusals: Cell::new(0),
             delivered: Cell::new(0),
             wait: Cell::new(Duration::ZERO),
+            sent: Cell::new(Time::ZERO),
+            took: Cell::new(None),
             due: Cell::new(Time::ZERO),
             paced: Cell::new(Time::MAX),
             gathers: Cell::new(None),
@@ -111,6 +116,14 @@ impl Line {
         self.state.get() != ClientState::Processing
     }
 
+    /// An answer has come: measures, if it is one to the last transmission (RFC 1045, section 4.1).
+    #[cold]
+    pub(crate) fn answered(&self, cx: &Kernel, control: u32) {
+        if round_of(control) == self.round.get() & 7 && self.took.get().is_none() {
+            self.took.set(Some(cx.now().since(self.sent.get())));
+        }
+    }
+
     /// Ends the transaction with this outcome.
     #[inline]
     pub(crate) fn finish(&self, cx: &Kernel, outcome: Result<Message, CallError>) {
@@ -123,6 +136,7 @@ impl Line {
     pub(crate) fn end(&self, failed: bool) {
         self.state.set(ClientState::Processing);
         self.suspect.set(failed);
+        self.took.set(None);
         self.out.clear();
         self.incoming.clear();
         self.pending.end();
@@ -185,10 +199,11 @@ pub(crate) struct Entities {
 }
 
 impl Entities {
-    pub(crate) fn new(cx: &Kernel, boot: u32, config: &Settings) -> Self {
+    pub(crate) fn new(cx: &Kernel, config: &Settings) -> Self {
         Self {
             list: (0..config.entities).map(|index| Line::new(cx, index)).collect(),
-            first: CLIENT | (boot & 0x7_ffff) << 8,
+            // Another boot has others, and so has another instance on the same host.
+            first: CLIENT | (cx.random().next_u32() & 0x7_ffff) << 8,
             queue: WaitQueue::default(),
             clock: Cell::new(0),
             waits: Cell::new(0),

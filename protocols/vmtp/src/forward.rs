@@ -105,8 +105,9 @@ impl Shared {
                 way
             }
         };
+        let host = cx.unless_lost(|| peer_number(cx, &way)).map_err(|_| &SYSTEM_ERROR)?;
         let passed = Header {
-            server: Entity::new(route.entity, peer_number(cx, &way)),
+            server: Entity::new(route.entity, host),
             control: header.control & (STI | NRT),
             ..header.with_data(0, 0)
         };

@@ -15,7 +15,8 @@
 //! discriminator and the host's Internet address; on Ethernet the last four octets of the station's
 //! address, on a bare link 0. A call uses one of the client entities: the one that its session used
 //! last, otherwise an unused one, otherwise the least recently used one; while all are busy the
-//! call waits. Client identifiers contain bits of this boot, so none is used again after a reboot.
+//! call waits. Client identifiers contain random bits, so none is used again after a reboot, nor by
+//! a second `vmtp` of the host.
 //!
 //! A message is sent as a segment, even if it is empty; only one of exactly 20 octets is sent as
 //! user data in the header. So every length is preserved. A packet has two blocks of 512 octets, as
@@ -26,11 +27,13 @@
 //! The response acknowledges the request; the next request of the entity acknowledges the response.
 //! An unanswered request is retransmitted after 100 ms (a long one after 300 ms), then after
 //! doubled intervals of up to a second; over an internet after 500 ms (a second), then of up to
-//! four. Of a request in several packets only the header is retransmitted, and the server reports
-//! the blocks that it lacks; the client requests missing blocks of a response 20 ms after its last
-//! packet. After eight attempts without a sign of life the call times out. While the server reports
-//! that it has the request, the client asks at intervals of up to five seconds. Each retransmission
-//! has a number, which its answer repeats: each is answered once, and each answer is used once.
+//! four. Once round trips to the server were measured, the first interval is 100 ms longer than
+//! they take (300 ms, 600 ms). Of a request in several packets only the header is retransmitted,
+//! and the server reports the blocks that it lacks; the client requests missing blocks of a
+//! response 20 ms after its last packet. After eight attempts without a sign of life the call times
+//! out. While the server reports that it has the request, the client asks at intervals of up to
+//! five seconds. Each retransmission has a number, which its answer repeats: each is answered once,
+//! and each answer is used once.
 //!
 //! Requests are executed on the arriving shepherd. A server keeps a record of each client entity
 //! for 120 s. Before it executes the first request of an unknown entity, it asks the client's
@@ -48,8 +51,8 @@
 //! Requests for the procedures of a `route` are forwarded to another server, which answers the
 //! client directly, at the Internet address in the client's identifier. The first server
 //! retransmits the request until the other one has it, and meanwhile confirms to a client that asks
-//! that it has arrived. A request that was forwarded fifteen times is refused as
-//! `forwarded too often`; in the RFC the server then makes a call of its own.
+//! that it has arrived. A request that was forwarded fifteen times is refused as `forwarded too
+//! often`; in the RFC the server then makes a call of its own.
 //!
 //! The skeletons of layers (`xk_kit`) do not fit: a packet belongs to an entity or a record, which
 //! have no sessions, and a checksum follows the data.
@@ -70,10 +73,11 @@
 //! RFC 1045; protocol number 81. The RFC leaves open what is retransmitted after a timeout (here
 //! the header, if the message is long), how a length that is no multiple of a block is conveyed (as
 //! above), and what an unknown client costs (here one question). Not covered: secure transactions,
-//! which are refused and counted as `security not supported`; parts of segments (`MsgDelivery`);
-//! principals; migration; user data of little-endian senders; operations of the manager other than
-//! ProbeEntity, NotifyVmtpClient, NotifyVmtpServer and NotifyRemoteVmtpClient. User data beside a
-//! segment is ignored.
+//! which are refused and counted as `security not supported`; runs of transactions, which are
+//! refused as `streaming not supported`; parts of segments (`MsgDelivery`); principals; migration;
+//! user data of little-endian senders; operations of the manager other than ProbeEntity,
+//! NotifyVmtpClient, NotifyVmtpServer and NotifyRemoteVmtpClient. User data beside a segment is
+//! ignored.
 #![no_std]
 
 extern crate alloc;

@@ -3,7 +3,7 @@
 
 use crate::blocks::{Incoming, Outgoing};
 use crate::reasons::NO_RECORD;
-use crate::shared::Settings;
+use crate::shared::{Path, Settings};
 use crate::tables::ServerState;
 use crate::wire::{Entity, Header};
 use alloc::rc::Rc;
@@ -14,7 +14,7 @@ use core::time::Duration;
 use xk_core::Secret;
 use xk_core::map::{Map, MapStats};
 use xk_core::object::SessionSlot;
-use xk_core::{Kernel, PeerName, ProtocolRef, SessionRef, Time};
+use xk_core::{Kernel, PeerName, ProtocolRef, Reason, SessionRef, Time};
 
 /// Time for which a record is kept after its client was heard last: four lifetimes of a packet
 /// (TS4). No client still waits for an answer by then.
@@ -36,7 +36,7 @@ pub(crate) struct Record {
     pub(crate) request: Cell<Option<Header>>,
     /// The session below that the last packet came through.
     pub(crate) lower: SessionSlot,
-    pub(crate) blocks: Cell<u32>,
+    pub(crate) path: Cell<Path>,
     pub(crate) incoming: Incoming,
     /// The response, or the request that was passed on.
     pub(crate) out: Outgoing,
@@ -78,7 +78,7 @@ impl Record {
             verified: Cell::new(false),
             request: Cell::new(None),
             lower: SessionSlot::default(),
-            blocks: Cell::new(1),
+            path: Cell::default(),
             incoming: Incoming::default(),
             out: Outgoing::default(),
             repeats: Cell::new(false),
@@ -134,13 +134,21 @@ impl Record {
         }
     }
 
-    /// Keeps the session below that a packet came through.
-    #[inline]
-    pub(crate) fn learn(&self, lower: &SessionRef, blocks: impl FnOnce() -> u32) {
+    /// Keeps the session below that answers go through.
+    ///
+    /// # Errors
+    /// [`reason::NO_ANSWER`](xk_core::reason::NO_ANSWER) if a question to it was lost.
+    pub(crate) fn learn(
+        &self,
+        cx: &Kernel,
+        lower: &SessionRef,
+        path: impl FnOnce() -> Path,
+    ) -> Result<(), &'static Reason> {
         if !self.lower.has(lower) {
-            self.blocks.set(blocks());
+            self.path.set(cx.unless_lost(path)?);
             drop(self.lower.replace(Some(lower.clone())));
         }
+        Ok(())
     }
 
     /// Whether a packet asks for an answer, and is the first of its round that does.
@@ -289,9 +297,9 @@ impl Records {
 }
 
 /// The entity that a request of this record names as its server.
-pub(crate) fn server_of(request: &Header, own: impl FnOnce() -> u32) -> Entity {
+pub(crate) fn server_of(request: &Header, own: u32) -> Entity {
     match request.server.is_group() {
-        true => Entity::new(request.server.discriminator(), own()),
+        true => Entity::new(request.server.discriminator(), own),
         false => request.server,
     }
 }

@@ -3,19 +3,18 @@
 use crate::blocks::{HEADROOM, Taken, groups_of, push};
 use crate::client::into_user_data;
 use crate::reasons::{
-    ABORTED, FORGED_DELIVERY, NO_ENTITY, NO_RECORD, REPLAYED, SECURE, UNFINISHED, UNVERIFIED,
-    code_of,
+    ABORTED, FORGED_DELIVERY, NO_ENTITY, NO_RECORD, NO_STREAM, REPLAYED, SECURE, UNFINISHED,
+    UNVERIFIED, code_of,
 };
 use crate::records::{Age, KEPT, Record, server_of};
 use crate::session::VmtpSession;
 use crate::shared::{
-    ANY, GROUP_REST, PASSIVE, RESPONSE_REST, Shared, TRIES_MAX, blocks_for, halves, name_key,
-    peer_of,
+    ANY, GROUP_REST, PASSIVE, RESPONSE_REST, Shared, TRIES_MAX, halves, name_key, peer_of,
 };
 use crate::tables::{self, ServerAction, ServerEvent, ServerState};
 use crate::wire::{
-    APG, BLOCK_OCTETS, CRE, DGM, EPG, Entity, GROUP_OCTETS, Header, MPG, NRT, NSR, PIC, RESPONSE,
-    SDA, STI, USER_OCTETS, blocks_of, code, operation, padded, round_of,
+    APG, BLOCK_OCTETS, CMG, CRE, DGM, EPG, Entity, GROUP_OCTETS, Header, MPG, NER, NRT, NSR, PIC,
+    RESPONSE, SDA, STI, USER_OCTETS, blocks_of, code, operation, padded, round_of,
 };
 use alloc::rc::Rc;
 use xk_core::object::Refused;
@@ -42,45 +41,46 @@ impl Shared {
             }
             return Err(this.refuse(data, &SECURE));
         }
-        let key = (header.client.0, peer_of(cx, lower));
+        let named = peer_of(cx, lower).and_then(|peer| {
+            let path = cx.unless_lost(|| self.path(cx, lower))?;
+            Ok(((header.client.0, peer), path))
+        });
+        let (key, path) = match named {
+            Ok(named) => named,
+            Err(why) => return Err(this.refuse(data, why)),
+        };
         let record = match self.records.get(key) {
             Some(record) => record,
-            None => {
-                if let Some(code) = self.objection(cx, lower, header) {
-                    if is_alone && header.wants_answer() {
-                        self.notify_client(cx, lower, header, 0, code);
-                    }
-                    return Err(this.refuse(data, &NO_ENTITY));
+            None if !self.is_ours(header, path.own) => {
+                if is_alone && header.wants_answer() {
+                    self.notify_client(cx, lower, header, 0, code::NONEXISTENT_ENTITY);
                 }
-                match self.records.make(cx, this, key) {
-                    Some(record) => {
-                        self.watch_record(cx, this, &record, cx.now().after(KEPT));
-                        record
-                    }
-                    None => {
-                        if is_alone {
-                            self.notify_client(cx, lower, header, 0, code::BUSY);
-                        }
-                        return Err(this.refuse(data, &NO_RECORD));
-                    }
-                }
+                return Err(this.refuse(data, &NO_ENTITY));
             }
-        };
-        let forwarder = match header.forwards() > 0 && is_alone {
-            true => match self.way_to(cx, this, header.client) {
-                Some(way) => {
-                    record.learn(&way, || blocks_for(cx, &way));
-                    Some(lower.clone())
+            None => match self.records.make(cx, this, key) {
+                Some(record) => {
+                    self.watch_record(cx, this, &record, cx.now().after(KEPT));
+                    record
                 }
-                None => return Err(this.refuse(data, &NO_ENTITY)),
+                None => {
+                    if is_alone {
+                        self.notify_client(cx, lower, header, 0, code::BUSY);
+                    }
+                    return Err(this.refuse(data, &NO_RECORD));
+                }
             },
-            false => {
-                record.learn(lower, || blocks_for(cx, lower));
-                None
-            }
         };
-        if forwarder.is_some() || header.forwards() > 0 {
-            drop(record.onward.replace(forwarder));
+        let is_passed_on = header.forwards() > 0 && is_alone;
+        let way = match is_passed_on {
+            true => self.way_to(cx, this, header.client),
+            false => Some(lower.clone()),
+        };
+        let Some(way) = way else { return Err(this.refuse(data, &NO_ENTITY)) };
+        if let Err(why) = record.learn(cx, &way, || self.path(cx, &way)) {
+            return Err(this.refuse(data, why));
+        }
+        if header.forwards() > 0 {
+            drop(record.onward.replace(is_passed_on.then(|| lower.clone())));
         }
         record.heard.set(cx.now());
         record.control.set(header.control);
@@ -107,7 +107,7 @@ impl Shared {
     ) -> Option<Rc<Record>> {
         let size = header.segment_octets();
         let is_plain = header.domain & EPG == 0
-            && header.control & (NSR | APG) == 0
+            && header.control & (NSR | NER | APG) == 0
             && header.has(SDA)
             && size <= data
             && header.delivery == blocks_of(size)
@@ -134,14 +134,10 @@ impl Shared {
         Some(record)
     }
 
-    /// Why a request is not for us, as a code.
-    fn objection(&self, cx: &Kernel, lower: &SessionRef, header: &Header) -> Option<u32> {
-        let (server, domain) = (header.server, header.domain >> 16);
-        if domain != self.config.domain {
-            return Some(code::NONEXISTENT_ENTITY);
-        }
-        let is_ours = server.is_group() || server.host() == self.own_number(cx, lower);
-        (!is_ours).then_some(code::NONEXISTENT_ENTITY)
+    /// Whether a request is for one of our servers, with this host in their names.
+    fn is_ours(&self, header: &Header, own: u32) -> bool {
+        header.domain >> 16 == self.config.domain
+            && (header.server.is_group() || header.server.host() == own)
     }
 
     /// A packet of a request newer than the current one.
@@ -154,6 +150,10 @@ impl Shared {
         header: &Header,
         data: Message,
     ) -> Result<(), Refused> {
+        if header.control & (NER | CMG) == NER && !header.server.is_group() {
+            self.notify_client(cx, lower, header, 0, code::STREAMING_NOT_SUPPORTED);
+            return Err(this.refuse(data, &NO_STREAM));
+        }
         if header.control & NSR != 0 {
             // The groups before it are not there.
             self.notify_client(cx, lower, header, 0, code::NO_RUN_RECORD);
@@ -298,7 +298,7 @@ impl Shared {
         };
         let [client, low] = halves(request.client);
         let header = Header {
-            client: Entity::new(self.prober, self.own_number(cx, &lower)),
+            client: Entity::new(self.prober, record.path.get().own),
             domain: self.config.domain << 16,
             transaction: self.records.ask(cx, record),
             server: Entity::MANAGERS,
@@ -320,8 +320,8 @@ impl Shared {
         let Some(record) = self.records.asked(header.transaction) else {
             return false;
         };
-        let is_its = |own: &SessionRef| peer_of(cx, own) == peer_of(cx, lower);
-        if !record.lower.get().is_some_and(|own| is_its(&own)) {
+        let asked = record.lower.get().and_then(|asked| peer_of(cx, &asked).ok());
+        if asked.is_none() || asked != peer_of(cx, lower).ok() {
             return false;
         }
         record.probe.set(None);
@@ -369,6 +369,10 @@ impl Shared {
             Ok(session) => session.call_pop(cx, request).map_err(|refused| refused.reason),
             Err(why) => {
                 this.discard(request, why);
+                if *why == reason::NO_ANSWER {
+                    // A question was lost: the client sends it again.
+                    return record.forget();
+                }
                 Err(why)
             }
         };
@@ -393,7 +397,7 @@ impl Shared {
             let own = between_hosts::own(cx, lower, self.config.address);
             let peer = lower.ask(cx, PeerHost::default()).map(|q| q.host);
             let hosts = (own.unwrap_or_default(), peer.unwrap_or_default());
-            let server = server_of(header, || self.own_number(cx, lower));
+            let server = server_of(header, self.path(cx, lower).own);
             let body = VmtpSession::new(cx, self, key, (lower, &upper), hosts, server);
             (body, hosts)
         };
@@ -425,7 +429,7 @@ impl Shared {
             self.watch_record(cx, this, record, cx.now().after(KEPT));
             return;
         }
-        let mut header = self.response_to(cx, record, lower, request);
+        let mut header = self.response_to(record, request);
         let reply = match result {
             Ok(reply) if self.is_too_long(request, reply.len()) => {
                 this.discard(reply, &reason::TOO_BIG);
@@ -460,21 +464,14 @@ impl Shared {
 
     /// The header of the response to a request, without code and user data.
     #[inline]
-    fn response_to(
-        &self,
-        cx: &Kernel,
-        record: &Record,
-        lower: &SessionRef,
-        request: &Header,
-    ) -> Header {
-        let server = server_of(request, || self.own_number(cx, lower));
+    fn response_to(&self, record: &Record, request: &Header) -> Header {
         let round = Header::default().with_round(round_of(record.control.get()));
         Header {
             client: request.client,
             domain: self.config.domain << 16,
             control: RESPONSE | round.with_forwards(request.forwards()).control,
             transaction: request.transaction,
-            server,
+            server: server_of(request, record.path.get().own),
             ..Header::default()
         }
     }
@@ -495,7 +492,7 @@ impl Shared {
         record.repeats.set(!is_kept);
         record.retries.set(0);
         let len = reply.len();
-        if len <= record.blocks.get() as usize * BLOCK_OCTETS {
+        if len <= record.path.get().blocks as usize * BLOCK_OCTETS {
             if is_kept && record.out.save(header, &reply).is_err() {
                 // As good as lost: the client asks for it, and is told that it is gone.
                 record.state.set(ServerState::Discarded);
@@ -531,7 +528,7 @@ impl Shared {
         let gap = record.request.get().map_or(0, |request| request.gap());
         let ways = (self.config.checksum, gap > 0);
         // What does not go is asked for again.
-        let left = record.out.send(cx, &lower, (mask, record.blocks.get()), control, ways);
+        let left = record.out.send(cx, &lower, (mask, record.path.get().blocks), control, ways);
         let left = left.unwrap_or(0);
         record.out.waiting.set(left);
         let now = cx.now();
@@ -564,7 +561,7 @@ impl Shared {
         // The round of the last request packet (RFC 1045, section 3.4).
         let header = record.out.header.get();
         record.out.header.set(header.with_round(round_of(record.control.get())));
-        let is_long = record.out.is_long(record.blocks.get());
+        let is_long = record.out.is_long(record.path.get().blocks);
         self.send_response(cx, this, record, mask, if is_long { APG } else { 0 });
         if !is_long {
             self.watch_record(cx, this, record, cx.now().after(KEPT));
@@ -581,7 +578,7 @@ impl Shared {
     ) -> bool {
         let [_, _, _, _, transaction, delivery, code] = notice.user;
         let client = notice.user_entity(2);
-        let known = self.records.get((client.0, peer_of(cx, lower)));
+        let known = peer_of(cx, lower).ok().and_then(|peer| self.records.get((client.0, peer)));
         // Of a request that another server passed on its host is not the client's.
         let passed = |record: &Record| {
             record.client() == client
@@ -689,7 +686,7 @@ impl Shared {
                 record.forget();
                 self.watch_record(cx, this, record, now.after(KEPT));
             }
-            ServerAction::Resend if record.out.is_long(record.blocks.get()) => {
+            ServerAction::Resend if record.out.is_long(record.path.get().blocks) => {
                 record.retries.set(record.retries.get() + 1);
                 self.respond_again(cx, this, record, None);
             }

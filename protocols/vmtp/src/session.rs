@@ -1,7 +1,7 @@
 //! A session: one procedure of one server, called from above or by a peer.
 
-use crate::entities::Line;
-use crate::shared::{FAR, Key, NEAR, SERVER, Shared, Timers, blocks_for, timers};
+use crate::entities::{Line, STEP};
+use crate::shared::{FAR, Key, NEAR, Path, RoundTrip, SERVER, Shared, Timers, timers};
 use crate::wire::{BLOCK_OCTETS, DGM, Entity, Header, MRD, SDA, STI};
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -24,14 +24,14 @@ pub(crate) struct VmtpSession {
     upper: ProtocolRef,
     /// Our host and the peer's; unspecified where the layer below has none.
     hosts: (HostAddr, HostAddr),
-    /// Host part of our entities.
-    own: u32,
+    pub(crate) path: Path,
     /// The header of requests, less what is a request's own.
     pub(crate) template: Header,
-    /// Blocks in a packet.
-    pub(crate) blocks: u32,
     /// The waits, as they suited where the peer was when that was last looked at.
     timers: Cell<Timers>,
+    round_trip: Cell<RoundTrip>,
+    /// Mask of the transactions that are not measured: none until one was.
+    seldom: Cell<u32>,
     /// The entity used last.
     last: Cell<u16>,
     /// Gap between packets that the way bears.
@@ -61,10 +61,11 @@ impl VmtpSession {
             lower: lower.clone(),
             upper: upper.clone(),
             hosts,
-            own: shared.own_number(cx, lower),
+            path: shared.path(cx, lower),
             template,
-            blocks: blocks_for(cx, lower),
             timers: Cell::new(timers(cx, &shared.config, lower)),
+            round_trip: Cell::default(),
+            seldom: Cell::new(0),
             last: Cell::new(0),
             gap: Cell::new(shared.config.gap),
         }
@@ -73,14 +74,15 @@ impl VmtpSession {
     /// Name of a client entity towards the peer.
     #[inline]
     pub(crate) fn entity(&self, index: u16) -> Entity {
-        self.shared.entities.name(index, self.own)
+        self.shared.entities.name(index, self.path.own)
     }
 
     /// The waits that suit where the peer is now. Looked at again by each call that is not answered
     /// at once, since hosts move.
     #[cold]
     pub(crate) fn look_at_timers(&self, cx: &Kernel) -> Timers {
-        self.timers.set(timers(cx, &self.shared.config, &self.lower));
+        let unknown = timers(cx, &self.shared.config, &self.lower);
+        self.timers.set(self.round_trip.get().suited(unknown));
         self.timers.get()
     }
 
@@ -117,24 +119,49 @@ impl VmtpSession {
         options: Option<CallOptions>,
     ) -> Result<Message, CallError> {
         let timers = self.timers.get();
-        let is_long = request.len() > self.blocks as usize * BLOCK_OCTETS;
+        let is_long = request.len() > self.path.blocks as usize * BLOCK_OCTETS;
         let first = if is_long { timers.large } else { timers.small };
         let Some(wait) = CallOptions::clip(options, cx.now(), first) else {
             return Err(CallCause::TimedOut { tries: 0 }.into());
         };
         line.pending.begin(this.id(), options.map_or(0, |options| options.tag));
         line.wait.set(first);
-        line.due.set(cx.now().after(first));
+        line.sent.set(cx.now());
+        line.due.set(line.sent.get().after(first));
         self.transmit(cx, this, line, request, 0)?;
         self.await_response(cx, line, options, wait)
     }
 
-    /// Learns from a call that has ended what gap the way bears.
+    /// Learns from a call that has ended what gap the way bears and how long it takes. One of
+    /// sixteen is measured that were answered at once.
     #[inline]
-    fn learn_gap(&self, line: &Line) {
-        if line.gap.get() != 0 {
-            let gap = if line.round.get() == 0 { line.gap.get() - 1 } else { line.gap.get() };
-            self.gap.set(gap.max(self.shared.config.gap));
+    fn learn(&self, cx: &Kernel, line: &Line) {
+        let is_measured = (line.transaction.get() / STEP) & self.seldom.get() == 0;
+        if line.round.get() != 0 || line.gap.get() != 0 || is_measured {
+            self.learn_more(cx, line);
+        }
+    }
+
+    #[cold]
+    fn learn_more(&self, cx: &Kernel, line: &Line) {
+        let is_again = line.round.get() != 0;
+        let gap = line.gap.get().saturating_sub(u8::from(!is_again));
+        self.gap.set(gap.max(self.shared.config.gap));
+        let at_once = || (!is_again).then(|| cx.now().since(line.sent.get()));
+        let took = line.took.take().or_else(at_once);
+        self.seldom.set(if took.is_some() { 15 } else { 0 });
+        match took {
+            Some(took) => {
+                self.round_trip.set(self.round_trip.get().with(took));
+                self.look_at_timers(cx);
+            }
+            // Which transmission was answered is not known: the wait stays as long as it has
+            // become (Karn and Partridge, "Improving Round-Trip Time Estimates").
+            None => {
+                let timers = self.timers.get();
+                let small = line.wait.get().clamp(timers.small, timers.max.max(timers.small));
+                self.timers.set(Timers { small, large: timers.large.max(small), ..timers });
+            }
         }
     }
 
@@ -213,7 +240,9 @@ impl Session for VmtpSession {
         let result = self.call_on(cx, this, line, request, options);
         let failed =
             matches!(&result, Err(error) if !matches!(error.cause, CallCause::Rejected(_)));
-        self.learn_gap(line);
+        if !failed {
+            self.learn(cx, line);
+        }
         line.end(failed);
         self.shared.entities.give_up(cx, line);
         result
@@ -271,7 +300,7 @@ impl Session for VmtpSession {
         } else if let Some(question) = ask.get::<MaxPacket>() {
             question.octets = self.shared.config.message_max as u32;
         } else if let Some(question) = ask.get::<OptPacket>() {
-            question.octets = self.blocks * BLOCK_OCTETS as u32;
+            question.octets = self.path.blocks * BLOCK_OCTETS as u32;
         } else if let Some(question) = ask.get::<CancelCall>() {
             let (tag, entities) = (question.tag, &self.shared.entities);
             if tag == 0 || !entities.cancel(cx, this.id(), tag, CallCause::Cancelled) {

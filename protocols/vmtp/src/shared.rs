@@ -14,7 +14,7 @@ use core::time::Duration;
 use xk_core::graph::{ParamKind, optional, word};
 use xk_core::map::Map;
 use xk_core::object::SessionTable;
-use xk_core::{HostAddr, Kernel, PeerName, ProtocolRef, SessionRef, Time};
+use xk_core::{HostAddr, Kernel, PeerName, ProtocolRef, Reason, SessionRef, Time};
 use xk_kit::Cache;
 use xk_kit::control::{MyEther, MyHost, PeerEther, PeerHost, opt_packet};
 use xk_kit::net::neighbour::is_far;
@@ -67,6 +67,37 @@ pub const FAR: Timers = Timers {
     large: Duration::from_secs(1),
     max: Duration::from_secs(4),
 };
+
+/// Round-trip time to a server, as measured, with its deviation (Jacobson's estimator).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RoundTrip {
+    smoothed: Duration,
+    deviation: Duration,
+}
+
+impl RoundTrip {
+    /// Takes a measurement.
+    pub(crate) fn with(self, measured: Duration) -> Self {
+        if self.smoothed.is_zero() {
+            return Self { smoothed: measured, deviation: measured / 2 };
+        }
+        Self {
+            smoothed: (self.smoothed * 7 + measured) / 8,
+            deviation: (self.deviation * 3 + self.smoothed.abs_diff(measured)) / 4,
+        }
+    }
+
+    /// The first waits that suit it, in place of those for a peer of which nothing is known.
+    pub(crate) fn suited(self, unknown: Timers) -> Timers {
+        if self.smoothed.is_zero() {
+            return unknown;
+        }
+        let small = self.smoothed + self.deviation * 4 + NEAR.small;
+        let long = unknown.large - unknown.small;
+        let max = unknown.max;
+        Timers { small: small.min(max), large: (small + long).min(max), max }
+    }
+}
 
 /// Number of hosts that forwarded requests are answered to at a time.
 const WAYS_MAX: usize = 64;
@@ -151,23 +182,43 @@ fn ether_number([_, _, a, b, c, d]: [u8; 6]) -> u32 {
     u32::from_be_bytes([a, b, c, d])
 }
 
-/// Name of the peer of a session below: its host, or none where there is no host.
+/// Name of the peer of a session below: its host, its station, or the session if that knows none.
+///
+/// # Errors
+/// [`reason::NO_ANSWER`](xk_core::reason::NO_ANSWER) if a question was lost.
 #[inline(always)]
-pub(crate) fn peer_of(cx: &Kernel, lower: &SessionRef) -> PeerName {
+pub(crate) fn peer_of(cx: &Kernel, lower: &SessionRef) -> Result<PeerName, &'static Reason> {
     match lower.head().peer() {
         PeerName::UNKNOWN => ask_peer(cx, lower),
-        peer => peer,
+        peer => Ok(peer),
     }
 }
 
 #[cold]
-fn ask_peer(cx: &Kernel, lower: &SessionRef) -> PeerName {
-    let Ok(asked) = cx.unless_lost(|| lower.ask(cx, PeerHost::default())) else {
-        return PeerName::UNKNOWN;
-    };
-    let known = asked.map_or(PeerName::NO_HOST, |peer| peer.host.into());
+fn ask_peer(cx: &Kernel, lower: &SessionRef) -> Result<PeerName, &'static Reason> {
+    let known = cx.unless_lost(|| match lower.ask(cx, PeerHost::default()) {
+        Some(peer) => peer.host.into(),
+        None => {
+            let station = lower.ask(cx, PeerEther::default()).map(|peer| peer.address);
+            let mut name = [0; 12];
+            name[..6].copy_from_slice(&station.unwrap_or_default());
+            if station.is_none() {
+                name[4..].copy_from_slice(&lower.id().0.to_be_bytes());
+            }
+            PeerName::no_host(name)
+        }
+    })?;
     lower.head().set_peer(known);
-    known
+    Ok(known)
+}
+
+/// Facts of a session below, asked once.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Path {
+    /// Blocks in a packet.
+    pub(crate) blocks: u32,
+    /// Host part of our entities, as the peer knows us.
+    pub(crate) own: u32,
 }
 
 /// The waits for what goes through a session below.
@@ -194,7 +245,7 @@ impl Shared {
             lower,
             sessions: SessionTable::new(key, config.sessions_max),
             enables: Map::new(key, config.enables_max),
-            entities: Entities::new(cx, boot, &config),
+            entities: Entities::new(cx, &config),
             records: Records::new(key, &config),
             prober: 0x0400_0000 | boot & 0x03ff_ffff,
             routes,
@@ -205,8 +256,13 @@ impl Shared {
         }
     }
 
+    /// Facts of a session below.
+    pub(crate) fn path(&self, cx: &Kernel, lower: &SessionRef) -> Path {
+        Path { blocks: blocks_for(cx, lower), own: self.own_number(cx, lower) }
+    }
+
     /// Host part of our entities, as the peer of a session below knows us.
-    pub(crate) fn own_number(&self, cx: &Kernel, lower: &SessionRef) -> u32 {
+    fn own_number(&self, cx: &Kernel, lower: &SessionRef) -> u32 {
         if let Some(address) = self.config.address {
             return address.folded();
         }
@@ -264,8 +320,10 @@ impl Shared {
 
     /// Sends an operation without response to the peer's manager.
     fn notify(&self, cx: &Kernel, lower: &SessionRef, code: u32, user: [u32; 7]) {
+        // One that cannot be named is as good as lost.
+        let Ok(own) = cx.unless_lost(|| self.own_number(cx, lower)) else { return };
         let header = Header {
-            client: Entity::new(self.prober, self.own_number(cx, lower)),
+            client: Entity::new(self.prober, own),
             domain: self.config.domain << 16,
             transaction: self.notices.get().wrapping_add(1),
             server: Entity::MANAGERS,

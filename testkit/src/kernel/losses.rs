@@ -6,7 +6,7 @@ use xk_core::{Answer, Ask, Kernel};
 
 /// Loses one of the questions that are put to the bottoms and tops of a kernel.
 #[derive(Default)]
-pub(crate) struct Losses {
+pub struct Losses {
     counts: Cell<bool>,
     put: Cell<usize>,
     nth: Option<usize>,
@@ -15,24 +15,24 @@ pub(crate) struct Losses {
 
 impl Losses {
     /// Loses the question with this number, from 0 on, or none.
-    pub(crate) fn among(cx: &Kernel, nth: Option<usize>) -> Rc<Self> {
+    pub fn among(cx: &Kernel, nth: Option<usize>) -> Rc<Self> {
         let losses = Rc::new(Self { nth, ..Self::default() });
         cx.surround(Rc::clone(&losses));
         losses
     }
 
     /// Whether questions are counted, and may be lost; at first they are not.
-    pub(crate) fn count(&self, counts: bool) {
+    pub fn count(&self, counts: bool) {
         self.counts.set(counts);
     }
 
     /// Number of questions that were counted.
-    pub(crate) fn put(&self) -> usize {
+    pub fn put(&self) -> usize {
         self.put.get()
     }
 
     /// The name of the question that was lost.
-    pub(crate) fn lost(&self) -> Option<&'static str> {
+    pub fn lost(&self) -> Option<&'static str> {
         self.lost.get()
     }
 }

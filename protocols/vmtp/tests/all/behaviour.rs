@@ -5,13 +5,21 @@ use core::time::Duration;
 use std::rc::Rc;
 use xk_core::object::{CallCause, Rejection};
 use xk_core::shepherd::Semaphore;
-use xk_core::{Time, reason};
-use xk_kit::rpc::call::{BUSY, CallOptions, Gather, NO_PROCEDURE};
+use xk_core::{Kernel, Part, Participant, Participants, ProtocolRef, Time, Upper, reason};
+use xk_kit::rpc::call::{BUSY, CallOptions, Gather, NO_PROCEDURE, PROCEDURE};
+use xk_testkit::kernel::{Addressing, Bottom, Losses, Lower, Sent, octets as octets_in};
 use xk_vmtp::wire::{
-    APG, BARE_OCTETS, CRE, DGM, EPG, Entity, HEADER_OCTETS, Header, PIC, RESPONSE, SDA, STI, Sums,
-    code, operation,
+    APG, BARE_OCTETS, CRE, DGM, EPG, Entity, HEADER_OCTETS, Header, NER, PIC, RESPONSE, SDA, STI,
+    Sums, code, operation,
 };
-use xk_vmtp::{FORGED_DELIVERY, NO_ENTITY, NO_TRANSACTION, REPLAYED, SECURE, Settings, UNVERIFIED};
+use xk_vmtp::{
+    ENTRY, FORGED_DELIVERY, NO_ENTITY, NO_STREAM, NO_TRANSACTION, REPLAYED, SECURE, Settings,
+    UNVERIFIED,
+};
+
+fn octets_of(sent: &Sent) -> Vec<u8> {
+    octets_in(&sent.message)
+}
 
 /// A packet with its checksum.
 fn packet(header: &Header, data: &[u8]) -> Vec<u8> {
@@ -542,4 +550,157 @@ fn a_group_s_responses_are_gathered() {
     assert_eq!(net.done(&outcome).as_deref(), Ok(&b"abc"[..]));
     drop(session);
     net.stop();
+}
+
+#[test]
+fn a_question_that_is_lost_executes_nothing_twice_and_leaves_nothing_wrong() {
+    for len in [3, 5_000] {
+        let mut put = usize::MAX;
+        let mut nth = 0;
+        while nth < put {
+            let (mut net, count) = pair();
+            let losses = Losses::among(&net.hosts[1].cx, Some(nth));
+            losses.count(true);
+            let session = net.hosts[0].open(3, SERVER);
+            for calls in 1..=2 {
+                let request = pattern(len, 3);
+                let outcome = net.hosts[0].call(&session, &request);
+                // The first response is lost, so that its request comes again.
+                let mut is_first = true;
+                net.finish(&outcome, &mut |frame| match frame.header() {
+                    header if header.is_response() && header.server != Entity::MANAGERS => {
+                        if core::mem::take(&mut is_first) {
+                            vec![]
+                        } else {
+                            vec![PASS]
+                        }
+                    }
+                    _ => vec![PASS],
+                });
+                let lost = losses.lost();
+                assert_eq!(outcome.get().as_deref(), Ok(&request[..]), "lost: {lost:?}");
+                assert_eq!(count.get(), calls, "each is executed once; lost: {lost:?}");
+            }
+            put = losses.put();
+            nth += 1;
+            drop(session);
+            net.stop();
+        }
+        assert!(put > 2, "{put} questions");
+    }
+}
+
+#[test]
+fn a_client_of_one_station_is_not_that_of_another() {
+    let [a, b, own] = [1, 3, 2].map(|last| [2, 0, 0, 0, 0, last]);
+    let count = Rc::default();
+    let host = boot(1, Lower::ether(own), config(), echo(&count));
+    // Both stations claim the same entity: the last octets of their addresses may be the same.
+    let request = |transaction| Header {
+        client: Entity::new(0x0800_0007, 1),
+        server: Entity::new(1, 2),
+        ..forged(transaction)
+    };
+    let arrive = |from: [u8; 6], octets: Vec<u8>| {
+        let bottom = host.bottom.clone();
+        host.spawn(move |cx| {
+            let message = cx.pool().copy_from(128, &octets).unwrap();
+            bottom.inject(cx, Some(Part::Ether(from)), message);
+        });
+        let header =
+            |sent: Sent| (sent.peer, Header::parse(octets_of(&sent).first_chunk().unwrap()));
+        host.bottom.take_sent().into_iter().map(header).collect::<Vec<_>>()
+    };
+    let sent = arrive(a, packet(&request(5), b"12345678"));
+    let (to, probe) = sent[0];
+    assert_eq!((to, probe.plain_code()), (Some(Part::Ether(a)), operation::PROBE_ENTITY));
+    let answer = Header { control: RESPONSE, code: code::OK, user: [5, 0, 0, 0, 0, 0, 0], ..probe };
+    let sent = arrive(a, packet(&answer, &[]));
+    assert_eq!((count.get(), sent.len()), (1, 1), "executed and answered");
+    // A newer one of the other station is asked about there, and not executed.
+    let sent = arrive(b, packet(&request(500), b"12345678"));
+    let (to, probe) = sent[0];
+    assert_eq!((to, probe.plain_code()), (Some(Part::Ether(b)), operation::PROBE_ENTITY));
+    assert_eq!(count.get(), 1);
+    host.stop();
+}
+
+#[test]
+fn two_layers_of_a_host_have_clients_of_other_names() {
+    let lower = || Lower { addressing: Addressing::Link, ..ethernet(CLIENT) };
+    let mut other = None;
+    let add = |cx: &Kernel, bottom: ProtocolRef| {
+        let second = Bottom::add(cx, "second", lower());
+        let layer = xk_vmtp::add(cx, "other", second.protocol().clone(), config());
+        other = Some((second, layer));
+        xk_vmtp::add(cx, "vmtp", bottom, config())
+    };
+    let host = Host::boot(1, lower(), &ENTRY, add, nothing());
+    let (second, layer) = other.unwrap();
+    let named = |layer: &ProtocolRef, bottom: &Bottom| {
+        let both =
+            Participants::pair(Participant::new(), Participant::of(Part::Number(PROCEDURE, 3)));
+        let session = layer.open(&host.cx, Upper::new(&host.app), both).unwrap();
+        host.spawn(move |cx| session.push(cx, cx.pool().copy_from(128, b"abc").unwrap()).unwrap());
+        let sent = bottom.take_sent();
+        Header::parse(octets_of(&sent[0]).first_chunk().unwrap()).client
+    };
+    let names = [named(&host.layer, &host.bottom), named(&layer, &second)];
+    assert_ne!(names[0], names[1]);
+    drop((second, layer));
+    host.stop();
+}
+
+#[test]
+fn a_stream_of_transactions_is_refused() {
+    let (mut net, count, session) = acquainted(one());
+    let outcome = net.hosts[0].call(&session, b"abc");
+    assert!(net.done(&outcome).is_ok());
+    let last = net.log.iter().find(|f| f.from == 0).unwrap().header();
+    net.log.clear();
+    let user = [0, 0, 0, 0, 0, 0, 8];
+    let first = Header { transaction: last.transaction + 256, control: NER, user, ..last };
+    net.inject(0, 1, packet(&first.with_data(1, 8), b"12345678"));
+    pass_for(&mut net, Duration::from_secs(1));
+    assert_eq!((count.get(), net.hosts[1].dropped(&NO_STREAM)), (1, 1));
+    assert_eq!(net.log[0].header().user[6], code::STREAMING_NOT_SUPPORTED);
+    drop(session);
+    net.stop();
+}
+
+/// Duration of a call whose first packet is lost, and requests that it sends; packets take `delay`
+/// each way, and the call is the last of `calls`.
+fn recovery(delay: Duration, calls: u32) -> (Duration, usize) {
+    let settings = Settings { entities: 1, timers: Some(xk_vmtp::FAR), ..Settings::default() };
+    let (mut net, _, session) = acquainted(settings);
+    let mut took = Duration::ZERO;
+    for call in 0..calls {
+        net.log.clear();
+        let began = net.now;
+        let outcome = net.hosts[0].call(&session, b"abc");
+        let mut is_lost = call + 1 == calls;
+        net.finish(&outcome, &mut |_| match core::mem::take(&mut is_lost) {
+            true => vec![],
+            false => vec![delay],
+        });
+        took = outcome.at.get().since(began);
+    }
+    let requests = net.log.iter().filter(|f| f.from == 0 && !f.header().is_response());
+    let requests = requests.filter(|f| f.header().server != Entity::MANAGERS).count();
+    drop(session);
+    net.stop();
+    (took, requests)
+}
+
+#[test]
+fn waits_follow_the_round_trips_that_are_measured() {
+    // Of a peer of which nothing is known half a second is waited.
+    let ms = Duration::from_millis;
+    let (unknown, _) = recovery(ms(20), 1);
+    let (known, requests) = recovery(ms(20), 40);
+    assert!(unknown >= ms(500) && known < ms(250) && known >= ms(140), "{unknown:?}, {known:?}");
+    assert_eq!(requests, 2);
+    // A way that takes longer than the first wait: in the end nothing goes in vain.
+    let (known, requests) = recovery(ms(400), 40);
+    assert!(known > ms(1_600) && requests <= 2, "{known:?}, {requests} requests");
 }
