@@ -5,44 +5,34 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use xk_core::object::{CallError, SessionId};
-use xk_core::shepherd::Semaphore;
 use xk_core::{HostAddr, Kernel, Message, SessionRef};
+use xk_kit::Pending;
 
 /// Sessions below that are kept between messages.
 const IDLE_MAX: usize = 64;
 
 /// A call that waits for its result.
-pub struct Call {
-    /// Session of the caller.
-    pub session: SessionId,
-    /// Name by which the call can be taken back; 0 for none.
-    pub tag: u64,
-    /// Signal for the end of the call.
-    pub signal: Semaphore,
-    /// End of the call, until the caller takes it.
-    pub outcome: Cell<Option<Result<Message, CallError>>>,
-}
+pub type Call = Pending<Result<Message, CallError>>;
 
 /// The calls of a machine that wait.
 pub struct Calls {
     calls: RefCell<BTreeMap<u32, Rc<Call>>>,
     calls_max: usize,
-    token: Cell<u32>,
 }
 
 impl Calls {
-    /// None yet; the first token is the one behind `token`.
-    pub fn new(calls_max: usize, token: u32) -> Self {
-        Self { calls: RefCell::default(), calls_max, token: Cell::new(token) }
+    /// None yet.
+    pub fn new(calls_max: usize) -> Self {
+        Self { calls: RefCell::default(), calls_max }
     }
 
-    /// A token that no call has; those of calls made at one time follow each other.
-    pub fn token(&self) -> u32 {
+    /// A token that no call has, and that no machine knows from those of others.
+    pub fn token(&self, cx: &Kernel) -> u32 {
         loop {
-            self.token.set(self.token.get().wrapping_add(1));
+            let token = cx.random().next_u32();
             // 0 is that of no call.
-            if self.token.get() != 0 && !self.calls.borrow().contains_key(&self.token.get()) {
-                return self.token.get();
+            if token != 0 && !self.calls.borrow().contains_key(&token) {
+                return token;
             }
         }
     }
@@ -53,8 +43,8 @@ impl Calls {
         if calls.len() >= self.calls_max {
             return None;
         }
-        let (signal, outcome) = (Semaphore::new(0), Cell::new(None));
-        let call = Rc::new(Call { session, tag, signal, outcome });
+        let call = Rc::new(Call::default());
+        call.begin(session, tag);
         calls.insert(token, Rc::clone(&call));
         Some(call)
     }
@@ -68,28 +58,18 @@ impl Calls {
     /// has one.
     pub fn come(&self, cx: &Kernel, token: u32, result: Result<Message, CallError>) -> bool {
         let call = self.calls.borrow().get(&token).cloned();
-        let Some(call) = call else { return false };
-        match call.outcome.take() {
-            None => {
-                call.outcome.set(Some(result));
-                cx.signal(&call.signal);
-                true
-            }
-            first => {
-                call.outcome.set(first);
-                false
-            }
+        let waits = call.as_ref().is_some_and(|call| call.waits());
+        if let Some(call) = call {
+            call.finish(cx, result);
         }
+        waits
     }
 
     /// Ends the calls that `is` says true of; false if there are none.
     pub fn end(&self, cx: &Kernel, error: CallError, is: impl Fn(&Call) -> bool) -> bool {
         let calls = self.calls.borrow();
-        let ended: Vec<u32> =
-            calls.iter().filter(|(_, c)| is(c)).map(|(token, _)| *token).collect();
-        drop(calls);
-        // All of them, though one is enough for the answer.
-        ended.iter().filter(|token| self.come(cx, **token, Err(error))).count() > 0
+        let ended = calls.values().filter(|call| call.waits() && is(call));
+        ended.map(|call| call.finish(cx, Err(error))).count() > 0
     }
 
     /// Forgets all calls.

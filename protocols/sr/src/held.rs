@@ -26,8 +26,17 @@ pub struct Invoked {
     pub operation: u32,
     /// Token of the first caller.
     pub token: u32,
-    /// Number of the invocation among those of its process on the machine that was invoked first.
+    /// Number of the invocation among those of its process on the machine that was invoked first;
+    /// of one that was forwarded the machine that did so.
     pub order: u32,
+}
+
+impl Invoked {
+    /// The machine that sent it here.
+    #[must_use]
+    pub const fn sender(&self) -> u16 {
+        if self.hops > 0 { self.order as u16 } else { self.origin }
+    }
 }
 
 /// Whereabouts of an invocation, as its caller asks for them.
@@ -48,30 +57,53 @@ enum State<T> {
     Answered,
 }
 
+/// Limits of what is held.
+#[derive(Clone, Copy, Debug)]
+pub struct Most {
+    /// Queued invocations.
+    pub queued: usize,
+    /// Invocations of one other machine, from their arrival until their results have arrived.
+    pub of_machine: usize,
+    /// Results on the way to one machine, after which none of its invocations begins.
+    pub results: u32,
+}
+
+/// Invocations of a machine, and results on the way to it.
+#[derive(Clone, Copy, Default)]
+struct Share {
+    held: usize,
+    results: u32,
+}
+
 /// The queued and executed invocations; each of the queued has a `T`, the work.
 pub struct Held<T> {
+    own: u16,
+    most: Most,
     all: BTreeMap<u32, (Invoked, State<T>)>,
+    shares: BTreeMap<u16, Share>,
     queued: usize,
-    queued_max: usize,
     last: u32,
     forwarded: VecDeque<((u16, u32), u16)>,
 }
 
 impl<T> Held<T> {
-    /// None yet; at most `queued_max` are queued.
-    pub fn new(queued_max: usize) -> Self {
-        let forwarded = VecDeque::new();
-        Self { all: BTreeMap::new(), queued: 0, queued_max, last: 0, forwarded }
+    /// None yet, on the machine `own`.
+    pub fn new(own: u16, most: Most) -> Self {
+        let (forwarded, shares) = (VecDeque::new(), BTreeMap::new());
+        Self { own, most, all: BTreeMap::new(), shares, queued: 0, last: 0, forwarded }
     }
 
     /// Queues an invocation behind all others.
     ///
     /// # Errors
-    /// The work, if as many are queued as may be.
+    /// The work, if as many are queued, or held of its sender, as may be.
     pub fn add(&mut self, invoked: Invoked, work: T) -> Result<u32, T> {
-        if self.queued >= self.queued_max {
+        let sender = invoked.sender();
+        let held = self.shares.get(&sender).map_or(0, |share| share.held);
+        if self.queued >= self.most.queued || sender != self.own && held >= self.most.of_machine {
             return Err(work);
         }
+        self.shares.entry(sender).or_default().held += 1;
         self.last = self.last.wrapping_add(1).max(1);
         while self.all.contains_key(&self.last) {
             self.last = self.last.wrapping_add(1).max(1);
@@ -81,11 +113,15 @@ impl<T> Held<T> {
         Ok(self.last)
     }
 
-    /// The next queued invocation behind that with this number; behind 0 is the oldest.
+    /// The next queued invocation behind that with this number; behind 0 is the oldest. Those of
+    /// machines that do not take their results wait.
     pub fn after(&self, number: u32) -> Option<(u32, &Invoked, &T)> {
+        let takes = |invoked: &Invoked| {
+            self.shares.get(&invoked.sender()).is_none_or(|of| of.results < self.most.results)
+        };
         let behind = self.all.range((Bound::Excluded(number), Bound::Unbounded));
         behind.into_iter().find_map(|(number, (invoked, state))| match state {
-            State::Queued(work) => Some((*number, invoked, work)),
+            State::Queued(work) if takes(invoked) => Some((*number, invoked, work)),
             _ => None,
         })
     }
@@ -115,6 +151,19 @@ impl<T> Held<T> {
         })
     }
 
+    /// As [`answer`](Self::answer); its result is on the way until [`sent`](Self::sent).
+    pub fn reply(&mut self, number: u32) -> Option<Invoked> {
+        let invoked = self.answer(number)?;
+        self.shares.entry(invoked.sender()).or_default().results += 1;
+        Some(invoked)
+    }
+
+    /// The result of an invocation is at its caller, or could not be sent.
+    pub fn sent(&mut self, invoked: &Invoked) {
+        let share = self.shares.entry(invoked.sender()).or_default();
+        share.results = share.results.saturating_sub(1);
+    }
+
     /// Takes [`answer`](Self::answer) back: it could not be forwarded.
     pub fn restore(&mut self, number: u32) {
         if let Some((_, state @ State::Answered)) = self.all.get_mut(&number) {
@@ -132,24 +181,23 @@ impl<T> Held<T> {
 
     /// Forgets an invocation that is over.
     pub fn remove(&mut self, number: u32) {
-        self.all.remove(&number);
+        if let Some((invoked, _)) = self.all.remove(&number) {
+            let share = self.shares.entry(invoked.sender()).or_default();
+            share.held = share.held.saturating_sub(1);
+        }
     }
 
     /// Takes all queued invocations of these operations out.
     pub fn destroy(&mut self, is: impl Fn(u32) -> bool) -> Vec<(Invoked, T)> {
-        let mut taken = Vec::new();
-        let mut number = 0;
-        while let Some((next, invoked, _)) = self.after(number) {
-            let invoked = *invoked;
-            number = next;
-            if is(invoked.operation)
-                && let Some((_, work)) = self.take(next)
-            {
-                self.remove(next);
-                taken.push((invoked, work));
-            }
-        }
-        taken
+        let of = self.all.iter().filter(|(_, (invoked, _))| is(invoked.operation));
+        let of: Vec<(u32, Invoked)> =
+            of.map(|(number, (invoked, _))| (*number, *invoked)).collect();
+        let take = |(number, invoked)| {
+            let (_, work) = self.take(number)?;
+            self.remove(number);
+            Some((invoked, work))
+        };
+        of.into_iter().filter_map(take).collect()
     }
 
     /// Looks where an invocation is.

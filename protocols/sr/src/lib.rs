@@ -45,14 +45,23 @@
 //! processes run. An undeclared process counts during its calls, if no other process runs. At the
 //! end calls fail with `program ended`, and `program-ended` is true.
 //!
-//! At most `queued_max` invocations are queued and `calls_max` calls wait. At most 512 early ones
-//! wait, each less than 256 numbers ahead of the next one of its process.
+//! The coordinator tells each machine of the end until that confirms it, 32 times in a quarter of
+//! an hour.
+//!
+//! **Limits.** At most `queued_max` invocations are queued and `calls_max` calls wait. Of one other
+//! machine at most `machine_queued_max` invocations are here at a time, the queued ones, those that
+//! are executed, and those whose results it has not taken; of such results at most `upcalls` are on
+//! the way, which delay no execution for others. At most 512 early invocations wait, of one machine
+//! 128, each less than 256 numbers ahead of the next one of its process.
 //!
 //! # Security
-//! Hosts are not authenticated. A forged result ends a call only with the right token of 32 bits;
-//! tokens count up from a random one. A machine's number belongs to the host that was first heard
-//! with it; other machines end the program at the word of the coordinator's host alone. The
-//! coordinator, which has none, believes a message with its own number from any host.
+//! A machine is known here once its host has said so and, unless the layer below has proved the
+//! host's address (`channel` has), has returned a ticket that was sent to it. All other messages
+//! are believed only if they come from the host of the machine that sends them. A host has one
+//! number, and a number one host, as long as that host answers; so a stranger may be a machine that
+//! has not begun yet, but not in the place of another. The coordinator's number belongs to the
+//! host in the graph, which alone ends the program, and no host has a machine's own number. A
+//! result ends a call only with the right token of 32 bits, which is drawn for each call.
 //!
 //! # Example
 //! ```kdl

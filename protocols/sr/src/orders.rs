@@ -7,15 +7,14 @@ use alloc::collections::BTreeMap;
 pub const WINDOW: u32 = 256;
 /// Invocations of all processes that wait for those before them.
 pub const EARLY_MAX: usize = 512;
-/// Processes whose next number is known.
-pub const STREAMS_MAX: usize = 1024;
+/// Invocations of one machine that do so.
+pub const EARLY_SHARE: usize = EARLY_MAX / 4;
 
 /// A process: its machine and its number there.
 pub type Process = (u16, u8);
 
 struct Stream<T> {
     next: u32,
-    used: u64,
     early: BTreeMap<u32, T>,
 }
 
@@ -23,12 +22,11 @@ struct Stream<T> {
 pub struct Orders<T> {
     streams: BTreeMap<Process, Stream<T>>,
     early: usize,
-    uses: u64,
 }
 
 impl<T> Default for Orders<T> {
     fn default() -> Self {
-        Self { streams: BTreeMap::new(), early: 0, uses: 0 }
+        Self { streams: BTreeMap::new(), early: 0 }
     }
 }
 
@@ -40,21 +38,15 @@ impl<T> Orders<T> {
     /// # Errors
     /// The invocation, if it is too far ahead, or too many wait.
     pub fn arrive(&mut self, process: Process, order: u32, invocation: T) -> Result<Option<T>, T> {
-        self.uses += 1;
-        if !self.streams.contains_key(&process) && self.streams.len() >= STREAMS_MAX {
-            let idle = self.streams.iter().filter(|(_, stream)| stream.early.is_empty());
-            let oldest = idle.min_by_key(|(_, stream)| stream.used).map(|(key, _)| *key);
-            // Fewer wait than there are processes.
-            oldest.map(|key| self.streams.remove(&key));
-        }
-        // One that was forgotten goes on where it is.
+        let has_room = self.early < EARLY_SHARE
+            || self.early < EARLY_MAX && self.early_of(process.0) < EARLY_SHARE;
+        // One that began before this machine goes on where it is.
         let next = if order < WINDOW { 1 } else { order };
-        let new = || Stream { next, used: 0, early: BTreeMap::new() };
+        let new = || Stream { next, early: BTreeMap::new() };
         let stream = self.streams.entry(process).or_insert_with(new);
-        stream.used = self.uses;
         match order.wrapping_sub(stream.next) {
             0 => Ok(Some(invocation)),
-            1..WINDOW if self.early < EARLY_MAX && !stream.early.contains_key(&order) => {
+            1..WINDOW if has_room && !stream.early.contains_key(&order) => {
                 stream.early.insert(order, invocation);
                 self.early += 1;
                 Ok(None)
@@ -104,9 +96,9 @@ impl<T> Orders<T> {
         self.early
     }
 
-    /// Number of processes that are known.
-    pub fn streams(&self) -> usize {
-        self.streams.len()
+    /// Number of those of one machine.
+    fn early_of(&self, vm: u16) -> usize {
+        self.streams.range((vm, 0)..=(vm, u8::MAX)).map(|(_, stream)| stream.early.len()).sum()
     }
 }
 

@@ -1,12 +1,12 @@
 //! The protocol object.
 
 use crate::calls::{Call, Calls, Outlets};
-use crate::held::{Choice, HOPS_MAX, Held, Invoked, Whereabouts};
+use crate::held::{Choice, HOPS_MAX, Held, Invoked, Most, Whereabouts};
 use crate::ledger::{Ledger, Totals};
 use crate::orders::Orders;
 use crate::wire::{
     FORWARDED, HELLO, Header, IDLE, INVOKE, LOCVM, MACHINE_MAX, NOOP, NULL, RESULT, Reply, STOP,
-    STOPPED, TAKEN, UNKNOWN, VERSION,
+    STOPPED, TAKEN, UNKNOWN, UNMET, VERSION,
 };
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -24,8 +24,9 @@ use xk_core::reason::Class;
 use xk_core::shepherd::Semaphore;
 use xk_core::{
     Answer, Ask, Entry, HostAddr, Kernel, Message, Part, Participant, Participants, ProtocolRef,
-    Reason, SessionRef, Time, Upper, reason,
+    Reason, Secret, SessionRef, Time, Upper, reason,
 };
+use xk_kit::answers::{is_for_one, is_proved};
 use xk_kit::asks::{HEADROOM, SHORTEST};
 use xk_kit::control::PeerHost;
 use xk_kit::group::PROCESS;
@@ -76,13 +77,20 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// Time for which a machine is idle before it says so.
 const IDLE_WAIT: Duration = Duration::from_millis(10);
 
-/// Timers: invocations may be executed; the coordinator is to be told of us; of our idleness; the
-/// other machines of the end; invocations may have waited long enough for others.
+/// Longest wait for a host that is asked whether it is still a machine that another says to be.
+const ASK_WAIT: Duration = Duration::from_secs(1);
+/// Times that a machine is told of the end, in a quarter of an hour.
+const STOPS_MAX: u64 = 32;
+
+/// Timers: invocations may be executed; the coordinator is to be told of us; of our idleness;
+/// invocations may have waited long enough for others.
 const EXECUTE: u64 = 0;
 const SAY_HELLO: u64 = 1;
 const SAY_IDLE: u64 = 2;
-const SAY_STOP: u64 = 3;
-const LOOK_EARLY: u64 = 4;
+const LOOK_EARLY: u64 = 3;
+/// Timer of a machine that is to be told of the end: its number is added, and 256 for each time
+/// that it was told.
+const SAY_STOP: u64 = 1 << 16;
 
 xk_core::settings! {
     /// Parameters of the graph.
@@ -93,6 +101,9 @@ xk_core::settings! {
              not looked for"),
         upcalls: u32 = int(1..=4096, 8, "how many invocations are executed at one time, at most"),
         queued_max: usize = int(1..=65_536, 1024, "how many invocations are queued, at most"),
+        machine_queued_max: usize = int(1..=65_536, 256,
+            "how many of them may be one other machine's, with those of which it has not taken the \
+             results"),
         calls_max: usize = int(1..=65_536, 4096, "how many calls wait, at most"),
         sessions_max: usize = int(1..=1_048_576, 4096,
             "how many sessions it holds for callers, and how many for servers; idle ones are \
@@ -157,6 +168,13 @@ struct Early {
     until: Time,
 }
 
+/// A machine's host, and whether it knows this machine.
+#[derive(Clone, Copy)]
+struct Place {
+    host: HostAddr,
+    is_met: bool,
+}
+
 /// Number of processes and executions, of those that wait, and what is planned.
 #[derive(Default)]
 struct Activity {
@@ -186,7 +204,12 @@ pub struct Sr {
     made: RefCell<BTreeMap<(u8, u16), u32>>,
     held: RefCell<Held<Work>>,
     calls: Calls,
-    places: RefCell<BTreeMap<u16, HostAddr>>,
+    /// The other machines that are known.
+    places: RefCell<BTreeMap<u16, Place>>,
+    /// Whether a host is being asked for its machine.
+    is_asking: Cell<bool>,
+    /// Key of the tickets.
+    secret: Secret,
     ledger: RefCell<Ledger>,
     totals: RefCell<Totals>,
     activity: Activity,
@@ -206,13 +229,19 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         ..usual
     };
     let (key, lower, most) = (build.cx.secret(), build.lower(0)?, settings.sessions_max);
+    let Settings { queued_max: queued, machine_queued_max: of_machine, upcalls, .. } = settings;
+    let held = Held::new(settings.vm, Most { queued, of_machine, results: upcalls });
+    let coordinator = settings.coordinator.filter(|_| settings.vm != 0);
+    let coordinator = coordinator.map(|host| (0, Place { host, is_met: false }));
     let layer = Sr {
         enables: Map::new(key, ENABLES_MAX),
         orders: RefCell::default(),
         made: RefCell::default(),
-        held: RefCell::new(Held::new(settings.queued_max)),
-        calls: Calls::new(settings.calls_max, build.cx.random().next_u32()),
-        places: RefCell::new(settings.coordinator.map(|host| (0, host)).into_iter().collect()),
+        held: RefCell::new(held),
+        calls: Calls::new(settings.calls_max),
+        places: RefCell::new(coordinator.into_iter().collect()),
+        is_asking: Cell::new(false),
+        secret: build.cx.secret(),
         ledger: RefCell::default(),
         totals: RefCell::new(Totals::new(settings.machines)),
         activity: Activity::default(),
@@ -260,7 +289,7 @@ impl CallLower for Target {
 
     fn end_calls(&self, cx: &Kernel, this: &SessionRef) {
         if let Some(own) = this.body::<Own>() {
-            let is = |call: &Call| call.session == this.id();
+            let is = |call: &Call| call.is(this.id(), None);
             own.all.layer.calls.end(cx, CallCause::Closed.into(), is);
         }
     }
@@ -302,7 +331,11 @@ fn dead(error: CallError, options: Option<CallOptions>, now: Time) -> CallError 
 
 /// Refusal of this status.
 fn refusal(status: u8) -> CallError {
-    let why = if status == STOPPED { Some(&ENDED) } else { reason_of_status(status) };
+    let why = match status {
+        STOPPED => Some(&ENDED),
+        UNMET | UNKNOWN => Some(&NOT_ITS_PLACE),
+        _ => reason_of_status(status),
+    };
     CallError::rejected(why.unwrap_or(&SYSTEM_ERROR))
 }
 
@@ -364,7 +397,7 @@ impl Vm<'_> {
     fn place(self, vm: u16) -> Option<HostAddr> {
         let own = self.settings.vm;
         for wait in (0..PLACE_TRIES).map(|n| PLACE_WAIT * (1 << n)) {
-            let known = self.places.borrow().get(&vm).copied();
+            let known = self.places.borrow().get(&vm).map(|place| place.host);
             if known.is_some() || vm > MACHINE_MAX || own == 0 && self.settings.machines == 0 {
                 return known;
             }
@@ -373,9 +406,7 @@ impl Vm<'_> {
                 let (reply, body) = self.say(self.settings.coordinator?, ask, &[]).ok()?;
                 let mut octets = [0; 16];
                 if reply.status == TAKEN && body.copy_to(0, &mut octets) == octets.len() {
-                    let host = HostAddr::from_parts((octets, 0));
-                    self.places.borrow_mut().insert(vm, host);
-                    return Some(host);
+                    return Some(HostAddr::from_parts((octets, 0)));
                 }
             }
             // It is never signalled.
@@ -384,12 +415,35 @@ impl Vm<'_> {
         None
     }
 
+    /// Makes this machine known to another one; the host of that.
+    fn meet(self, (vm, hint): To) -> Result<HostAddr, CallError> {
+        let host = hint.or_else(|| self.place(vm)).ok_or(PushError::NoRoute)?;
+        let hello = Header::of(HELLO, self.settings.vm, vm);
+        let (mut reply, body) = self.say(host, hello, &[])?;
+        if reply.status == UNMET {
+            let mut ticket = [0; size_of::<u32>()];
+            body.copy_to(0, &mut ticket);
+            let hello = Header { operation: u32::from_be_bytes(ticket), ..hello };
+            (reply, _) = self.say(host, hello, &[])?;
+        }
+        if reply.status != TAKEN {
+            return Err(refusal(reply.status));
+        }
+        self.places.borrow_mut().insert(vm, Place { host, is_met: true });
+        Ok(host)
+    }
+
     /// Carries a message to a machine.
-    fn deliver(self, (vm, hint): To, message: Message) -> Result<Reply, CallError> {
-        let known = self.places.borrow().get(&vm).copied().or(hint);
-        let host = known.or_else(|| self.place(vm)).ok_or(PushError::NoRoute)?;
+    fn deliver(self, to @ (vm, hint): To, message: Message) -> Result<Reply, CallError> {
+        let place = self.places.borrow().get(&vm).copied();
+        let met = place.filter(|at| at.is_met && hint.is_none_or(|host| host == at.host));
+        let host = met.map_or_else(|| self.meet(to), |place| Ok(place.host))?;
         let (reply, _) = self.carry(host, message)?;
-        self.places.borrow_mut().entry(vm).or_insert(host);
+        if reply.status == UNMET
+            && let Some(place) = self.places.borrow_mut().get_mut(&vm)
+        {
+            place.is_met = false;
+        }
         Ok(reply)
     }
 
@@ -425,7 +479,8 @@ impl Vm<'_> {
             Err(CallError::rejected(why))
         };
         let Some(invoked) = answered else { return refuse(request, &ANSWERED) };
-        let on = Invoked { hops: invoked.hops + 1, operation, ..invoked };
+        let order = self.settings.vm.into();
+        let on = Invoked { hops: invoked.hops + 1, operation, order, ..invoked };
         let forwarded = match invoked.hops < HOPS_MAX {
             true => self.submit(session, (on, to), request),
             false => refuse(request, &TOO_FAR),
@@ -442,25 +497,25 @@ impl Vm<'_> {
     fn wait(
         self,
         (call, token): (&Call, u32),
-        (mut vm, hint): To,
+        mut to: To,
         options: Option<CallOptions>,
     ) -> Result<Message, CallError> {
         loop {
-            if let Some(outcome) = call.outcome.take() {
+            if let Some(outcome) = call.take() {
                 return outcome;
             }
             let clip = |own| CallOptions::clip(options, self.cx.now(), own);
             let limit = clip(self.settings.probe).ok_or(CallCause::TimedOut { tries: 1 })?;
-            let waited = self.cx.wait(&call.signal, Some(limit));
-            match waited.map_err(|error| CallError::from(error).cause) {
+            match call.wait(self.cx, limit).map_err(|error| CallError::from(error).cause) {
+                Ok(Some(outcome)) => return outcome,
                 Err(CallCause::TimedOut { .. }) if clip(limit).is_some() => {}
-                Ok(()) | Err(CallCause::TimedOut { .. }) => continue,
-                Err(cause) => return call.outcome.take().unwrap_or(Err(cause.into())),
+                Ok(None) | Err(CallCause::TimedOut { .. }) => continue,
+                Err(cause) => return call.take().unwrap_or(Err(cause.into())),
             }
-            match (self.find((vm, hint), token), call.outcome.take()) {
+            match (self.find(to, token), call.take()) {
                 (_, Some(outcome)) => return outcome,
                 (Ok(Whereabouts::Here), None) => {}
-                (Ok(Whereabouts::Forwarded(next)), None) => vm = next,
+                (Ok(Whereabouts::Forwarded(next)), None) => to = (next, None),
                 (Ok(Whereabouts::Unknown), None) => return Err(CallError::rejected(&DEAD)),
                 (Err(error), None) => return Err(dead(error, options, self.cx.now())),
             }
@@ -529,6 +584,8 @@ impl Vm<'_> {
     fn enqueue_late(self, Early { lower, invoked, request, .. }: Early) {
         let status = self.enqueue(&lower, invoked, request);
         if status != TAKEN {
+            // Others do not wait until this caller has been told.
+            self.plan(&self.activity.is_early_planned, SHORTEST, LOOK_EARLY);
             self.refuse_late(&invoked, reason_of_status(status).unwrap_or(&SYSTEM_ERROR));
         }
     }
@@ -647,15 +704,40 @@ impl Vm<'_> {
             request.clear_attributes();
             let _ = request.set_attribute(Invocation { manner, number });
             let end = session.call_pop(self.cx, request);
-            let answered = self.held.borrow_mut().answer(number);
-            if let Some(invoked) = answered {
-                self.answer(&invoked, end);
-            }
+            let _ = self.reply(number, end);
             self.held.borrow_mut().remove(number);
             change(&activity.running, -1);
             change(&activity.executing, -1);
         }
         self.look_idle();
+    }
+
+    /// Ends an invocation that is being executed, unless it has an answer. Others are executed
+    /// while its result is on the way.
+    ///
+    /// # Errors
+    /// The result, if it has an answer.
+    fn reply(
+        self,
+        number: u32,
+        end: Result<Message, Refused>,
+    ) -> Result<(), Result<Message, Refused>> {
+        let executing = &self.activity.executing;
+        let replied = self.held.borrow_mut().reply(number);
+        let Some(invoked) = replied else { return Err(end) };
+        let is_away = invoked.manner.waits() && invoked.origin != self.settings.vm;
+        let plan = || {
+            if is_away && !self.held.borrow().is_empty() {
+                self.plan_execution(SHORTEST);
+            }
+        };
+        change(executing, -1);
+        plan();
+        self.answer(&invoked, end);
+        change(executing, 1);
+        self.held.borrow_mut().sent(&invoked);
+        plan();
+        Ok(())
     }
 
     /// Sends the result of an invocation to its caller, if that waits.
@@ -728,9 +810,14 @@ impl Vm<'_> {
         }
         let Some(host) = self.settings.coordinator else { return };
         let header = Header { order, ..Header::of(IDLE, self.settings.vm, 0) };
-        if self.say(host, header, &ledger.emit()).is_err() {
-            activity.has_changed.set(true);
-            self.plan(&activity.is_report_planned, AGAIN, SAY_IDLE);
+        let said = self.say(host, header, &ledger.emit());
+        match said.map_or(UNMET, |(reply, _)| reply.status) {
+            TAKEN => {}
+            STOPPED => self.end(),
+            _ => {
+                activity.has_changed.set(true);
+                self.plan(&activity.is_report_planned, AGAIN, SAY_IDLE);
+            }
         }
     }
 
@@ -739,7 +826,10 @@ impl Vm<'_> {
         self.totals.borrow_mut().hear(vm, number, report);
         if self.totals.borrow().is_over() && !self.activity.has_ended.get() {
             self.end();
-            let _ = self.cx.schedule_protocol(self.this, SHORTEST, SAY_STOP);
+            for vm in self.places.borrow().keys() {
+                let token = SAY_STOP + u64::from(*vm);
+                let _ = self.cx.schedule_protocol(self.this, SHORTEST, token);
+            }
         }
     }
 
@@ -750,43 +840,109 @@ impl Vm<'_> {
         drop(self.held.borrow_mut().destroy(|_| true));
     }
 
-    /// Tells the other machines of the end.
-    fn say_stop(self) {
-        let places = self.places.borrow().clone();
-        for (vm, host) in places {
-            let _ = self.say(host, Header::of(STOP, 0, vm), &[]);
+    /// Tells another machine of the end, until it has heard.
+    fn say_stop(self, token: u64) {
+        let (vm, times) = ((token & 0xff) as u16, (token - SAY_STOP) >> 8);
+        let place = self.places.borrow().get(&vm).copied();
+        let said = place.map(|place| self.say(place.host, Header::of(STOP, 0, vm), &[]));
+        if !matches!(said, Some(Ok((Reply { status: TAKEN, .. }, _)))) && times < STOPS_MAX {
+            let _ = self.cx.schedule_protocol(self.this, AGAIN * (1 << times.min(6)), token + 256);
         }
     }
 
     /// Tells the coordinator of this machine.
     fn say_hello(self) {
-        let Some(host) = self.settings.coordinator else { return };
-        if self.say(host, Header::of(HELLO, self.settings.vm, 0), &[]).is_err() {
+        if self.meet((0, self.settings.coordinator)).is_err() {
             let _ = self.cx.schedule_protocol(self.this, AGAIN, SAY_HELLO);
         }
     }
 
-    /// Takes a message of another machine: the status, the machine and the host of the reply.
+    /// Hears that a machine is at a host: the status, and the ticket that is to be shown if what
+    /// comes from there may be forged.
+    fn hear_of(
+        self,
+        lower: &SessionRef,
+        header: &Header,
+        from: HostAddr,
+    ) -> (u8, Option<[u8; 16]>) {
+        let vm = header.origin;
+        let address = u128::from_be_bytes(from.to_parts().0);
+        let ticket = self.secret.hash(&[(address >> 64) as u64, address as u64, vm.into()]) as u32;
+        if vm > MACHINE_MAX {
+            return (TAKEN, None);
+        }
+        if header.operation != ticket && !is_proved(self.cx, lower) {
+            return (UNMET, Some((u128::from(ticket) << 96).to_be_bytes()));
+        }
+        let other = || {
+            let places = self.places.borrow();
+            let other = places.iter().find(|(of, at)| (**of == vm) != (at.host == from));
+            other.map(|(of, at)| (*of, at.host))
+        };
+        // A machine sends itself nothing.
+        let mut is_taken = vm == self.settings.vm;
+        while let Some((of, host)) = other().filter(|_| !is_taken) {
+            is_taken = !self.is_gone(of, host);
+            if !is_taken {
+                self.places.borrow_mut().remove(&of);
+            }
+        }
+        if is_taken {
+            self.this.head().drops().count(&NOT_ITS_PLACE);
+            return (UNKNOWN, None);
+        }
+        self.places.borrow_mut().entry(vm).or_insert(Place { host: from, is_met: false });
+        (TAKEN, None)
+    }
+
+    /// Whether a machine is not at its host any more. The coordinator is always.
+    fn is_gone(self, vm: u16, host: HostAddr) -> bool {
+        if vm == 0 && self.settings.coordinator.is_some() || self.is_asking.replace(true) {
+            return false;
+        }
+        let hello = Header::of(HELLO, NULL, vm).emit();
+        let asked = self.cx.pool().copy_from(HEADROOM, &hello).map_err(CallError::from);
+        let said = asked.and_then(|mut asked| {
+            let deadline = self.cx.now().after(ASK_WAIT);
+            let _ = asked.set_attribute(CallOptions { deadline, tag: 0 });
+            self.carry(host, asked)
+        });
+        self.is_asking.set(false);
+        match said {
+            Ok((reply, _)) => reply.status != TAKEN,
+            Err(error) => !matches!(error.cause, CallCause::Push(_)),
+        }
+    }
+
+    /// Takes a message of another machine: the status, the machine and the rest of the reply.
     fn take(
         self,
         lower: &SessionRef,
         header: &Header,
         request: &mut Message,
-    ) -> Result<(u8, u16, Option<HostAddr>), &'static Reason> {
-        let &Header { origin, destination, token, .. } = header;
+    ) -> Result<(u8, u16, Option<[u8; 16]>), &'static Reason> {
+        let &Header { message, origin, destination, token, .. } = header;
         let is_sound = header.version == VERSION
             && header.octets as usize == request.len()
-            && origin <= MACHINE_MAX
+            && (origin <= MACHINE_MAX || message == HELLO)
             && destination == self.settings.vm;
         if !is_sound {
             return Err(&reason::MALFORMED);
         }
-        let from = lower.ask(self.cx, PeerHost::default()).map(|peer| peer.host);
-        let is_at = |vm: u16, is_new: bool| match (self.places.borrow().get(&vm), from) {
-            (Some(place), Some(from)) => *place == from,
-            _ => is_new,
-        };
-        let learn = || from.map(|from| *self.places.borrow_mut().entry(origin).or_insert(from));
+        let from = lower.ask(self.cx, PeerHost::default()).unwrap_or_default().host;
+        let place = self.places.borrow().get(&header.sender()).copied();
+        let is_known = place.is_some_and(|place| place.host == from);
+        if !is_known {
+            is_for_one(self.cx, lower)?;
+        }
+        if message == HELLO && token == 0 {
+            let (status, ticket) = self.hear_of(lower, header, from);
+            return Ok((status, 0, ticket));
+        }
+        if message != LOCVM && !is_known {
+            self.this.head().drops().count(&NOT_ITS_PLACE);
+            return Ok((UNMET, 0, None));
+        }
         let body = |request: &mut Message| {
             let body = request.try_clone().map_err(|_| &reason::NO_BUFFERS);
             request.truncate(0);
@@ -794,9 +950,8 @@ impl Vm<'_> {
         };
         let mut status = TAKEN;
         match header.message {
-            HELLO if token == 0 && origin != 0 && is_at(origin, true) => drop(learn()),
-            HELLO | INVOKE if token != 0 && self.activity.has_ended.get() => status = STOPPED,
-            HELLO if token != 0 => {
+            HELLO | INVOKE | IDLE if self.activity.has_ended.get() => status = STOPPED,
+            HELLO => {
                 let is =
                     |early: &Early| (early.invoked.origin, early.invoked.token) == (origin, token);
                 match self.held.borrow().find(origin, token) {
@@ -808,17 +963,11 @@ impl Vm<'_> {
             }
             LOCVM => {
                 let vm = u16::try_from(header.operation).unwrap_or(NULL);
-                let host = self.places.borrow().get(&vm).copied();
+                let host = self.places.borrow().get(&vm).map(|place| place.host.to_parts().0);
                 return Ok((if host.is_some() { TAKEN } else { UNKNOWN }, 0, host));
             }
             INVOKE => {
                 let invoked = header.invoked().ok_or(&reason::MALFORMED)?;
-                if invoked.hops == 0 {
-                    if !is_at(origin, true) {
-                        return Err(&NOT_ITS_PLACE);
-                    }
-                    learn();
-                }
                 status = self.arrive(lower, invoked, body(request)?);
                 self.received();
             }
@@ -828,14 +977,14 @@ impl Vm<'_> {
                 self.come(token, if is_reply { Ok(reply) } else { Err(refusal(header.process)) });
                 self.received();
             }
-            IDLE if self.settings.vm == 0 && is_at(origin, true) => {
+            IDLE if self.settings.vm == 0 => {
                 let mut octets = vec![0; request.len().min(LEDGER_MAX)];
                 request.copy_to(0, &mut octets);
                 let ledger = Ledger::parse(&octets).filter(|_| request.len() <= LEDGER_MAX);
                 self.hear(origin, header.order, ledger.ok_or(&reason::MALFORMED)?);
             }
-            STOP if origin == 0 && is_at(0, false) => self.end(),
-            HELLO | IDLE | STOP => return Err(&NOT_ITS_PLACE),
+            STOP if origin == 0 && self.settings.coordinator.is_some() => self.end(),
+            IDLE | STOP => return Err(&NOT_ITS_PLACE),
             _ => return Err(&reason::MALFORMED),
         }
         Ok((status, 0, None))
@@ -963,7 +1112,7 @@ impl CallLayer for Sr {
             }
             _ => {}
         }
-        let (token, tag) = (calls.token(), options.map_or(0, |options| options.tag));
+        let (token, tag) = (calls.token(cx), options.map_or(0, |options| options.tag));
         let call = manner.waits().then(|| calls.begin(token, session.id(), tag));
         if let Some(None) = call {
             this.discard(request, &reason::TABLE_FULL);
@@ -985,7 +1134,7 @@ impl CallLayer for Sr {
                 change(&activity.waiting, -1);
             }
             // One that was closed or taken back meanwhile ends as such.
-            end = call.outcome.take().unwrap_or(end);
+            end = call.take().unwrap_or(end);
             calls.finish(token);
         }
         change(&activity.running, -i32::from(is_stranger));
@@ -1003,15 +1152,15 @@ impl CallLayer for Sr {
         let (octets, mut request) = this.header::<HEADER>(request)?;
         let _ = request.strip(HEADER);
         let (machine, header) = (Vm { all, cx, this }, Header::parse(&octets));
-        let (status, vm, host) = match machine.take(lower, &header, &mut request) {
+        let (status, vm, more) = match machine.take(lower, &header, &mut request) {
             Ok(taken) => taken,
             Err(why) => return Err(this.refuse(request, why)),
         };
         machine.look_idle();
         let mut octets = [0; REPLY + 16];
         octets[..REPLY].copy_from_slice(&Reply { version: VERSION, status, machine: vm }.emit());
-        octets[REPLY..].copy_from_slice(&host.unwrap_or_default().to_parts().0);
-        reply_of(cx, request, &octets[..if host.is_some() { octets.len() } else { REPLY }])
+        octets[REPLY..].copy_from_slice(&more.unwrap_or_default());
+        reply_of(cx, request, &octets[..if more.is_some() { octets.len() } else { REPLY }])
     }
 
     fn serve(
@@ -1033,13 +1182,13 @@ impl CallLayer for Sr {
         let this = &session.protocol(cx).ok_or(PushError::Closed)?;
         let machine = Vm { all: &own.all, cx, this };
         let number = message.attribute::<Invocation>().map_or(0, |invocation| invocation.number);
-        let answered = machine.held.borrow_mut().answer(number);
-        let Some(invoked) = answered else {
-            session.discard(cx, message, &ANSWERED);
-            return Err(PushError::NotSupported);
-        };
-        machine.answer(&invoked, Ok(message));
-        Ok(())
+        let replied = machine.reply(number, Ok(message));
+        replied.map_err(|end| {
+            if let Ok(message) = end {
+                session.discard(cx, message, &ANSWERED);
+            }
+            PushError::NotSupported
+        })
     }
 
     fn timeout(all: &All, cx: &Kernel, this: &ProtocolRef, token: u64) {
@@ -1048,8 +1197,8 @@ impl CallLayer for Sr {
             EXECUTE => machine.execute(),
             SAY_HELLO => machine.say_hello(),
             SAY_IDLE => machine.report(),
-            SAY_STOP => machine.say_stop(),
-            _ => machine.look_early(),
+            LOOK_EARLY => machine.look_early(),
+            _ => machine.say_stop(token),
         }
     }
 
@@ -1076,7 +1225,7 @@ impl CallLayer for Sr {
         let Some(CancelCall { tag }) = ask.get::<CancelCall>().copied() else {
             return own.answer(cx, this, ask);
         };
-        let is = |call: &Call| tag != 0 && (call.session, call.tag) == (this.id(), tag);
+        let is = |call: &Call| tag != 0 && call.is(this.id(), Some(tag));
         match own.all.layer.calls.end(cx, CallCause::Cancelled.into(), is) {
             true => Answer::Answered,
             false => Answer::Unknown,

@@ -13,7 +13,9 @@ pub const NOOP: u16 = 254;
 /// Machine of operations that there are not.
 pub const NULL: u16 = 255;
 
-/// Message: a machine says where it is, or with a token asks where an invocation is.
+/// Message: a machine says where it is, with the ticket of the host that it tells as operation; or
+/// with a token it asks where an invocation is. From [`NULL`] it asks only whether this is the
+/// machine.
 pub const HELLO: u8 = 1;
 /// Message: where is the machine whose number stands as operation?
 pub const LOCVM: u8 = 2;
@@ -45,7 +47,8 @@ xk_kit::header! {
         pub operation: u32,
         /// Token of the first caller.
         pub token: u32,
-        /// Number of the invocation among those of its process on this machine, from 1.
+        /// Number of the invocation among those of its process on this machine, from 1; of one that
+        /// was forwarded the machine that did so.
         pub order: u32,
         /// Octets behind the header.
         pub octets: u32,
@@ -86,6 +89,13 @@ impl Header {
         Self { message: RESULT, ..Self::invoke(&from, invoked.origin, octets) }
     }
 
+    /// The machine that sends it.
+    #[must_use]
+    pub const fn sender(&self) -> u16 {
+        let is_forwarded = self.message == INVOKE && self.manner >> 4 > 0;
+        if is_forwarded { self.order as u16 } else { self.origin }
+    }
+
     /// The invocation, if its manner is one.
     #[must_use]
     pub fn invoked(&self) -> Option<Invoked> {
@@ -111,6 +121,9 @@ xk_kit::header! {
 pub const TAKEN: u8 = 0;
 /// Status: forwarded to the machine in the reply.
 pub const FORWARDED: u8 = 1;
+/// Status: the sender is not known. Its host is to say which machine it is, with the ticket that
+/// follows.
+pub const UNMET: u8 = 253;
 /// Status: the program has ended.
 pub const STOPPED: u8 = 254;
 /// Status: not known here.

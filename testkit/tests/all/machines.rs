@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use xk_compose::{SimulationConfig, check, simulate, start_world};
-use xk_core::control::Report;
+use xk_core::control::{ListSessions, Report};
 use xk_core::object::{CallCause, CallError, Enable};
 use xk_core::random::Random;
 use xk_core::shepherd::Semaphore;
@@ -66,13 +66,22 @@ impl Program {
     fn new(n: usize, layers: &str, link: &str, seed: u64) -> Self {
         let host = |vm: usize| {
             let (address, machines) = (vm + 1, if vm == 0 { n } else { 0 });
+            let coordinator = if vm == 0 { "" } else { "coordinator=\"10.0.0.1\"" };
             format!(
                 "host h{vm} {{\n sim link=lan\n eth sim\n arp eth\n \
                  ip arp {{ address \"10.0.0.{address}/24\"; }}\n {layers} vm={vm} \
-                 coordinator=\"10.0.0.1\" machines={machines}\n}}\n"
+                 {coordinator} machines={machines}\n}}\n"
             )
         };
-        let source: String = (0..n).map(host).chain([format!("link lan {link}\n")]).collect();
+        let stranger = |n: u8| {
+            format!(
+                "host s{n} {{\n sim link=lan\n eth sim\n arp eth\n \
+                 ip arp {{ address \"10.0.0.{}/24\"; }}\n udp ip\n reqrep udp\n}}\n",
+                90 + n
+            )
+        };
+        let hosts = (0..n).map(host).chain((0..2).map(stranger));
+        let source: String = hosts.chain([format!("link lan {link}\n")]).collect();
         let checked = check(&source, "machines", &xk_catalog::standard());
         let checked = checked.unwrap_or_else(|mistakes| panic!("{mistakes}\n{source}"));
         let config = SimulationConfig { seed, ..SimulationConfig::default() };
@@ -444,11 +453,231 @@ fn the_end_is_not_found_while_a_message_is_under_way() {
     });
 }
 
-/// A host that speaks to machine 1 without being one.
+const HELLO: u8 = 1;
+const INVOKE: u8 = 5;
+const RESULT: u8 = 6;
+const IDLE: u8 = 8;
+const STOP: u8 = 9;
+/// States of replies to those that speak past `sr`.
+const TAKEN: u8 = 0;
+const UNMET: u8 = 253;
+const UNKNOWN: u8 = 255;
+
+/// The octets of a message: its kind, hops and manner, and from and for which machine.
+fn raw(message: u8, manner: u8, (origin, vm): (u16, u16), operation: u32, order: u32) -> Vec<u8> {
+    let [from, to] = [origin.to_be_bytes(), vm.to_be_bytes()];
+    let front = [&[1, message, 0, manner][..], &from, &to, &operation.to_be_bytes()].concat();
+    let token = if matches!(message, INVOKE | RESULT) { order } else { 0 };
+    [front, [token, order, 0].map(u32::to_be_bytes).concat()].concat()
+}
+
+impl Program {
+    /// Sends messages to a machine, past any `sr`, one after the other; the status and the rest of
+    /// each reply.
+    fn say(&mut self, host: &str, vm: u16, all: Vec<Vec<u8>>) -> Vec<Option<(u8, Vec<u8>)>> {
+        let (said, of) = (Rc::new(RefCell::new(Vec::new())), all.len());
+        let (heard, host) = (Rc::clone(&said), self.world.find(host).unwrap());
+        self.world.spawn(host, move |cx| {
+            let lower = cx.find_protocol("reqrep").unwrap();
+            let to = format!("port2006@10.0.0.{}", vm + 1).parse::<Participant>().unwrap();
+            let ends = Participants::pair(Participant::of(Part::Any), to);
+            let liar = Top::add(cx, "liar");
+            let lower = lower.open(cx, Upper::new(liar.protocol()), ends).expect("it opens");
+            for message in all {
+                let mut request = cx.pool().copy_from(128, &message).unwrap();
+                let options = CallOptions { deadline: cx.now().after(3000 * MS), tag: 0 };
+                request.set_attribute(options).unwrap();
+                let reply = lower.call(cx, request).ok().map(|reply| octets(&reply));
+                heard.borrow_mut().push(reply.map(|reply| (reply[1], reply[4..].to_vec())));
+            }
+        });
+        while said.borrow().len() < of {
+            self.pass(10 * MS);
+        }
+        said.take()
+    }
+
+    /// Has a host take all messages of machines; those that come.
+    fn answers(&mut self, host: &str) -> Rc<RefCell<Vec<Vec<u8>>>> {
+        let come = Rc::new(RefCell::new(Vec::new()));
+        let (heard, host) = (Rc::clone(&come), self.world.find(host).unwrap());
+        let served = self.world.enter(host, |cx| {
+            let (top, at) = (Top::add(cx, "answers"), "port2006".parse::<Participant>().unwrap());
+            top.on_serve(Some(Rc::new(move |cx: &Kernel, _: &SessionRef, request: Message| {
+                heard.borrow_mut().push(octets(&request));
+                Ok(cx.pool().copy_from(128, &[1, TAKEN, 0, 0]).unwrap())
+            })));
+            top.enable(cx, &cx.find_protocol("reqrep").unwrap(), Participants::local(at))
+        });
+        assert!(served.unwrap().is_ok());
+        come
+    }
+
+    /// A host says which machine it is, with the ticket that it is told; the status.
+    fn claim(&mut self, host: &str, machine: u16, vm: u16) -> u8 {
+        let hello = |ticket| vec![raw(HELLO, 0, (machine, vm), ticket, 0)];
+        match self.say(host, vm, hello(0)).remove(0).expect("a reply") {
+            (UNMET, ticket) => {
+                let ticket = u32::from_be_bytes(*ticket.first_chunk().unwrap());
+                self.say(host, vm, hello(ticket)).remove(0).expect("a reply").0
+            }
+            (status, _) => status,
+        }
+    }
+}
+
+#[test]
+fn no_stranger_ends_a_program() {
+    let mut program = Program::new(2, STACKS[1], SOUND, 1);
+    // All but the coordinator are idle.
+    program.tell(1, ProcessRuns { begins: false }).unwrap();
+    program.pass(1000 * MS);
+    for message in [IDLE, INVOKE] {
+        program.say("s0", 0, vec![raw(message, 1, (0, 0), 9, 1 << 30)]);
+    }
+    program.say("s0", 1, vec![raw(STOP, 0, (0, 1), 0, 0)]);
+    program.say("h1", 0, vec![raw(IDLE, 0, (0, 0), 0, 1 << 30)]);
+    program.pass(1000 * MS);
+    assert_eq!([program.has_ended(0), program.has_ended(1)], [false; 2]);
+    assert!(program.drops(0, "not that machine's host") >= 3, "of its own number");
+    assert!(program.drops(1, "not that machine's host") >= 1, "the end");
+    assert_eq!(program.tops[0].served(), 0);
+}
+
+#[test]
+fn a_machines_number_is_of_the_host_that_has_shown_it_is_there() {
+    let mut program = Program::new(2, STACKS[1], SOUND, 1);
+    let invoke = |machine| vec![raw(INVOKE, 1, (machine, 1), 9, 1)];
+    // Such a host may be forged.
+    assert_eq!(program.say("s0", 1, invoke(7))[0].as_ref().map(|said| said.0), Some(UNMET));
+    let hello = program.say("s0", 1, vec![raw(HELLO, 0, (7, 1), 99, 0)]).remove(0);
+    assert_eq!(hello.map(|said| said.0), Some(UNMET), "that is not its ticket");
+    assert_eq!(program.tops[1].served(), 0);
+    let _ = program.answers("s0");
+    assert_eq!(program.claim("s0", 7, 1), TAKEN);
+    assert_eq!(program.say("s0", 1, invoke(7))[0].as_ref().map(|said| said.0), Some(TAKEN));
+    assert_eq!(program.tops[1].served(), 1);
+    // A host has one number, and a number one host, as long as that is there.
+    assert_eq!(program.claim("s0", 8, 1), UNKNOWN);
+    assert_eq!(program.claim("s0", 1, 1), UNKNOWN);
+    assert_eq!(program.claim("s0", 0, 1), UNKNOWN);
+    assert_eq!(program.claim("s1", 7, 1), UNKNOWN);
+    assert_eq!(program.say("s1", 1, invoke(7))[0].as_ref().map(|said| said.0), Some(UNMET));
+    let host = program.world.find("s0").unwrap();
+    assert!(program.world.crash(host));
+    assert_eq!(program.claim("s1", 7, 1), TAKEN, "no number is held for ever");
+    assert_eq!(program.claim("s1", 0, 1), UNKNOWN, "but the coordinator's");
+}
+
+#[test]
+fn the_token_of_a_call_tells_nothing_of_others() {
+    let mut program = Program::new(2, STACKS[1], SOUND, 1);
+    program.guard(1, |guard| guard.may = false);
+    let (come, top) = (program.answers("s0"), program.tops[0].clone());
+    program.world.spawn(program.hosts[0], move |cx| {
+        let to = "procedure9@vm7@10.0.0.90".parse::<Participant>().unwrap();
+        let own = Participant::of(Part::Number(PROCESS, 5));
+        let ends = Participants::pair(own, to);
+        let session = top.open(cx, &cx.find_protocol("sr").unwrap(), ends).expect("it opens");
+        let _ = session.call(cx, message(cx, "x", manner(Manner::Call)));
+    });
+    program.pass(500 * MS);
+    let invoked = come.borrow().iter().find(|octets| octets[1] == INVOKE).cloned();
+    let token = u32::from_be_bytes(*invoked.expect("it comes")[12..].first_chunk().unwrap());
+    let end = program.invoke((0, 1), (1, 9), Manner::Call, "x");
+    program.pass(500 * MS);
+    for next in 1..9 {
+        let forged = raw(RESULT, 1, (7, 0), 9, token.wrapping_add(next));
+        assert!(program.say("s0", 0, vec![forged])[0].is_some());
+    }
+    assert!(end.borrow().is_none(), "{end:?}");
+    assert_eq!(program.drops(0, "result of no call"), 8);
+}
+
+#[test]
+fn what_no_guard_permits_leaves_others_their_places() {
+    for layers in STACKS {
+        let mut program = Program::new(3, layers, SOUND, 1);
+        program.guard(1, |guard| guard.may = guard.arguments[0] != b'0');
+        let top = program.tops[2].clone();
+        let refused = Rc::new(Cell::new(0));
+        let busy = Rc::clone(&refused);
+        program.world.spawn(program.hosts[2], move |cx| {
+            let session = open(cx, &top, 0, 1, 9);
+            for _ in 0..1100 {
+                let sent = session.call(cx, message(cx, "0", manner(Manner::Send)));
+                busy.set(busy.get() + u32::from(sent.is_err()));
+            }
+        });
+        program.pass(10_000 * MS);
+        assert!(refused.get() > 0, "it has its share");
+        let end = program.invoke((0, 1), (1, 9), Manner::Call, "1");
+        program.pass(1000 * MS);
+        assert!(is(&end, "1"), "{end:?}");
+    }
+}
+
+/// A machine that is cut off when its results come, and one whose forwards have unknown callers.
+#[test]
+fn results_that_do_not_arrive_hold_up_no_execution() {
+    for layers in STACKS {
+        let mut program = Program::new(3, layers, SOUND, 1);
+        program.serve(1, |cx, _, request| {
+            let _ = cx.wait(&Semaphore::new(0), Some(100 * MS));
+            Ok(request)
+        });
+        let warm = program.invoke((0, 1), (1, 9), Manner::Call, "1");
+        let calls: Vec<End> =
+            (0..20).map(|n| program.invoke((2, n), (1, 9), Manner::Call, "x")).collect();
+        program.pass(50 * MS);
+        program.world.network().partition(program.hosts[1], program.hosts[2]);
+        program.pass(300 * MS);
+        let end = program.invoke((0, 1), (1, 9), Manner::Call, "1");
+        program.pass(1000 * MS);
+        assert!(is(&end, "1") && is(&warm, "1"), "{end:?}");
+        program.pass(120_000 * MS);
+        assert!(calls.iter().all(|end| end.borrow().is_some()), "each call ends");
+    }
+    let mut program = Program::new(3, STACKS[1], SOUND, 1);
+    let known = program.invoke((2, 1), (1, 9), Manner::Call, "1");
+    program.pass(1000 * MS);
+    assert!(is(&known, "1"));
+    // Of machine 200, forwarded once by machine 2.
+    let forged = raw(INVOKE, 0x11, (200, 1), 9, 2);
+    program.say("h2", 1, vec![forged; 8]);
+    let end = program.invoke((0, 1), (1, 9), Manner::Call, "1");
+    program.pass(1000 * MS);
+    assert!(is(&end, "1"), "{end:?}");
+    assert_eq!(program.tops[1].served(), 10, "they are executed");
+}
+
+#[test]
+fn a_machine_that_is_cut_off_at_the_end_learns_of_it_later() {
+    for layers in STACKS {
+        let mut program = Program::new(3, layers, SOUND, 1);
+        program.tell(2, ProcessRuns { begins: false }).unwrap();
+        program.pass(1000 * MS);
+        let (first, cut) = (program.hosts[0], program.hosts[2]);
+        program.world.network().partition(first, cut);
+        for vm in [0, 1] {
+            program.tell(vm, ProcessRuns { begins: false }).unwrap();
+        }
+        program.pass(90_000 * MS);
+        assert_eq!([0, 1, 2].map(|vm| program.has_ended(vm)), [true, true, false]);
+        program.world.network().repair(first, cut);
+        program.pass(90_000 * MS);
+        assert!(program.has_ended(2));
+    }
+}
+
+/// A host that speaks to machine 1 past its own machine.
 #[test]
 fn forged_messages_are_counted_and_change_nothing() {
     let layers = format!("{} queued_max=20", STACKS[1]);
     let mut program = Program::new(3, &layers, SOUND, 1);
+    let known = program.invoke((2, 9), (1, 9), Manner::Call, "1");
+    program.pass(1000 * MS);
+    assert!(is(&known, "1"));
     program.guard(1, |guard| {
         guard.may = guard.arguments[0] != b'0';
     });
@@ -502,6 +731,27 @@ fn forged_messages_are_counted_and_change_nothing() {
     let end = program.invoke((0, 3), (1, 9), Manner::Call, "all is well");
     program.pass(5000 * MS);
     assert!(is(&end, "all is well"), "{end:?}");
+}
+
+/// Processes whose machine dies end, and leave no session open.
+#[test]
+fn processes_of_a_dead_machine_close_their_sessions() {
+    let checked = check(include_str!("../../../graphs/sr.kdl"), "sr", &xk_catalog::standard());
+    let checked = checked.unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let mut world = simulate(&checked, SimulationConfig::default()).unwrap();
+    start_world(&checked, &mut world).unwrap_or_else(|e| panic!("{e}"));
+    world.run_until(xk_core::Time::from_ms(300));
+    assert!(
+        world.crash(world.find("table").unwrap()) && world.crash(world.find("buffer").unwrap())
+    );
+    world.run_until(xk_core::Time::from_ms(600_000));
+    for host in ["alice", "bob"] {
+        let kernel = world.kernel(world.find(host).unwrap()).unwrap();
+        let list =
+            kernel.find_protocol("sr").unwrap().ask(kernel, ListSessions::first(99)).unwrap();
+        let open = list.here().filter(|session| !session.head().is_passive()).count();
+        assert_eq!(open, 0, "at {host}");
+    }
 }
 
 /// The graph of the buffer and the philosophers, on both layers of calls below.

@@ -129,6 +129,18 @@ const STACKS: &[Stack<'static>] = &[
         client: r#"caller objinv to="procedure1@eid7@10.0.0.1""#,
     },
     Stack {
+        name: "objects on udp",
+        layers: "udp ip; reqrep udp; objloc reqrep at=port2005; objinv objloc",
+        server: r#"procedures objinv at="*@eid7""#,
+        client: r#"caller objinv to="procedure1@eid7@10.0.0.1""#,
+    },
+    Stack {
+        name: "sr",
+        layers: "udp ip; reqrep udp; sr reqrep vm=VM at=port2006",
+        server: "procedures sr",
+        client: r#"caller sr to="procedure1@vm1@10.0.0.1""#,
+    },
+    Stack {
         name: "mrpc",
         layers: "mrpc ip",
         server: "procedures mrpc",
@@ -228,7 +240,6 @@ const ELSEWHERE: &[&str] = &[
     "shm",
     "sim",
     "sockets",
-    "sr",
     "streams",
     "streams-on-bsd",
     "streams-on-xk",
@@ -263,6 +274,8 @@ fn host(name: &str, address: &str, stack: &Stack<'_>, tops: &str) -> String {
         "victim" => r#"route default via="10.0.0.2";"#,
         _ => "",
     };
+    // Each has a number of its own.
+    let vm = address.rsplit_once('.').map_or("", |(_, vm)| vm);
     format!(
         r#"
 host {name} {{
@@ -275,7 +288,7 @@ host {name} {{
     {tops}
 }}
 "#,
-        lines(stack)
+        lines(stack).replace("VM", vm)
     )
 }
 

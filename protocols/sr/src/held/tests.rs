@@ -7,6 +7,10 @@ fn invoked(origin: u16, operation: u32, token: u32) -> Invoked {
     Invoked { manner, origin, process, hops, operation, token, order }
 }
 
+fn queue<T>(queued: usize) -> Held<T> {
+    Held::new(0, Most { queued, of_machine: 400, results: 400 })
+}
+
 /// The number of the invocation that is chosen, if `by` ranks the work and `may` permits it.
 fn choose(held: &Held<i64>, may: impl Fn(i64) -> bool, by: impl Fn(i64) -> i64) -> Option<u32> {
     let (mut choice, mut last) = (Choice::default(), 0);
@@ -19,7 +23,7 @@ fn choose(held: &Held<i64>, may: impl Fn(i64) -> bool, by: impl Fn(i64) -> i64) 
 
 #[test]
 fn by_chooses_the_smallest_or_the_largest_and_of_equal_ones_the_oldest() {
-    let mut held = Held::new(16);
+    let mut held = queue(16);
     for work in [3, 9, 1, 9, 1] {
         held.add(invoked(1, 7, work as u32), work).unwrap();
     }
@@ -32,7 +36,7 @@ fn by_chooses_the_smallest_or_the_largest_and_of_equal_ones_the_oldest() {
 
 #[test]
 fn an_invocation_is_answered_once() {
-    let mut held = Held::new(1);
+    let mut held = queue(1);
     let call = invoked(2, 7, 0x77);
     let number = held.add(call, 0).unwrap();
     assert_eq!(held.add(call, 5), Err(5), "the queue is full");
@@ -66,7 +70,7 @@ fn an_invocation_is_answered_once() {
 fn what_is_held_is_what_a_list_of_it_has() {
     const QUEUED_MAX: usize = 12;
     xk_testkit::seeds::of(1).run(|seed| {
-        let (random, mut held) = (Random::new(seed), Held::new(QUEUED_MAX));
+        let (random, mut held) = (Random::new(seed), queue(QUEUED_MAX));
         let mut queued: Vec<(u32, Invoked, i64)> = Vec::new();
         let mut running: Vec<(u32, Invoked, bool)> = Vec::new();
         for token in 0..400 {
@@ -117,4 +121,30 @@ fn what_is_held_is_what_a_list_of_it_has() {
             assert_eq!(held.is_empty(), queued.is_empty());
         }
     });
+}
+
+#[test]
+fn a_machine_has_a_share_of_the_queue_and_of_the_results() {
+    let mut held = Held::new(0, Most { queued: 8, of_machine: 3, results: 2 });
+    let add = |held: &mut Held<i64>, origin| held.add(invoked(origin, 7, 1), 0);
+    let of: Vec<u32> = (0..3).map(|_| add(&mut held, 1).unwrap()).collect();
+    assert!(add(&mut held, 1).is_err(), "it has its share");
+    let forwarded = Invoked { hops: 1, order: 1, ..invoked(9, 7, 2) };
+    assert!(held.add(forwarded, 0).is_err(), "that which it forwards is of its share");
+    let other = add(&mut held, 2).unwrap();
+    for number in &of[..2] {
+        held.take(*number).unwrap();
+        assert!(held.reply(*number).is_some());
+        held.remove(*number);
+    }
+    assert_eq!(held.after(0).map(|(number, ..)| number), Some(other), "its results are not taken");
+    assert!(add(&mut held, 1).is_ok());
+    held.sent(&invoked(1, 7, 1));
+    assert_eq!(held.after(0).map(|(number, ..)| number), Some(of[2]));
+    for _ in 0..8 {
+        let _ = add(&mut held, 0);
+    }
+    assert_eq!(held.len().0, 8, "a machine's own have no share");
+    assert_eq!(held.destroy(|_| true).len(), 8);
+    assert!(add(&mut held, 1).is_ok());
 }

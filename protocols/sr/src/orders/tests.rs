@@ -104,6 +104,13 @@ fn jumps_and_strangers_are_bounded() {
         };
         queue.arrive(process, order);
         assert!(queue.orders.early() <= EARLY_MAX);
-        assert!(queue.orders.streams() <= STREAMS_MAX);
     }
+}
+
+#[test]
+fn a_machine_whose_invocations_wait_leaves_others_their_share() {
+    let mut queue = queue();
+    let waiting = (0..=u8::MAX).filter(|process| queue.arrive((1, *process), 2) == Turn::Later);
+    assert_eq!(waiting.count(), EARLY_SHARE);
+    assert_eq!(queue.arrive((2, 0), 2), Turn::Later);
 }

@@ -107,6 +107,12 @@ const SERVERS: &[(&str, &str, &str, &str)] = &[
         "caller select procedure=1 to=\"10.0.0.1\" count=3 size=5000",
         "procedures select",
     ),
+    (
+        "machines of sr on udp",
+        " udp ip\n reqrep udp\n sr reqrep vm={n} at=port2006\n",
+        "caller sr to=\"procedure1@vm1@10.0.0.1\" count=3",
+        "procedures sr",
+    ),
     ("ping", "", "probe icmp to=\"10.0.0.1\" count=3", ""),
     ("closed port", " udp ip\n", "probe udp to=\"port9@10.0.0.1\" count=3", ""),
     ("closed port of tcp", " tcp ip\n", "probe tcp to=\"port9@10.0.0.1\" count=1", ""),
