@@ -209,9 +209,17 @@ impl Resource {
 
     /// Lives the life of a process.
     fn run(&self, cx: &Kernel, this: &ProtocolRef) -> Result<(), CallError> {
+        let opened = [FIRST, SECOND].map(|operation| self.open(cx, this, operation));
+        let lived = match &opened {
+            [Ok(first), Ok(second)] => self.live(cx, first, second),
+            [Err(error), _] | [_, Err(error)] => Err(*error),
+        };
+        opened.iter().flatten().for_each(|session| session.close(cx));
+        lived
+    }
+
+    fn live(&self, cx: &Kernel, first: &SessionRef, second: &SessionRef) -> Result<(), CallError> {
         let Settings { part, count, process, .. } = self.settings;
-        let first = self.open(cx, this, FIRST)?;
-        let second = self.open(cx, this, SECOND)?;
         let own = process.to_be_bytes();
         let mut turn = 0u32;
         while part == CONSUMER || turn < count {
@@ -219,11 +227,11 @@ impl Resource {
             match part {
                 PRODUCER => {
                     let item = [own, turn.to_be_bytes()].concat();
-                    self.call(cx, &first, Manner::Call, &item)?;
+                    self.call(cx, first, Manner::Call, &item)?;
                     self.state.borrow_mut().given += 1;
                 }
                 CONSUMER => {
-                    let reply = match self.call(cx, &second, Manner::Call, &[]) {
+                    let reply = match self.call(cx, second, Manner::Call, &[]) {
                         Err(CallError { cause: CallCause::Rejected(why), .. })
                             if why.reason.name == "program ended" =>
                         {
@@ -240,17 +248,15 @@ impl Resource {
                     state.taken += 1;
                 }
                 _ => {
-                    self.call(cx, &first, Manner::Call, &own)?;
+                    self.call(cx, first, Manner::Call, &own)?;
                     self.state.borrow_mut().taken += 1;
                     self.pause(cx);
-                    self.call(cx, &second, Manner::Send, &own)?;
+                    self.call(cx, second, Manner::Send, &own)?;
                     self.state.borrow_mut().given += 1;
                 }
             }
             turn += 1;
         }
-        first.close(cx);
-        second.close(cx);
         Ok(())
     }
 
