@@ -145,7 +145,8 @@ impl<I> Moves<I> {
     }
 
     /// Keeps an object that is offered by a run of another host, with what `image` gives; `None`
-    /// if another offer of it, or too many, are kept, and false if this one is.
+    /// if another offer of it, or too many, in all or of that host, are kept, and false if this one
+    /// is.
     pub fn keep(
         &mut self,
         (eid, count): Subject,
@@ -153,7 +154,8 @@ impl<I> Moves<I> {
         now: Duration,
         image: impl FnOnce() -> I,
     ) -> Option<bool> {
-        let has_room = self.coming.len() < self.max;
+        let of_host = self.coming.values().filter(|(half, _)| half.host == host).count();
+        let has_room = self.coming.len() < self.max && of_host < self.max.div_ceil(4);
         match self.coming.entry(eid) {
             Entry::Occupied(kept) => {
                 let half = kept.get().0;

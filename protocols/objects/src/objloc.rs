@@ -20,13 +20,15 @@
 //! 2. All hosts at once by `everyone`, if the layer below gathers replies (`reqrep` on `udp`):
 //!    three times, for `answer_wait`, then for doubled times. Only a host that has the object, or
 //!    is about to get it, replies.
-//! 3. Each of `nodes` and of the 64 hosts that were heard last, alone, twice. Each replies.
+//! 3. Each of `nodes` and of the 64 hosts that were heard last, alone, twice. Each replies. A host
+//!    counts as heard if it has answered a question, or if the layer below has proved its address.
 //!
 //! The newest pointer of a host that was asked in the second and third step is followed, too.
 //! Shepherds that look for one object at one time share what the first finds.
 //!
-//! At most `objects_max` objects are here, and the places of at most `hints_max` others are known.
-//! The oldest of these is forgotten for a new one, at the cost of a search.
+//! At most `objects_max` objects are here; others come only as long as half of the room is free.
+//! The places of at most `hints_max` others are known. The oldest of these is forgotten for a new
+//! one, at the cost of a search.
 //!
 //! # Security
 //! Hosts are not authenticated. A forged answer misleads a search for one step: a place that is
@@ -70,6 +72,7 @@ use xk_core::{
     Reason, SessionRef, Upper, question, reason,
 };
 use xk_kit::Turns;
+use xk_kit::answers::is_proved;
 use xk_kit::control::PeerHost;
 use xk_kit::net::attribute::Peer;
 use xk_kit::rpc::call::{CallOptions, Gather, GathersReplies};
@@ -224,10 +227,10 @@ impl ObjLoc {
         let question = Self::question(cx, ASK, eid, wait, 0)?;
         let lower = all.lower.open(cx, Upper::new(this), all.layer.ends(host)).ok()?;
         let reply = lower.call(cx, question);
-        if !lower.head().is_closed() {
-            lower.close(cx);
-        }
-        answer(&reply.ok()?, host)
+        lower.close(cx);
+        let known = answer(&reply.ok()?, host)?;
+        all.layer.places.borrow().meet(host);
+        Some(known)
     }
 
     /// Asks all hosts at once, and has `hear` hear each answer.
@@ -264,9 +267,7 @@ impl ObjLoc {
             let Ok(further) = further else { break };
             (question, next) = (further, Gather::Next);
         }
-        if !lower.head().is_closed() {
-            lower.close(cx);
-        }
+        lower.close(cx);
         Some(())
     }
 
@@ -424,7 +425,9 @@ impl CallLayer for ObjLoc {
     ) -> Result<Message, Refused> {
         let (octets, request) = this.header::<FRONT>(request)?;
         let kind = Front::kind_in(&octets);
-        if let Some(from) = lower.ask(cx, PeerHost::default()) {
+        if is_proved(cx, lower)
+            && let Some(from) = lower.ask(cx, PeerHost::default())
+        {
             all.layer.places.borrow().meet(from.host);
         }
         match kind {

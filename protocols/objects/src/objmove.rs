@@ -29,7 +29,7 @@
 //! the greater count is the one that is found.
 //!
 //! The requests are invocations of the other host's own object, `eid0`. At most `moves_max` objects
-//! leave a host at a time, and as many arrive.
+//! leave a host at a time, and as many arrive, from one host a quarter of them.
 //!
 //! # Security
 //! A host may offer an object that it has made up, under any number for which this host knows no
@@ -105,7 +105,7 @@ pub static ENTRY: Entry = Entry::calls("objmove", include_str!("objmove.rs"), bu
     .header_octets(Moving::OCTETS)
     .parameters(&[
         int("moves_max", 1..=1_048_576, 64,
-            "how many objects leave at a time, and how many may come"),
+            "how many objects leave at a time, and how many may come, from one host a quarter"),
         int("sessions_max", 1..=1_048_576, 1024,
             "how many sessions it holds, for moves and for images each; idle ones are evicted for \
              new ones"),
@@ -180,9 +180,7 @@ impl ObjMove {
         let ends = Participants::pair(Part::Any, node(Participant::of(Part::Host(host))));
         let lower = all.lower.open(cx, Upper::new(this), ends).ok()?;
         let reply = send(cx, &lower, request, None);
-        if !lower.head().is_closed() {
-            lower.close(cx);
-        }
+        lower.close(cx);
         verdict(&mut reply.ok()?).ok()
     }
 

@@ -174,6 +174,7 @@ impl Places {
         let known = self.look(eid);
         let is_here = matches!(known, Known::Here(_));
         let has_room = self.own.len() <= self.objects_max;
+        let may_come = self.own.len() <= self.objects_max.div_ceil(2);
         match (act, self.own.get_mut(&eid)) {
             (Act::Look, _) => true,
             (Act::Create | Act::Freeze | Act::Drop, _) if eid == NODE => act == Act::Create,
@@ -208,7 +209,7 @@ impl Places {
             {
                 true
             }
-            (Act::Expect(from), _) if !is_here && has_room => {
+            (Act::Expect(from), _) if !is_here && may_come => {
                 let newer = known.place().is_none_or(|place| place.count < from.count);
                 let host = Some(from.host);
                 let own = Own { count: from.count, busy: 0, is_moving: false, from: host };
@@ -232,7 +233,7 @@ impl Places {
         }
     }
 
-    /// Remembers a host, as one to be asked.
+    /// Remembers a host, which is there, as one to be asked.
     pub fn meet(&self, host: HostAddr) {
         if !host.is_unspecified() && !host.is_group() {
             self.nodes.put(host, ());

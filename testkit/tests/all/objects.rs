@@ -2,13 +2,15 @@
 //! does so most, on a network that loses, repeats and delays, and hosts that die.
 
 use core::time::Duration;
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use xk_compose::{CheckedGraph, SimulationConfig, check, rebuild_host, simulate, start_world};
 use xk_core::Kernel;
 use xk_core::control::Report;
 use xk_core::random::Random;
-use xk_objects::objloc::ObjectPlace;
-use xk_objects::places::Known;
+use xk_objects::objloc::{FindObject, ObjectPlace};
+use xk_objects::places::{Act, Known};
 use xk_sim::{HostId, World};
 use xk_testkit::seeds;
 
@@ -219,4 +221,55 @@ fn a_host_that_dies_in_a_move_leaves_at_most_one_object() {
         }
     }
     assert!(ends[1] > 20 && ends[0] > 5, "the object is there, or went with its host: {ends:?}");
+}
+
+/// Two hosts that know of each other only by what the one asks the other.
+fn pair(layers: &str) -> (World, [HostId; 2]) {
+    let host = |at: u8| {
+        format!(
+            "host h{at} {{\n sim link=lan\n eth sim\n arp eth\n ip arp {{ address \
+             \"10.0.0.{at}/24\"; }}\n {layers}\n}}\n"
+        )
+    };
+    let text = format!("{}{}link lan delay=\"1ms\"\n", host(1), host(2));
+    let graph = check(&text, "pair", &xk_catalog::standard());
+    let graph = graph.unwrap_or_else(|mistakes| panic!("{mistakes}\n{text}"));
+    let config = SimulationConfig { seed: 1, ..SimulationConfig::default() };
+    let mut world = simulate(&graph, config).unwrap_or_else(|e| panic!("{e}"));
+    start_world(&graph, &mut world).unwrap_or_else(|e| panic!("{e}"));
+    let hosts = ["h1", "h2"].map(|name| world.find(name).unwrap());
+    (world, hosts)
+}
+
+/// Has a host look for an object, and ask others; whether it finds it.
+fn find(world: &mut World, host: HostId, eid: u64, hint: &str) -> bool {
+    let hint = hint.parse().unwrap();
+    let wanted = FindObject { eid, hint, is_lost: true, ..FindObject::default() };
+    let found = Rc::new(Cell::new(Known::Nothing));
+    let tell = Rc::clone(&found);
+    world.spawn(host, move |cx| {
+        let asked = cx.find_protocol("objloc").unwrap().ask(cx, wanted);
+        tell.set(asked.unwrap().known);
+    });
+    world.run_until(world.now() + Duration::from_secs(30));
+    found.get() != Known::Nothing
+}
+
+/// Whether a host is asked for objects because it has asked us depends on whether it is there.
+#[test]
+fn only_a_host_that_is_there_is_remembered() {
+    for (layers, is_proved) in [
+        ("fragment ip\n channel fragment\n objloc channel", true),
+        ("udp ip\n reqrep udp\n objloc reqrep at=port2005", false),
+    ] {
+        let (mut world, hosts) = pair(layers);
+        assert!(!find(&mut world, hosts[1], 9, "10.0.0.1"), "there is no such object");
+        let made = ObjectPlace { eid: 8, act: Act::Create, ..ObjectPlace::default() };
+        // The first knows of the second only by its question.
+        let create = |cx: &Kernel| cx.find_protocol("objloc").unwrap().ask(cx, made);
+        world.enter(hosts[1], create);
+        assert_eq!(find(&mut world, hosts[0], 8, "0.0.0.0"), is_proved, "{layers}");
+        assert!(!find(&mut world, hosts[0], 7, "10.0.0.2"), "there is no such object");
+        assert!(find(&mut world, hosts[0], 8, "0.0.0.0"), "it has answered");
+    }
 }

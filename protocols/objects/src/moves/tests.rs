@@ -330,7 +330,7 @@ fn forged_moves_are_bounded_and_take_nothing() {
     for eid in 100..200 {
         world.deliver(Letter { from: 2, to: 1, eid, count: 5, boot: 0, said: Said::Offer });
     }
-    assert_eq!(world.hosts[1].moves.len(), (0, 4), "no more than there may be");
+    assert_eq!(world.hosts[1].moves.len(), (0, 2), "no more than its share");
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -422,4 +422,16 @@ fn hosts_that_forget_make_no_second_object() {
 #[test]
 fn moves_from_and_to_a_host_that_is_cut_off_have_an_end() {
     seeds::of(1).run(|seed| wander(seed, Trouble::Cut));
+}
+
+#[test]
+fn a_host_that_offers_leaves_others_their_room() {
+    let mut moves: Moves = Moves::new(1, 64);
+    let mut keep = |eid, from| moves.keep((eid, 2), (host(from), 9), Duration::ZERO, || ());
+    let kept = (0..64).filter(|eid| keep(*eid, 1) == Some(true)).count();
+    assert_eq!(kept, 16);
+    assert_eq!(keep(0, 1), Some(false), "one that is kept already");
+    assert_eq!(keep(100, 2), Some(true));
+    let all = (0..640).filter(|eid| keep(1000 + eid, 3 + *eid as usize) == Some(true)).count();
+    assert_eq!(all, 64 - 17);
 }

@@ -120,7 +120,7 @@ fn what_is_kept_is_bounded() {
         one.act(1000 + eid, Act::Forget);
         one.act(1000 + eid, Act::Learn(place(1, 2)));
         let may_come = one.act(2000 + eid, Act::Expect(place(1, 1)));
-        assert_eq!(may_come, eid < 4 && one.act(2000 + eid, Act::Drop), "there is no room");
+        assert_eq!(may_come, eid < 2 && one.act(2000 + eid, Act::Drop), "half of the room is left");
         one.meet(host(eid as usize));
         let (own, hints) = one.len();
         assert!(own <= 4 && hints <= 4 && one.nodes.len() <= NODES_MAX);
