@@ -11,6 +11,8 @@ pub mod codes;
 pub mod incarnation;
 pub mod invoke;
 pub mod onc;
+pub mod places;
+pub mod records;
 pub mod retransmit;
 pub mod serve;
 pub mod server;

@@ -2,15 +2,13 @@
 
 use crate::fragments::Partial;
 use crate::wire::{HEADER_LEN, REPLY_KEY, Round};
-use alloc::boxed::Box;
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
 use xk_core::object::{CallCause, SessionId};
 use xk_core::shepherd::Semaphore;
 use xk_core::{HostAddr, Kernel, Message, SessionRef};
-use xk_kit::rpc::call::CallOptions;
 use xk_kit::rpc::incarnation::{SentUnder, Server};
-use xk_kit::rpc::wait_queue::WaitQueue;
+use xk_kit::rpc::places::Places;
 
 /// The reply has come, or an error reply with the code in [`Channel::code`].
 pub(crate) const REPLIED: u16 = 1;
@@ -54,8 +52,6 @@ pub(crate) fn reply_key(octets: &[u8; HEADER_LEN]) -> ReplyKey {
 /// One channel: a place for one call at a time.
 pub(crate) struct Channel {
     pub(crate) index: u16,
-    /// A call has it.
-    busy: Cell<bool>,
     /// A call waits on it for its reply.
     pub(crate) active: Cell<bool>,
     /// Key of the reply, if it is unfragmented.
@@ -79,17 +75,12 @@ pub(crate) struct Channel {
     pub(crate) partial: Partial,
     session: Cell<SessionId>,
     tag: Cell<u64>,
-    /// Number of calls when it was last given up; 0: never used.
-    used: Cell<u64>,
-    /// The last call on it failed: the server may still be at work on it.
-    suspect: Cell<bool>,
 }
 
 impl Channel {
-    fn new(index: u16) -> Self {
+    pub(crate) fn new(index: u16) -> Self {
         Self {
             index,
-            busy: Cell::new(false),
             active: Cell::new(false),
             expected: Cell::default(),
             semaphore: Semaphore::new(0),
@@ -106,8 +97,6 @@ impl Channel {
             partial: Partial::default(),
             session: Cell::new(SessionId(0)),
             tag: Cell::new(0),
-            used: Cell::new(0),
-            suspect: Cell::new(false),
         }
     }
 
@@ -160,10 +149,16 @@ impl Channel {
     #[inline]
     pub(crate) fn end(&self, failed: bool) {
         self.active.set(false);
-        self.suspect.set(failed);
         if failed || self.partial.held() != 0 || self.events.get() != 0 {
             self.clear();
         }
+    }
+
+    /// Drops every message kept and the server known.
+    pub(crate) fn stop(&self) {
+        self.partial.clear();
+        drop(self.reply.take());
+        drop(self.server.take());
     }
 
     #[cold]
@@ -177,147 +172,28 @@ impl Channel {
 }
 
 /// All channels of a client.
-pub(crate) struct Channels {
-    list: Box<[Channel]>,
-    /// Calls that wait for a channel, by its number.
-    queue: WaitQueue<u16>,
-    /// Counts channels given up.
-    clock: Cell<u64>,
-    /// Number of calls that had to wait for a channel.
-    waits: Cell<u64>,
-}
+pub(crate) type Channels = Places<Channel>;
 
-impl Channels {
-    pub(crate) fn new(count: u16) -> Self {
-        Self {
-            list: (0..count.max(1)).map(Channel::new).collect(),
-            queue: WaitQueue::default(),
-            clock: Cell::new(0),
-            waits: Cell::new(0),
+/// Tells all calls of a session with this tag (any, if it is 0) that they are over. Answers whether
+/// there are any.
+#[cold]
+pub(crate) fn tell_calls(
+    channels: &Channels,
+    cx: &Kernel,
+    session: SessionId,
+    tag: u64,
+    event: u16,
+) -> bool {
+    let cause = match event {
+        CANCELLED => CallCause::Cancelled,
+        _ => CallCause::Closed,
+    };
+    let mut is_any = false;
+    for channel in channels.iter().filter(|channel| channel.active.get()) {
+        if channel.session.get() == session && (tag == 0 || channel.tag.get() == tag) {
+            channel.tell(cx, event);
+            is_any = true;
         }
     }
-
-    /// The channel with this number.
-    #[inline(always)]
-    pub(crate) fn get(&self, index: u16) -> Option<&Channel> {
-        self.list.get(usize::from(index))
-    }
-
-    /// Number of channels, of busy ones, and of calls that had to wait for one.
-    pub(crate) fn figures(&self) -> (usize, usize, u64) {
-        let busy = self.list.iter().filter(|c| c.busy.get()).count();
-        (self.list.len(), busy, self.waits.get())
-    }
-
-    /// A channel for a call to `host`: the one last used by the caller if it is free and was last
-    /// used with that host; else another one such; else one never used, else the one used longest
-    /// ago. Waits if all are busy.
-    #[inline]
-    pub(crate) fn take(
-        &self,
-        cx: &Kernel,
-        (hint, host): (u16, HostAddr),
-        session: &SessionRef,
-        options: Option<CallOptions>,
-    ) -> Result<&Channel, CallCause> {
-        if let Some(channel) = self.get(hint)
-            && !channel.busy.get()
-            && channel.host.get() == host
-            && channel.used.get() != 0
-            && !channel.suspect.get()
-        {
-            channel.busy.set(true);
-            return Ok(channel);
-        }
-        self.choose(cx, host, session, options)
-    }
-
-    #[inline(never)]
-    fn choose(
-        &self,
-        cx: &Kernel,
-        host: HostAddr,
-        session: &SessionRef,
-        options: Option<CallOptions>,
-    ) -> Result<&Channel, CallCause> {
-        let rank = |channel: &&Channel| {
-            let is_same = channel.host.get() == host && channel.used.get() != 0;
-            let kind = match (channel.suspect.get(), is_same, channel.used.get()) {
-                (true, ..) => 3,
-                (_, true, _) => 0,
-                (_, _, 0) => 1,
-                _ => 2,
-            };
-            (kind, channel.used.get())
-        };
-        let free = self.list.iter().filter(|channel| !channel.busy.get());
-        let channel = match free.min_by_key(rank) {
-            Some(channel) => channel,
-            None => self.wait(cx, session, options)?,
-        };
-        channel.busy.set(true);
-        channel.host.set(host);
-        Ok(channel)
-    }
-
-    /// Waits for a channel that another call gives up.
-    #[cold]
-    fn wait(
-        &self,
-        cx: &Kernel,
-        session: &SessionRef,
-        options: Option<CallOptions>,
-    ) -> Result<&Channel, CallCause> {
-        self.waits.set(self.waits.get() + 1);
-        let pass_on = |index| self.pass_on(cx, index);
-        let index = self.queue.wait(cx, session.id(), options, pass_on)?;
-        self.get(index).ok_or(CallCause::Closed)
-    }
-
-    /// Gives a channel up: to the call that waits longest, else it is free.
-    #[inline]
-    pub(crate) fn give_up(&self, cx: &Kernel, channel: &Channel) {
-        self.clock.set(self.clock.get() + 1);
-        channel.used.set(self.clock.get());
-        if self.queue.is_empty() {
-            channel.busy.set(false);
-        } else {
-            self.pass_on(cx, channel.index);
-        }
-    }
-
-    #[cold]
-    fn pass_on(&self, cx: &Kernel, index: u16) {
-        if let Some(channel) = self.queue.grant(cx, index).and_then(|index| self.get(index)) {
-            channel.busy.set(false);
-        }
-    }
-
-    /// Tells all calls of a session with this tag (any, if it is 0) that they are over. Answers
-    /// whether there are any.
-    #[cold]
-    pub(crate) fn tell_calls(&self, cx: &Kernel, session: SessionId, tag: u64, event: u16) -> bool {
-        let cause = match event {
-            CANCELLED => CallCause::Cancelled,
-            _ => CallCause::Closed,
-        };
-        let fits = |s: SessionId, t: u64| s == session && (tag == 0 || t == tag);
-        let mut is_any = false;
-        for channel in &self.list {
-            if channel.active.get() && fits(channel.session.get(), channel.tag.get()) {
-                channel.tell(cx, event);
-                is_any = true;
-            }
-        }
-        self.queue.end(cx, cause, fits) || is_any
-    }
-
-    /// Drops every message kept and every server known.
-    pub(crate) fn stop(&self) {
-        for channel in &self.list {
-            channel.partial.clear();
-            drop(channel.reply.take());
-            drop(channel.server.take());
-        }
-    }
+    channels.end_waits(cx, session, tag, cause) || is_any
 }

@@ -5,14 +5,13 @@ use crate::session::Path;
 use crate::shared::Config;
 use crate::wire::{CHANNEL_KEY, HEADER_LEN, Header, Round};
 use alloc::rc::Rc;
-use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::fmt;
 use xk_core::Secret;
-use xk_core::map::{Map, MapStats};
 use xk_core::object::SessionSlot;
 use xk_core::{HostAddr, Kernel, PeerName, SessionRef, Time};
 use xk_kit::control::PeerHost;
+use xk_kit::rpc::records::{Record, Records};
 use xk_kit::rpc::retransmit::SavedMessage;
 
 /// State of a process (Sprite, rpcServer.c).
@@ -134,11 +133,6 @@ impl Process {
         }
     }
 
-    /// The client's name.
-    pub(crate) fn peer(&self) -> PeerName {
-        self.key.0
-    }
-
     /// Whether this is still the process of its channel.
     #[inline]
     pub(crate) fn is_bound(&self) -> bool {
@@ -242,6 +236,16 @@ impl Process {
     }
 }
 
+impl Record for Process {
+    fn peer(&self) -> PeerName {
+        self.key.0
+    }
+
+    fn heard(&self) -> Time {
+        self.heard.get()
+    }
+}
+
 /// Age of a request, compared with the last request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Age {
@@ -251,27 +255,15 @@ pub(crate) enum Age {
 
 /// All processes of a server.
 pub(crate) struct Processes {
-    map: Map<Key, Rc<Process>>,
-    max: usize,
-    client_max: usize,
+    pub(crate) records: Records<Key, Process>,
     /// Whether a timer is pending for the processes.
     pub(crate) is_watched: Cell<bool>,
 }
 
 impl Processes {
     pub(crate) fn new(secret: Secret, config: Config) -> Self {
-        let max = config.processes_max.max(1);
-        Self {
-            map: Map::new(secret, max),
-            max,
-            client_max: config.client_processes_max.clamp(1, max),
-            is_watched: Cell::new(false),
-        }
-    }
-
-    #[inline(always)]
-    pub(crate) fn get(&self, key: Key) -> Option<Rc<Process>> {
-        self.map.get(&key)
+        let (max, of_one) = (config.processes_max, config.client_processes_max);
+        Self { records: Records::new(secret, max, of_one), is_watched: Cell::new(false) }
     }
 
     /// A new process. In a full table it takes the place of the process that is free for longest,
@@ -283,32 +275,25 @@ impl Processes {
         path: Path,
         forget: impl FnOnce(PeerName),
     ) -> Option<Rc<Process>> {
-        let (host, all) = (key.0, self.list());
-        let share = all.iter().filter(|p| p.peer() == host).count();
-        let own = share >= self.client_max;
-        if own || all.len() >= self.max {
-            let free = all.iter().filter(|p| p.state.get() == ProcessState::Free);
-            let fitting = free.filter(|p| !own || p.peer() == host);
-            let victim = fitting.min_by_key(|p| p.heard.get())?;
-            self.remove(victim);
+        let is_free = |process: &Process| process.state.get() == ProcessState::Free;
+        if let Some(victim) = self.records.room(key.0, is_free).ok()? {
+            self.remove(&victim);
             forget(victim.peer());
         }
-        let process = Rc::new(Process::new(key, path));
-        self.map.bind(key, Rc::clone(&process)).ok()?;
-        Some(process)
+        self.records.enter(key, Process::new(key, path))
     }
 
     /// Takes a process off its channel.
     pub(crate) fn remove(&self, process: &Rc<Process>) {
         if process.bound.replace(false) {
-            self.map.unbind(&process.key);
+            self.records.remove(&process.key);
             process.clear();
         }
     }
 
     /// Takes the processes that serve another boot of this host off their channels.
     pub(crate) fn remove_others(&self, host: PeerName, boot: u32) {
-        for process in self.list() {
+        for process in self.records.list() {
             if process.peer() == host && process.boot.get() != boot {
                 self.remove(&process);
             }
@@ -317,33 +302,11 @@ impl Processes {
 
     /// Whether no call of this client is executed, and no reply kept.
     pub(crate) fn is_idle(&self, host: PeerName) -> bool {
-        self.number(|p| p.peer() == host && p.state.get() != ProcessState::Free) == 0
-    }
-
-    /// All processes.
-    pub(crate) fn list(&self) -> Vec<Rc<Process>> {
-        let mut all = Vec::new();
-        self.map.for_each(|_, process| all.push(Rc::clone(process)));
-        all
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.map.len()
-    }
-
-    /// Number of processes for which `is` is true.
-    pub(crate) fn number(&self, is: impl Fn(&Process) -> bool) -> usize {
-        let mut number = 0;
-        self.map.for_each(|_, process| number += usize::from(is(process)));
-        number
-    }
-
-    pub(crate) fn stats(&self) -> MapStats {
-        self.map.stats()
+        self.records.number(|p| p.peer() == host && p.state.get() != ProcessState::Free) == 0
     }
 
     pub(crate) fn stop(&self) {
-        for process in self.list() {
+        for process in self.records.list() {
             self.remove(&process);
             drop(process.lower.take());
         }

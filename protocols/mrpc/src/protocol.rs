@@ -95,7 +95,8 @@ impl Mrpc {
         lower: &SessionRef,
     ) -> Option<(Rc<Process>, usize)> {
         let size = plain_body(octets, message)?;
-        let process = self.shared.processes.get((lower.head().peer(), u16_at::<10>(octets)))?;
+        let process =
+            self.shared.processes.records.get(&(lower.head().peer(), u16_at::<10>(octets)))?;
         let is_new = matches!(process.state.get(), ProcessState::Waiting | ProcessState::Free)
             && process.compare(u32_at::<14>(octets)) == Some(Age::New);
         let is_its = process.channel.get() == channel_key(octets)
@@ -256,7 +257,7 @@ impl Protocol for Mrpc {
     fn tables(&self, tables: &mut Tables<'_>) {
         tables.sessions("active", &self.shared.sessions);
         tables.map("passive", self.shared.enables.stats());
-        tables.map("processes", self.shared.processes.stats());
+        tables.map("processes", self.shared.processes.records.stats());
     }
 
     fn lower(&self) -> Option<&ProtocolRef> {

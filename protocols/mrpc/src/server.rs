@@ -37,6 +37,7 @@ use xk_kit::control::MyHost;
 use xk_kit::rpc::between_hosts;
 use xk_kit::rpc::call;
 use xk_kit::rpc::incarnation::{Admission, CHALLENGED, FIRST};
+use xk_kit::rpc::records::Record;
 
 /// Interval at which processes are looked after (Sprite, rpcDaemon.c).
 pub(crate) const PASS: Duration = Duration::from_secs(2);
@@ -64,7 +65,7 @@ impl Shared {
         header: &Header,
         message: Message,
     ) -> Result<(), Refused> {
-        let known = self.processes.get((client_of(cx, lower, header), header.channel));
+        let known = self.processes.records.get(&(client_of(cx, lower, header), header.channel));
         if let Some(process) = &known
             && header.flags & (REQUEST | ECHO) == REQUEST
             && process.is_of(header, lower)
@@ -140,7 +141,7 @@ impl Shared {
     ) -> Option<Rc<Process>> {
         let key = (client_of(cx, lower, header), header.channel);
         let path = || Path::of(cx, self, lower);
-        let process = match self.processes.get(key) {
+        let process = match self.processes.records.get(&key) {
             Some(process) => process,
             None => {
                 let path = cx.unless_lost(path).ok()?;
@@ -256,7 +257,8 @@ impl Shared {
         header: &Header,
         message: Message,
     ) -> Result<(), Refused> {
-        let Some(process) = self.processes.get((client_of(cx, lower, header), header.channel))
+        let Some(process) =
+            self.processes.records.get(&(client_of(cx, lower, header), header.channel))
         else {
             return Err(this.refuse(message, &NO_CALL));
         };
@@ -500,10 +502,10 @@ impl Shared {
     /// Looks after all processes, as often as [`PASS`] says.
     pub(crate) fn pass(&self, cx: &Kernel, this: &ProtocolRef) {
         self.processes.is_watched.set(false);
-        for process in self.processes.list() {
+        for process in self.processes.records.list() {
             self.look_after(cx, this, &process);
         }
-        if self.processes.len() > 0 {
+        if !self.processes.records.is_empty() {
             self.watch(cx, this);
         }
     }

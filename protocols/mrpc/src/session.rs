@@ -1,6 +1,6 @@
 //! A session: one procedure of one peer, called from above or by the peer.
 
-use crate::channels::CANCELLED;
+use crate::channels::{CANCELLED, CLOSED, Channel, tell_calls};
 use crate::fragments::{Cut, Parameters};
 use crate::shared::{Key, Shared};
 use crate::timers::{ETHERNET, INTERNET, Timers};
@@ -183,8 +183,10 @@ impl Session for MrpcSession {
             this.discard(cx, request, &xk_core::reason::TOO_BIG);
             return Err(PushError::TooBig.into());
         };
-        let wanted = (self.last_channel.get(), self.hosts.1);
-        let channel = self.shared.channels.take(cx, wanted, this, options)?;
+        let (channels, host) = (&self.shared.channels, self.hosts.1);
+        let is_its = |channel: &Channel| channel.host.get() == host;
+        let suited = (is_its, |channel: &Channel| channel.host.set(host));
+        let channel = channels.take(cx, self.last_channel.get(), this, options, suited)?;
         self.last_channel.set(channel.index);
         let call = Call { options, cut, flags: REQUEST | SERVER | echo };
         let result = self.call_on(cx, this, channel, &call, request);
@@ -196,7 +198,7 @@ impl Session for MrpcSession {
             Err(error) => !matches!(error.cause, CallCause::Rejected(_)),
         };
         channel.end(failed);
-        self.shared.channels.give_up(cx, channel);
+        channels.give_up(cx, channel, failed);
         result
     }
 
@@ -237,7 +239,7 @@ impl Session for MrpcSession {
             question.octets = self.path.payload.0 as u32;
         } else if let Some(question) = ask.get::<CancelCall>() {
             let (tag, channels) = (question.tag, &self.shared.channels);
-            if tag == 0 || !channels.tell_calls(cx, this.id(), tag, CANCELLED) {
+            if tag == 0 || !tell_calls(channels, cx, this.id(), tag, CANCELLED) {
                 return Answer::Unknown;
             }
         } else {
@@ -255,7 +257,7 @@ impl Session for MrpcSession {
         if !this.head().is_passive() {
             self.lower.close(cx);
         }
-        self.shared.channels.tell_calls(cx, this.id(), 0, crate::channels::CLOSED);
+        tell_calls(&self.shared.channels, cx, this.id(), 0, CLOSED);
         Closing::Done
     }
 }

@@ -1,6 +1,6 @@
 //! Shared state of the protocol and its sessions.
 
-use crate::channels::Channels;
+use crate::channels::{Channel, Channels};
 use crate::processes::{ProcessState, Processes};
 use crate::timers::Timers;
 use crate::wire::{HEADER_LEN, Header};
@@ -79,7 +79,7 @@ impl Shared {
             boot: cx.boot_id(),
             sessions: SessionTable::new(key, config.sessions_max),
             enables: Map::new(key, config.enables_max),
-            channels: Channels::new(config.channels),
+            channels: Channels::new(config.channels, Channel::new),
             servers: Servers::new(cx, config.hosts_max),
             sequence: Cell::new(0),
             begins: cx.secret(),
@@ -109,7 +109,7 @@ impl Shared {
         let mut text = alloc::format!(
             "{busy} of {channels} channels busy, {waits} waits for one; {} clients, {} processes",
             self.clients.len(),
-            self.processes.len()
+            self.processes.records.len()
         );
         for state in
             [ProcessState::Busy, ProcessState::Waiting, ProcessState::Fragment, ProcessState::Free]
@@ -117,7 +117,7 @@ impl Shared {
             let _ = write!(
                 text,
                 ", {} {state}",
-                self.processes.number(|process| process.state.get() == state)
+                self.processes.records.number(|process| process.state.get() == state)
             );
         }
         text
@@ -127,7 +127,7 @@ impl Shared {
     pub(crate) fn stop(&self) {
         self.sessions.clear();
         self.enables.clear();
-        self.channels.stop();
+        self.channels.iter().for_each(|channel| channel.stop());
         self.processes.stop();
     }
 }

@@ -1,12 +1,14 @@
 //! Messages in blocks: cut into packets, and put together again (RFC 1045, sections 2.13 and 2.14).
 
 use crate::wire::{
-    BARE_OCTETS, BLOCK_OCTETS, CHECKSUM_OCTETS, CMG, Error, GROUP_OCTETS, GROUPS_MAX, Header, NER,
-    NSR, Sums, blocks_of, octets_in, padded,
+    APG, BARE_OCTETS, BLOCK_OCTETS, CHECKSUM_OCTETS, CMG, Error, GROUP_OCTETS, GROUPS_MAX, Header,
+    NER, NSR, STI, Sums, blocks_of, octets_in, padded,
 };
+use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
+use core::time::Duration;
 use xk_core::object::PushError;
-use xk_core::{Kernel, Message, SessionRef};
+use xk_core::{Kernel, Message, SessionRef, Time};
 use xk_kit::rpc::retransmit::SavedMessage;
 
 /// Octets of the longest message.
@@ -62,8 +64,8 @@ pub(crate) struct Outgoing {
     octets: Cell<usize>,
     /// The group that the peer is at.
     pub(crate) group: Cell<u32>,
-    /// Blocks of it that wait for the gap between packets.
-    pub(crate) waiting: Cell<u32>,
+    /// Blocks of it that wait for the gap between packets, and until when.
+    waiting: Cell<Option<(u32, Time)>>,
 }
 
 impl Outgoing {
@@ -85,14 +87,30 @@ impl Outgoing {
         self.header.set(header);
         self.octets.set(octets);
         self.group.set(0);
-        self.waiting.set(0);
     }
 
     /// Keeps nothing any more.
     #[inline]
     pub(crate) fn clear(&self) {
         self.saved.borrow_mut().clear();
-        self.waiting.set(0);
+        self.waiting.set(None);
+    }
+
+    /// Sets the number of the transmission.
+    pub(crate) fn set_round(&self, round: u32) {
+        self.header.set(self.header.get().with_round(round));
+    }
+
+    /// Time at which blocks go that wait for the gap between packets.
+    pub(crate) fn due(&self) -> Time {
+        self.waiting.get().map_or(Time::MAX, |(_, due)| due)
+    }
+
+    /// The blocks that have waited for long enough.
+    pub(crate) fn resume(&self, now: Time) -> Option<u32> {
+        let (blocks, _) = self.waiting.get().filter(|(_, due)| *due <= now)?;
+        self.waiting.set(None);
+        Some(blocks)
     }
 
     /// Whether the peer gets the message in several groups.
@@ -139,21 +157,24 @@ impl Outgoing {
     }
 
     /// Sends these blocks, in packets of so many; with `control` bits in addition. If there are no
-    /// blocks, sends the header alone. Answers the blocks left, if `is_paced`: all but the first
-    /// packet's.
+    /// blocks, sends the header alone. With a `gap` only the first packet goes now.
     pub(crate) fn send(
         &self,
         cx: &Kernel,
         lower: &SessionRef,
         (mut mask, blocks): (u32, u32),
         control: u32,
-        (checks, is_paced): (bool, bool),
-    ) -> Result<u32, PushError> {
+        (checks, gap): (bool, Duration),
+    ) -> Result<(), PushError> {
         let mut header = self.group_header();
         header.control |= control;
+        if self.is_run() {
+            // The next group goes when this one is there.
+            header.control |= APG | STI;
+        }
         if mask == 0 {
             let empty = cx.pool().empty(HEADROOM).map_err(|_| PushError::NoBuffers)?;
-            return push(cx, lower, &header, empty, checks).map(|()| 0);
+            return push(cx, lower, &header, empty, checks);
         }
         let whole = self.saved.borrow().again(cx.pool()).map_err(|_| PushError::NoBuffers)?;
         let whole = whole.ok_or(PushError::NotSupported)?;
@@ -166,11 +187,12 @@ impl Outgoing {
             let header = header.with_data(now, padded(octets_in(now, octets)));
             result = result.and(part.and_then(|part| push(cx, lower, &header, part, checks)));
             mask &= !now;
-            if is_paced {
+            if !gap.is_zero() {
                 break;
             }
         }
-        result.map(|()| mask)
+        self.waiting.set((mask != 0).then(|| (mask, cx.now().after(gap))));
+        result
     }
 }
 
@@ -258,10 +280,8 @@ pub(crate) struct Incoming {
     /// The group that is collected, and the blocks of it that are held.
     group: Cell<u32>,
     held: Cell<u32>,
-    /// Runs of blocks held, by their first block.
-    parts: RefCell<alloc::vec::Vec<(u32, u32, Message)>>,
-    /// The groups before.
-    front: RefCell<Option<Message>>,
+    /// Runs of blocks held, of this group and those before, by group and first block.
+    parts: RefCell<Vec<(u32, u32, Message)>>,
 }
 
 impl Incoming {
@@ -291,14 +311,17 @@ impl Incoming {
     /// Drops what is held.
     #[inline]
     pub(crate) fn clear(&self) {
+        if self.header.get().is_some() {
+            self.clear_begun();
+        }
+    }
+
+    #[inline(never)]
+    fn clear_begun(&self) {
         self.header.set(None);
         self.group.set(0);
-        if self.held.replace(0) != 0 {
-            self.parts.borrow_mut().clear();
-        }
-        if self.front.borrow().is_some() {
-            drop(self.front.take());
-        }
+        self.held.set(0);
+        self.parts.borrow_mut().clear();
     }
 
     /// Blocks held of the group that is collected.
@@ -351,14 +374,14 @@ impl Incoming {
             // Without a buffer it is as good as lost.
             if let Some(part) = part {
                 self.held.set(self.held.get() | run(start, end));
-                self.parts.borrow_mut().push((start, end, part));
+                self.parts.borrow_mut().push((group, start, part));
             }
             fresh &= !run(start, end);
         }
         if self.held.get() != blocks_of(octets) {
             return Ok(Taken::New);
         }
-        self.join_group();
+        self.held.set(0);
         if group + 1 < groups_of(size) {
             self.group.set(group + 1);
             return Ok(Taken::Group);
@@ -366,29 +389,20 @@ impl Incoming {
         Ok(Taken::Whole)
     }
 
-    fn join_group(&self) {
-        let mut parts = self.parts.take();
-        parts.sort_unstable_by_key(|(start, ..)| *start);
-        let mut front = self.front.borrow_mut();
-        for (_, _, part) in parts.drain(..) {
-            match &mut *front {
-                Some(front) => front.join(part),
-                None => *front = Some(part),
-            }
-        }
-        self.held.set(0);
-        drop(front);
-        *self.parts.borrow_mut() = parts;
-    }
-
     /// Gives up the whole message.
     pub(crate) fn finish(&self, cx: &Kernel) -> Option<Message> {
-        let whole = self.front.take();
-        self.clear();
-        match whole {
-            Some(whole) => Some(whole),
-            None => cx.pool().empty(HEADROOM).ok(),
+        let mut parts = self.parts.take();
+        parts.sort_unstable_by_key(|(group, start, _)| (*group, *start));
+        let mut whole: Option<Message> = None;
+        for (_, _, part) in parts.drain(..) {
+            match &mut whole {
+                Some(whole) => whole.join(part),
+                None => whole = Some(part),
+            }
         }
+        *self.parts.borrow_mut() = parts;
+        self.clear();
+        whole.or_else(|| cx.pool().empty(HEADROOM).ok())
     }
 }
 

@@ -4,11 +4,11 @@ use crate::blocks::{HEADROOM, Incoming, Taken, push};
 use crate::entities::{Line, STEP};
 use crate::reasons::{FORGED_DELIVERY, LATE, NO_ENTITY, NO_TRANSACTION, reason_of};
 use crate::session::VmtpSession;
-use crate::shared::{ALIVE_MAX, BUSY_WAITS, GROUP_REST, Shared, TRIES_MAX, peer_of};
+use crate::shared::{ALIVE_MAX, At, BUSY_WAITS, GROUP_REST, Shared, TRIES_MAX, peer_of};
 use crate::tables::{self, ClientAction, ClientEvent, ClientState};
 use crate::wire::{
-    APG, BLOCK_OCTETS, DGM, Entity, Header, RESPONSE, SDA, USER_OCTETS, blocks_of, code, gap_bits,
-    padded, round_of,
+    APG, BLOCK_OCTETS, DGM, Entity, Header, NER, NSR, RESPONSE, ROUND, SDA, USER_OCTETS, blocks_of,
+    code, gap_bits, padded, round_of,
 };
 use core::time::Duration;
 use xk_core::object::{CallCause, CallError, PushError, Refused};
@@ -32,18 +32,13 @@ impl VmtpSession {
         mut request: Message,
         flags: u32,
     ) -> Result<(), PushError> {
-        line.id.set(self.entity(line.index));
         let (blocks, checks) = (self.path.blocks, self.shared.config.checksum);
-        line.blocks.set(blocks);
         line.gap.set(self.gap.get());
         let len = request.len();
         let mut header = self.header(line, len, flags);
-        line.state.set(tables::client(line.state.get(), ClientEvent::Send).0);
+        line.step(ClientEvent::Send);
         if len == USER_OCTETS {
             request = into_user_data(cx, &request, &mut header)?;
-        }
-        if !line.lower.has(&self.lower) {
-            drop(line.lower.replace(Some(self.lower.clone())));
         }
         if len <= blocks as usize * BLOCK_OCTETS {
             if flags & DGM == 0 {
@@ -54,7 +49,8 @@ impl VmtpSession {
             return push(cx, &self.lower, &header, request, checks);
         }
         line.out.put(header, request);
-        self.shared.send(cx, this, line, line.out.blocks(), 0)
+        let protocol = this.protocol(cx);
+        self.shared.send(cx, protocol.as_ref(), line, line.out.blocks(), 0)
     }
 
     /// The header of the packets of a request, less what is a packet's own.
@@ -134,8 +130,7 @@ impl VmtpSession {
             true => ClientEvent::Exhausted,
             false => ClientEvent::Timeout,
         };
-        let (state, action) = tables::client(line.state.get(), event);
-        line.state.set(state);
+        let action = line.step(event);
         line.retries.set(line.retries.get() + 1);
         match action {
             ClientAction::Resend => {
@@ -173,18 +168,6 @@ impl Shared {
     pub(crate) fn send(
         &self,
         cx: &Kernel,
-        this: &SessionRef,
-        line: &Line,
-        mask: u32,
-        control: u32,
-    ) -> Result<(), PushError> {
-        let protocol = this.protocol(cx);
-        self.send_by(cx, protocol.as_ref(), line, mask, control)
-    }
-
-    fn send_by(
-        &self,
-        cx: &Kernel,
         this: Option<&ProtocolRef>,
         line: &Line,
         mask: u32,
@@ -193,43 +176,26 @@ impl Shared {
         let Some(lower) = line.lower.get() else {
             return Err(PushError::Closed);
         };
-        let mut control = control | round_bits(line.round.get());
-        if line.out.is_run() {
-            // The next group goes when this one is there.
-            control |= APG;
-        }
         line.sent.set(cx.now());
-        let is_paced = line.gap.get() > 0 && this.is_some();
-        let ways = (self.config.checksum, is_paced);
-        let left = line.out.send(cx, &lower, (mask, line.blocks.get()), control, ways)?;
-        line.out.waiting.set(left);
-        if let Some(this) = this.filter(|_| left != 0) {
-            let next = cx.now().after(Self::gap_time(line.gap.get()));
-            line.paced.set(next);
-            self.watch(cx, this, next);
+        let gap = this.map_or(Duration::ZERO, |_| Self::gap_time(line.gap.get()));
+        let ways = (self.config.checksum, gap);
+        line.out.send(cx, &lower, (mask, line.blocks.get()), control, ways)?;
+        if let Some(this) = this {
+            self.watch(cx, this, line.out.due());
         }
         Ok(())
-    }
-
-    /// Sends what waits for its gap.
-    pub(crate) fn pace(&self, cx: &Kernel, this: &ProtocolRef, line: &Line) {
-        let waiting = line.out.waiting.replace(0);
-        line.paced.set(Time::MAX);
-        if line.waits() && waiting != 0 {
-            let _ = self.send_by(cx, Some(this), line, waiting, 0);
-        }
     }
 
     /// Sends a request of one packet again; of a longer one a header alone, by which the server
     /// tells what it lacks.
     fn ask_server(&self, cx: &Kernel, line: &Line) {
-        line.round.set(line.round.get() + 1);
+        line.next_round();
         let mask = match line.out.is_long(line.blocks.get()) {
             true => 0,
             false => line.out.blocks(),
         };
         // What does not go is as good as lost.
-        let _ = self.send_by(cx, None, line, mask, APG);
+        let _ = self.send(cx, None, line, mask, APG);
     }
 
     /// Tells the server which blocks of its response are there.
@@ -246,16 +212,25 @@ impl Shared {
         }
     }
 
+    /// The way of almost every response: all is well, in one packet, to a request that was sent
+    /// once. Its entity.
+    #[inline(always)]
+    pub(crate) fn response_at_once(&self, header: &Header, data: usize) -> Option<&Line> {
+        let line = self.entities.of(header.client)?;
+        let is_plain = header.code & !DGM == SDA
+            && header.control & (NSR | NER | APG) == 0
+            && header.is_whole(data)
+            && header.transaction == line.transaction.get()
+            && line.state.get() == ClientState::Awaiting
+            && line.round.get() == 0
+            && line.gathers.get().is_none();
+        is_plain.then_some(line)
+    }
+
     /// A response packet; `data` lies between its header and its checksum.
-    #[inline]
-    pub(crate) fn response(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        header: &Header,
-        data: Message,
-    ) -> Result<(), Refused> {
+    #[inline(never)]
+    pub(crate) fn response(&self, at: At<'_>, data: Message) -> Result<(), Refused> {
+        let At { cx, this, lower, header } = at;
         let Some(line) = self.entities.of(header.client) else {
             if header.wants_answer() {
                 self.notify_server(cx, lower, header, 0, code::NONEXISTENT_ENTITY);
@@ -270,7 +245,7 @@ impl Shared {
             return Err(this.refuse(data, &NO_TRANSACTION));
         }
         if line.gathers.get().is_some() {
-            return self.gathered(cx, this, lower, line, header, data);
+            return self.gathered(at, line, data);
         }
         let incoming = &line.incoming;
         let is_first = line.state.get() == ClientState::Awaiting;
@@ -292,8 +267,7 @@ impl Shared {
             Taken::Whole => ClientEvent::Whole,
             _ => ClientEvent::Part,
         };
-        let (state, action) = tables::client(line.state.get(), event);
-        line.state.set(state);
+        let action = line.step(event);
         if header.wants_answer() && (taken == Taken::Whole || incoming.is_before(header)) {
             self.notify_server(cx, lower, header, u32::MAX, code::OK);
         }
@@ -319,15 +293,8 @@ impl Shared {
 
     /// A response to a request for several.
     #[cold]
-    fn gathered(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        line: &Line,
-        header: &Header,
-        data: Message,
-    ) -> Result<(), Refused> {
+    fn gathered(&self, at: At<'_>, line: &Line, data: Message) -> Result<(), Refused> {
+        let At { cx, this, lower, header } = at;
         let peer = match peer_of(cx, lower) {
             Ok(peer) => Peer { host: peer.host(), port: 0 },
             Err(why) => return Err(this.refuse(data, why)),
@@ -358,7 +325,8 @@ impl Shared {
     }
 
     /// A server's manager tells what has come of a request.
-    pub(crate) fn client_notified(&self, cx: &Kernel, this: &ProtocolRef, notice: &Header) -> bool {
+    pub(crate) fn client_notified(&self, at: At<'_>) -> bool {
+        let At { cx, this, header: notice, .. } = at;
         let [_, _, control, _, transaction, delivery, code] = notice.user;
         let line = self.entities.of(notice.user_entity(0));
         // Of several servers each may lack parts; that one has the request says nothing of others.
@@ -395,10 +363,16 @@ impl Shared {
         match action {
             ClientAction::Rest => self.acknowledged(cx, this, line),
             ClientAction::SendMissing => {
-                line.round.set(line.round.get() + 1);
-                // The server has more of it than before.
-                if line.delivered.replace(delivery) != delivery {
-                    line.retries.set(0);
+                line.next_round();
+                // As long as the server has more of it than before; of several servers each lacks
+                // other blocks, and the deadline ends it.
+                let is_more = delivery & !line.delivered.get() != 0;
+                line.delivered.set(line.delivered.get() | delivery);
+                line.retries.set(if is_more { 0 } else { line.retries.get() + 1 });
+                let tries = line.retries.get();
+                if tries >= TRIES_MAX && line.gathers.get().is_none() {
+                    line.finish(cx, Err(CallCause::TimedOut { tries }.into()));
+                    return true;
                 }
                 line.due.set(cx.now().after(line.wait.get()));
                 let mask = match code {
@@ -409,10 +383,10 @@ impl Shared {
                 if delivery != 0 && mask != 0 {
                     line.gap.set(line.gap.get().saturating_mul(2).max(1));
                 }
-                let _ = self.send_by(cx, Some(this), line, mask, 0);
+                let _ = self.send(cx, Some(this), line, mask, 0);
             }
             ClientAction::BackOff => {
-                line.round.set(line.round.get() + 1);
+                line.next_round();
                 line.refusals.set(line.refusals.get() + 1);
                 if line.refusals.get() >= BUSY_MAX {
                     line.finish(cx, Err(CallError::rejected(&call::BUSY)));
@@ -441,8 +415,9 @@ impl Shared {
     fn acknowledged(&self, cx: &Kernel, this: &ProtocolRef, line: &Line) {
         line.retries.set(0);
         if line.out.is_run() && line.out.next_group() {
+            line.delivered.set(0);
             line.due.set(cx.now().after(line.wait.get()));
-            let _ = self.send_by(cx, Some(this), line, line.out.blocks(), 0);
+            let _ = self.send(cx, Some(this), line, line.out.blocks(), 0);
         } else {
             let wait = (line.wait.get() * 2).min(ALIVE_MAX.max(line.wait.get()));
             line.wait.set(wait);
@@ -467,7 +442,7 @@ impl Shared {
             None => (code::NONEXISTENT_ENTITY, 0),
         };
         let header = Header {
-            control: RESPONSE | probe.control & round_bits(7),
+            control: RESPONSE | probe.control & ROUND,
             server: Entity::MANAGERS,
             code,
             user: [transaction, 0, 0, 0, 0, 0, 0],
@@ -477,11 +452,6 @@ impl Shared {
         };
         self.push_bare(cx, lower, &header);
     }
-}
-
-/// Control bits of a transmission with this number.
-fn round_bits(round: u32) -> u32 {
-    Header::default().with_round(round).control
 }
 
 /// Result of a call whose response is whole.

@@ -1,10 +1,9 @@
 //! The client entities: a fixed number, each for one transaction at a time.
 
 use crate::blocks::{Incoming, Outgoing};
-use crate::shared::Settings;
-use crate::tables::ClientState;
+use crate::shared::{Path, Settings};
+use crate::tables::{self, ClientAction, ClientEvent, ClientState};
 use crate::wire::{Entity, round_of};
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -14,7 +13,7 @@ use core::time::Duration;
 use xk_core::object::{CallCause, CallError, SessionId, SessionSlot};
 use xk_core::{Kernel, Message, SessionRef, Time};
 use xk_kit::rpc::call::CallOptions;
-use xk_kit::rpc::wait_queue::WaitQueue;
+use xk_kit::rpc::places::{Place, Places};
 use xk_kit::{Cache, Pending};
 
 /// Transactions between two calls of an entity: each may have as many groups (`STI`, RFC 1045,
@@ -25,28 +24,18 @@ const CLIENT: u32 = 0x0800_0000;
 /// Largest number of servers whose responses to one request are taken.
 const RESPONSES_MAX: usize = 64;
 
-/// One response to a request for several.
-pub(crate) struct Response {
-    server: Entity,
-    /// Parts of it; `None` once it is whole.
-    parts: Option<Rc<Incoming>>,
-}
-
 /// One client entity.
+#[derive(Default)]
 pub(crate) struct Line {
     pub(crate) index: u16,
-    busy: Cell<bool>,
-    used: Cell<u64>,
-    /// The last call on it failed: the server may still be at work on it.
-    suspect: Cell<bool>,
     /// The last transaction has no response.
     pub(crate) is_datagram: Cell<bool>,
     /// Name of the entity, which the address of our host is part of.
     pub(crate) id: Cell<Entity>,
     pub(crate) state: Cell<ClientState>,
     pub(crate) transaction: Cell<u32>,
-    /// Number of the call among all, to compare with that of a server's reboot.
-    pub(crate) begun: Cell<u64>,
+    /// Number of reboots of servers that were known when the call began.
+    pub(crate) begun: Cell<u32>,
     pub(crate) pending: Pending<Result<Message, CallError>>,
     /// The session below that the request goes through.
     pub(crate) lower: SessionSlot,
@@ -69,51 +58,32 @@ pub(crate) struct Line {
     pub(crate) took: Cell<Option<Duration>>,
     /// Time of the next action.
     pub(crate) due: Cell<Time>,
-    /// Time at which the next packet goes, if there is a gap.
-    pub(crate) paced: Cell<Time>,
     /// Several responses are wanted: until when they come, and may be asked for.
     pub(crate) gathers: Cell<Option<(Time, Time)>>,
-    responses: RefCell<Vec<Response>>,
+    /// The servers that respond to it; parts of a response, until it is whole.
+    responses: RefCell<Vec<(Entity, Option<Rc<Incoming>>)>>,
     replies: RefCell<VecDeque<Message>>,
 }
 
 impl Line {
-    fn new(cx: &Kernel, index: u16) -> Self {
-        Self {
-            index,
-            busy: Cell::new(false),
-            used: Cell::new(0),
-            suspect: Cell::new(false),
-            is_datagram: Cell::new(false),
-            id: Cell::default(),
-            state: Cell::default(),
-            transaction: Cell::new(cx.random().next_u32()),
-            begun: Cell::new(0),
-            pending: Pending::default(),
-            lower: SessionSlot::default(),
-            out: Outgoing::default(),
-            incoming: Incoming::default(),
-            blocks: Cell::new(1),
-            gap: Cell::new(0),
-            round: Cell::new(0),
-            retries: Cell::new(0),
-            refusals: Cell::new(0),
-            delivered: Cell::new(0),
-            wait: Cell::new(Duration::ZERO),
-            sent: Cell::new(Time::ZERO),
-            took: Cell::new(None),
-            due: Cell::new(Time::ZERO),
-            paced: Cell::new(Time::MAX),
-            gathers: Cell::new(None),
-            responses: RefCell::default(),
-            replies: RefCell::default(),
-        }
+    /// Takes the step of the table; its action.
+    #[inline]
+    pub(crate) fn step(&self, event: ClientEvent) -> ClientAction {
+        let (state, action) = tables::client(self.state.get(), event);
+        self.state.set(state);
+        action
     }
 
     /// Whether a transaction is under way.
     #[inline]
     pub(crate) fn waits(&self) -> bool {
         self.state.get() != ClientState::Processing
+    }
+
+    /// Begins the next transmission of the request.
+    pub(crate) fn next_round(&self) {
+        self.round.set(self.round.get() + 1);
+        self.out.set_round(self.round.get());
     }
 
     /// An answer has come: measures, if it is one to the last transmission (RFC 1045, section 4.1).
@@ -133,34 +103,33 @@ impl Line {
 
     /// Ends it: nothing that comes is for it any more.
     #[inline]
-    pub(crate) fn end(&self, failed: bool) {
+    pub(crate) fn end(&self) {
         self.state.set(ClientState::Processing);
-        self.suspect.set(failed);
         self.took.set(None);
         self.out.clear();
         self.incoming.clear();
         self.pending.end();
-        self.paced.set(Time::MAX);
     }
 
     /// The parts of the response of this server; `None` if it has answered, or too many have.
     pub(crate) fn response_of(&self, server: Entity) -> Option<Rc<Incoming>> {
         let mut responses = self.responses.borrow_mut();
-        if let Some(known) = responses.iter().find(|one| one.server == server) {
-            return known.parts.clone();
+        if let Some((_, parts)) = responses.iter().find(|(from, _)| *from == server) {
+            return parts.clone();
         }
         if responses.len() >= RESPONSES_MAX {
             return None;
         }
         let parts = Rc::default();
-        responses.push(Response { server, parts: Some(Rc::clone(&parts)) });
+        responses.push((server, Some(Rc::clone(&parts))));
         Some(parts)
     }
 
     /// A response is whole: to the call that waits, or kept for the next.
     pub(crate) fn replied(&self, cx: &Kernel, server: Entity, reply: Message) {
-        for one in self.responses.borrow_mut().iter_mut().filter(|one| one.server == server) {
-            one.parts = None;
+        for (_, parts) in self.responses.borrow_mut().iter_mut().filter(|(from, _)| *from == server)
+        {
+            *parts = None;
         }
         self.replies.borrow_mut().push_back(reply);
         self.pending.wake(cx);
@@ -178,63 +147,39 @@ impl Line {
     }
 }
 
-/// A server's manager, as its probes name it.
-#[derive(Clone, Copy)]
-struct Known {
-    prober: Entity,
-    /// Number of the calls that had begun when another was known before; 0 if none was.
-    changed: u64,
-}
-
 /// All client entities.
 pub(crate) struct Entities {
-    list: Box<[Line]>,
+    pub(crate) lines: Places<Line>,
     /// The bits of all discriminators, without the index.
     first: u32,
-    queue: WaitQueue<u16>,
-    clock: Cell<u64>,
-    waits: Cell<u64>,
-    /// The managers by their hosts.
-    servers: Cache<u32, Known>,
+    /// Number of reboots of servers that are known.
+    reboots: Cell<u32>,
+    /// The managers of servers, as their probes name them, by their hosts; and the number of
+    /// reboots that were known when another was known before, 0 if none was.
+    servers: Cache<u32, (Entity, u32)>,
 }
 
 impl Entities {
     pub(crate) fn new(cx: &Kernel, config: &Settings) -> Self {
+        let random = || cx.random().next_u32();
+        let line = |index| Line { index, transaction: Cell::new(random()), ..Line::default() };
         Self {
-            list: (0..config.entities).map(|index| Line::new(cx, index)).collect(),
+            lines: Places::new(config.entities, line),
             // Another boot has others, and so has another instance on the same host.
-            first: CLIENT | (cx.random().next_u32() & 0x7_ffff) << 8,
-            queue: WaitQueue::default(),
-            clock: Cell::new(0),
-            waits: Cell::new(0),
+            first: CLIENT | (random() & 0x7_ffff) << 8,
+            reboots: Cell::new(0),
             servers: Cache::new(cx.secret(), config.hosts_max),
         }
-    }
-
-    /// Name of the entity with this index at a host.
-    pub(crate) fn name(&self, index: u16, host: u32) -> Entity {
-        Entity::new(self.first | u32::from(index), host)
-    }
-
-    #[inline]
-    fn get(&self, index: u16) -> Option<&Line> {
-        self.list.get(usize::from(index))
-    }
-
-    /// All entities.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Line> {
-        self.list.iter()
     }
 
     /// The entity with this name, if it is ours.
     #[inline]
     pub(crate) fn of(&self, client: Entity) -> Option<&Line> {
-        let line = self.get((client.discriminator() & 0xff) as u16)?;
+        let line = self.lines.get((client.discriminator() & 0xff) as u16)?;
         (line.id.get() == client).then_some(line)
     }
 
-    /// An entity for a call of `session`: that with the index `hint` if it is free, else one never
-    /// used, else the one used longest ago. Waits if all are busy.
+    /// An entity for a call of `session`, through `lower`, from our host of this number.
     #[inline]
     pub(crate) fn take(
         &self,
@@ -242,13 +187,16 @@ impl Entities {
         hint: u16,
         session: &SessionRef,
         options: Option<CallOptions>,
-    ) -> Result<&Line, CallCause> {
-        let line = match self.get(hint) {
-            Some(line) if !line.busy.get() && !line.suspect.get() => line,
-            _ => self.choose(cx, session, options)?,
+        (lower, path): (&SessionRef, Path),
+    ) -> Result<&Place<Line>, CallCause> {
+        let adopt = |line: &Line| {
+            line.id.set(Entity::new(self.first | u32::from(line.index), path.own));
+            line.blocks.set(path.blocks);
+            drop(line.lower.replace(Some(lower.clone())));
         };
-        line.busy.set(true);
-        line.begun.set(self.clock.get());
+        let suited = (|line: &Line| line.lower.has(lower), adopt);
+        let line = self.lines.take(cx, hint, session, options, suited)?;
+        line.begun.set(self.reboots.get());
         line.round.set(0);
         line.retries.set(0);
         line.refusals.set(0);
@@ -258,51 +206,22 @@ impl Entities {
         Ok(line)
     }
 
-    #[inline(never)]
-    fn choose(
-        &self,
-        cx: &Kernel,
-        session: &SessionRef,
-        options: Option<CallOptions>,
-    ) -> Result<&Line, CallCause> {
-        let free = self.list.iter().filter(|line| !line.busy.get());
-        match free.min_by_key(|line| (line.suspect.get(), line.used.get())) {
-            Some(line) => Ok(line),
-            None => {
-                self.waits.set(self.waits.get() + 1);
-                let pass_on = |index| self.pass_on(cx, index);
-                let index = self.queue.wait(cx, session.id(), options, pass_on)?;
-                self.get(index).ok_or(CallCause::Closed)
-            }
-        }
-    }
-
-    /// Gives an entity up: to the call that waits longest, else it is free.
+    /// Gives an entity up.
     #[inline]
-    pub(crate) fn give_up(&self, cx: &Kernel, line: &Line) {
-        self.clock.set(self.clock.get() + 1);
-        line.used.set(self.clock.get());
+    pub(crate) fn give_up(&self, cx: &Kernel, line: &Place<Line>, failed: bool) {
+        line.end();
         if line.gathers.get().is_some() {
             line.clear_responses();
         }
-        if self.queue.is_empty() {
-            line.busy.set(false);
-        } else {
-            self.pass_on(cx, line.index);
-        }
-    }
-
-    #[cold]
-    fn pass_on(&self, cx: &Kernel, index: u16) {
-        if let Some(line) = self.queue.grant(cx, index).and_then(|index| self.get(index)) {
-            line.busy.set(false);
-        }
+        self.lines.give_up(cx, line, failed);
     }
 
     /// The entity that gathers responses for this call.
-    pub(crate) fn gathering(&self, session: SessionId, tag: u64) -> Option<&Line> {
-        let is = |line: &&Line| line.gathers.get().is_some() && line.pending.is(session, Some(tag));
-        self.list.iter().find(is)
+    pub(crate) fn gathering(&self, session: SessionId, tag: u64) -> Option<&Place<Line>> {
+        let is = |line: &&Place<Line>| {
+            line.gathers.get().is_some() && line.pending.is(session, Some(tag))
+        };
+        self.lines.iter().find(is)
     }
 
     /// Ends the calls of a session with this tag, any if it is 0; false if there are none.
@@ -310,12 +229,13 @@ impl Entities {
     pub(crate) fn cancel(&self, cx: &Kernel, session: SessionId, tag: u64, why: CallCause) -> bool {
         let mut is_any = false;
         let meant = (tag != 0).then_some(tag);
-        for line in self.list.iter().filter(|line| line.waits() && line.pending.is(session, meant))
-        {
-            line.finish(cx, Err(why.into()));
-            is_any = true;
+        for line in self.lines.iter() {
+            if line.waits() && line.pending.is(session, meant) {
+                line.finish(cx, Err(why.into()));
+                is_any = true;
+            }
         }
-        self.queue.end(cx, why, |s, t| s == session && (tag == 0 || t == tag)) || is_any
+        self.lines.end_waits(cx, session, tag, why) || is_any
     }
 
     /// A server's manager asks for a transaction of this entity: false if it may not be executed,
@@ -323,26 +243,27 @@ impl Entities {
     pub(crate) fn is_first(&self, line: &Line, prober: Entity) -> bool {
         let known = self.servers.get(&prober.host());
         let changed = match known {
-            Some(known) if known.prober == prober => known.changed,
-            Some(_) => self.clock.get() + 1,
+            Some((known, changed)) if known == prober => changed,
+            Some(_) => {
+                // Calls that begin from now on are newer.
+                self.reboots.set(self.reboots.get() + 1);
+                self.reboots.get()
+            }
             None => 0,
         };
-        // Calls that begin from now on are newer.
-        self.clock.set(self.clock.get().max(changed));
-        self.servers.put(prober.host(), Known { prober, changed });
+        self.servers.put(prober.host(), (prober, changed));
         line.begun.get() >= changed
     }
 
     pub(crate) fn describe(&self) -> String {
-        let busy = self.list.iter().filter(|line| line.busy.get()).count();
-        let (entities, waits) = (self.list.len(), self.waits.get());
+        let (entities, busy, waits) = self.lines.figures();
         alloc::format!("{busy} of {entities} entities busy, {waits} waits for one")
     }
 
     /// Drops every message kept.
     pub(crate) fn stop(&self) {
-        for line in &self.list {
-            line.end(false);
+        for line in self.lines.iter() {
+            line.end();
             line.clear_responses();
             drop(line.lower.take());
         }

@@ -4,12 +4,13 @@
 use crate::blocks::HEADROOM;
 use crate::reasons::LOOPED;
 use crate::records::{KEPT, Record};
-use crate::shared::{RESPONSE_REST, Shared, TRIES_MAX, blocks_for, peer_number};
-use crate::tables::{self, ServerAction, ServerEvent, ServerState};
+use crate::shared::{At, RESPONSE_REST, Shared, TRIES_MAX, blocks_for, peer_number};
+use crate::tables::{ServerAction, ServerEvent, ServerState};
 use crate::wire::{APG, Entity, FORWARDS_MAX, Header, NRT, SDA, STI, code};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
+use core::time::Duration;
 use xk_core::graph::{BuildError, Params};
 use xk_core::object::{OpenError, SessionSlot};
 use xk_core::{
@@ -116,7 +117,7 @@ impl Shared {
             true => request,
             false => cx.pool().empty(HEADROOM).map_err(|_| &SYSTEM_ERROR)?,
         };
-        record.state.set(tables::server(record.state.get(), ServerEvent::Forward).0);
+        record.step(ServerEvent::Forward);
         record.out.put(passed, segment);
         record.retries.set(0);
         drop(record.onward.replace(Some(way)));
@@ -129,7 +130,8 @@ impl Shared {
         let Some(way) = record.onward.get() else { return };
         let blocks = (mask, blocks_for(cx, &way));
         // What does not go is as good as lost.
-        let _ = record.out.send(cx, &way, blocks, APG, (self.config.checksum, false));
+        let ways = (self.config.checksum, Duration::ZERO);
+        let _ = record.out.send(cx, &way, blocks, APG, ways);
         self.watch_record(cx, this, record, cx.now().after(RESPONSE_REST));
     }
 
@@ -137,23 +139,18 @@ impl Shared {
     /// response: asks the server.
     pub(crate) fn pass_again(&self, cx: &Kernel, this: &ProtocolRef, record: &Record) {
         record.retries.set(record.retries.get() + 1);
-        let round = record.out.header.get();
-        record.out.header.set(round.with_round(record.retries.get()));
+        record.out.set_round(record.retries.get());
         let blocks = record.onward.get().map_or(1, |way| blocks_for(cx, &way));
         let mask = if record.out.is_long(blocks) { 0 } else { record.out.blocks() };
         self.pass_on(cx, this, record, mask);
     }
 
     /// The manager of that server tells what has come of a request; false if none was passed on.
-    pub(crate) fn forwarder_notified(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        notice: &Header,
-    ) -> bool {
+    pub(crate) fn forwarder_notified(&self, at: At<'_>) -> bool {
+        let At { cx, this, header: notice, .. } = at;
         let [_, _, _, _, transaction, delivery, code] = notice.user;
         let client = notice.user_entity(0);
-        let record = self.records.find(|record| {
+        let record = self.find_record(|record| {
             record.state.get() == ServerState::Forwarded
                 && record.client() == client
                 && record.out.transaction() == transaction
@@ -165,19 +162,17 @@ impl Shared {
             code::BUSY => return true,
             _ => ServerEvent::Refused,
         };
-        let (state, action) = tables::server(record.state.get(), event);
-        match action {
+        match record.step(event) {
             ServerAction::SendMissing if record.retries.get() < TRIES_MAX => {
                 record.retries.set(record.retries.get() + 1);
                 self.pass_on(cx, this, &record, record.out.blocks() & !delivery);
             }
             ServerAction::Discard => {
-                record.state.set(state);
                 record.out.clear();
                 if let (Some(lower), Some(request)) = (record.lower.get(), record.request.get()) {
                     let control = record.control.get();
                     let request = Header { control, ..request };
-                    self.notify_client(cx, &lower, &request, 0, code);
+                    self.notify_client(At { lower: &lower, header: &request, ..at }, 0, code);
                 }
             }
             _ if event == ServerEvent::Ok && record.out.next_group() => {

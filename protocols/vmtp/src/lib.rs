@@ -14,9 +14,9 @@
 //! A session stands for one procedure of one server. Entity identifiers are those of domain 1: a
 //! discriminator and the host's Internet address; on Ethernet the last four octets of the station's
 //! address, on a bare link 0. A call uses one of the client entities: the one that its session used
-//! last, otherwise an unused one, otherwise the least recently used one; while all are busy the
-//! call waits. Client identifiers contain random bits, so none is used again after a reboot, nor by
-//! a second `vmtp` of the host.
+//! last, otherwise one last used with the same host, otherwise an unused one, otherwise the least
+//! recently used one; while all are busy the call waits. Client identifiers contain random bits, so
+//! none is used again after a reboot, nor by a second `vmtp` of the host.
 //!
 //! A message is sent as a segment, even if it is empty; only one of exactly 20 octets is sent as
 //! user data in the header. So every length is preserved. A packet has two blocks of 512 octets, as

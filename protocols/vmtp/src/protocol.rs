@@ -3,7 +3,7 @@
 use crate::forward::Route;
 use crate::reasons::{NO_TRANSACTION, UNKNOWN_OPERATION, of_wire};
 use crate::session::{VmtpSession, timers_of};
-use crate::shared::{ANY, PACKET_OCTETS_MAX, SERVER, Settings, Shared, name_key, peer_number};
+use crate::shared::{ANY, At, PACKET_OCTETS_MAX, SERVER, Settings, Shared, name_key, peer_number};
 use crate::wire::{CODE, Entity, Error, HEADER_OCTETS, Header, PIC, is_intact, operation};
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -18,7 +18,7 @@ use xk_core::{
 };
 use xk_kit::control::{IsGroup, MaxPacket};
 use xk_kit::rpc::between_hosts;
-use xk_kit::rpc::call::{LargestPush, PROCEDURE};
+use xk_kit::rpc::call::{LargestPush, PROCEDURE, pop_local};
 
 /// The label of entities at a host.
 pub const ENTITY: Label = Label::new("entity");
@@ -49,48 +49,22 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> P
     cx.add_protocol(crate::ENTRY.kind, name, Vmtp { shared })
 }
 
-/// Pops a number with this label, up to `max`, off a participant that may lack it.
-fn pop(part: &mut Participant, label: Label, max: u32) -> Result<Option<Wild<u32>>, AddressError> {
-    match part.top() {
-        Some(Part::Number(is, _)) if *is == label => {}
-        _ => return Ok(None),
-    }
-    match part.pop_number(label)?.value() {
-        None => Ok(Some(Wild::Any)),
-        Some(number) => match u32::try_from(number) {
-            Ok(number) if number <= max => Ok(Some(Wild::Is(number))),
-            _ => Err(AddressError::OutOfRange),
-        },
-    }
-}
-
 /// Pops the procedure and the server's entity off a participant; the procedure may be any.
 pub(crate) fn pop_name(part: &mut Participant) -> Result<(Wild<u32>, u32), AddressError> {
-    let procedure = match part.top() {
-        Some(Part::Any) if part.len() > 1 => {
-            part.pop();
-            Wild::Any
-        }
-        _ => pop(part, PROCEDURE, CODE)?.unwrap_or(Wild::Any),
-    };
-    let entity = match pop(part, ENTITY, Entity::DISCRIMINATOR_MAX)? {
-        None => SERVER,
-        Some(named) => named.definite()?,
-    };
+    let procedure = pop_local(part, PROCEDURE)?;
+    let entity = pop_local(part, ENTITY)?.value().unwrap_or(SERVER);
+    let is_too_large = procedure.value().is_some_and(|number| number > CODE);
+    if is_too_large || entity > Entity::DISCRIMINATOR_MAX {
+        return Err(AddressError::OutOfRange);
+    }
     Ok((procedure, entity))
 }
 
 impl Vmtp {
     /// A request for our manager.
     #[cold]
-    fn manage(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        header: &Header,
-        rest: Message,
-    ) -> Result<(), Refused> {
+    fn manage(&self, at: At<'_>, rest: Message) -> Result<(), Refused> {
+        let At { cx, this, lower, header } = at;
         let shared = &self.shared;
         let is_known = match header.plain_code() {
             _ if !header.has(PIC) => return Err(this.refuse(rest, &UNKNOWN_OPERATION)),
@@ -99,10 +73,9 @@ impl Vmtp {
                 true
             }
             operation::NOTIFY_CLIENT | operation::NOTIFY_REMOTE_CLIENT => {
-                shared.client_notified(cx, this, header)
-                    || shared.forwarder_notified(cx, this, header)
+                shared.client_notified(at) || shared.forwarder_notified(at)
             }
-            operation::NOTIFY_SERVER => shared.server_notified(cx, this, lower, header),
+            operation::NOTIFY_SERVER => shared.server_notified(at),
             _ => return Err(this.refuse(rest, &UNKNOWN_OPERATION)),
         };
         match is_known {
@@ -201,17 +174,25 @@ impl Protocol for Vmtp {
         if header.segment_octets() > shared.config.message_max {
             return Err(this.refuse(message, &reason::TOO_BIG));
         }
-        // It was there to be read.
-        let _ = message.strip(HEADER_OCTETS);
+        if !message.strip_in_place(HEADER_OCTETS) {
+            // It was there to be read.
+            let _ = message.strip(HEADER_OCTETS);
+        }
         message.truncate(data);
+        let at = At { cx, this, lower, header: &header };
         if header.is_response() {
+            if let Some(line) = shared.response_at_once(&header, data) {
+                message.truncate(header.segment_octets());
+                line.finish(cx, Ok(message));
+                return Ok(());
+            }
             if header.server == Entity::MANAGERS {
-                return match shared.probe_answered(cx, this, lower, &header) {
+                return match shared.probe_answered(at) {
                     true => Ok(()),
                     false => Err(this.refuse(message, &NO_TRANSACTION)),
                 };
             }
-            return shared.response(cx, this, lower, &header, message);
+            return shared.response(at, message);
         }
         if let Some(record) = shared.request_at_once(cx, lower, &header, data) {
             message.truncate(header.segment_octets());
@@ -219,8 +200,8 @@ impl Protocol for Vmtp {
             return Ok(());
         }
         match header.server == Entity::MANAGERS {
-            true => self.manage(cx, this, lower, &header, message),
-            false => shared.request(cx, this, lower, &header, message),
+            true => self.manage(at, message),
+            false => shared.request(at, message),
         }
     }
 

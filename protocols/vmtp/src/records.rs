@@ -3,18 +3,16 @@
 
 use crate::blocks::{Incoming, Outgoing};
 use crate::reasons::NO_RECORD;
-use crate::shared::{Path, Settings};
-use crate::tables::ServerState;
+use crate::shared::{Path, Shared};
+use crate::tables::{self, ServerAction, ServerEvent, ServerState};
 use crate::wire::{Entity, Header};
 use alloc::rc::Rc;
 use alloc::string::String;
-use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
+use core::cell::Cell;
 use core::time::Duration;
-use xk_core::Secret;
-use xk_core::map::{Map, MapStats};
 use xk_core::object::SessionSlot;
 use xk_core::{Kernel, PeerName, ProtocolRef, Reason, SessionRef, Time};
+use xk_kit::rpc::records as kept;
 
 /// Time for which a record is kept after its client was heard last: four lifetimes of a packet
 /// (TS4). No client still waits for an answer by then.
@@ -26,7 +24,6 @@ pub(crate) type Key = (u64, PeerName);
 /// One record.
 pub(crate) struct Record {
     key: Key,
-    slot: u32,
     /// False once the client has another record, or none.
     bound: Cell<bool>,
     pub(crate) state: Cell<ServerState>,
@@ -51,7 +48,6 @@ pub(crate) struct Record {
     pub(crate) retries: Cell<u32>,
     /// Time of the next action; far away if there is none.
     pub(crate) due: Cell<Time>,
-    pub(crate) paced: Cell<Time>,
     pub(crate) heard: Cell<Time>,
     /// Number of the question to the client, if there is one.
     pub(crate) probe: Cell<Option<u32>>,
@@ -69,27 +65,25 @@ pub(crate) enum Age {
 }
 
 impl Record {
-    fn new(key: Key, slot: u32) -> Self {
+    fn new(key: Key) -> Self {
         Self {
             key,
-            slot,
             bound: Cell::new(true),
             state: Cell::default(),
-            verified: Cell::new(false),
-            request: Cell::new(None),
+            verified: Cell::default(),
+            request: Cell::default(),
             lower: SessionSlot::default(),
             path: Cell::default(),
             incoming: Incoming::default(),
             out: Outgoing::default(),
-            repeats: Cell::new(false),
-            control: Cell::new(0),
-            answered: Cell::new(None),
-            is_through: Cell::new(false),
-            retries: Cell::new(0),
+            repeats: Cell::default(),
+            control: Cell::default(),
+            answered: Cell::default(),
+            is_through: Cell::default(),
+            retries: Cell::default(),
             due: Cell::new(Time::MAX),
-            paced: Cell::new(Time::MAX),
-            heard: Cell::new(Time::ZERO),
-            probe: Cell::new(None),
+            heard: Cell::default(),
+            probe: Cell::default(),
             onward: SessionSlot::default(),
         }
     }
@@ -97,11 +91,6 @@ impl Record {
     /// The client.
     pub(crate) fn client(&self) -> Entity {
         Entity(self.key.0)
-    }
-
-    /// Name of the host that sent the request.
-    pub(crate) fn peer(&self) -> PeerName {
-        self.key.1
     }
 
     /// Whether this is still the record of its client.
@@ -114,6 +103,14 @@ impl Record {
     #[inline]
     pub(crate) fn transaction(&self) -> u32 {
         self.request.get().map_or(0, |request| request.transaction)
+    }
+
+    /// Takes the step of the table; its action.
+    #[inline]
+    pub(crate) fn step(&self, event: ServerEvent) -> ServerAction {
+        let (state, action) = tables::server(self.state.get(), event);
+        self.state.set(state);
+        action
     }
 
     /// Compares a request with the current one, in serial number arithmetic. One of the same run
@@ -157,13 +154,19 @@ impl Record {
         header.wants_answer() && self.answered.replace(round) != round
     }
 
+    /// The number of a question about the request, which no stranger knows.
+    pub(crate) fn ask(&self, cx: &Kernel) -> u32 {
+        let number = cx.random().next_u32();
+        self.probe.set(Some(number));
+        number
+    }
+
     /// Drops the kept parts of request and response.
     #[inline]
     pub(crate) fn clear(&self) {
         self.is_through.set(false);
         self.incoming.clear();
         self.out.clear();
-        self.paced.set(Time::MAX);
     }
 
     /// Forgets the request, which was not executed, and with it which ones were: the next is asked
@@ -188,108 +191,63 @@ impl Record {
     }
 }
 
-/// All records of a server.
-pub(crate) struct Records {
-    map: Map<Key, Rc<Record>>,
-    slots: RefCell<Vec<Option<Rc<Record>>>>,
-    max: usize,
-    host_max: usize,
+impl kept::Record for Record {
+    fn peer(&self) -> PeerName {
+        self.key.1
+    }
+
+    fn heard(&self) -> Time {
+        self.heard.get()
+    }
 }
 
-impl Records {
-    pub(crate) fn new(secret: Secret, config: &Settings) -> Self {
-        let max = config.records_max.max(1);
-        Self {
-            map: Map::new(secret, max),
-            slots: RefCell::default(),
-            max,
-            host_max: config.host_records_max.clamp(1, max),
-        }
-    }
+/// All records of a server.
+pub(crate) type Records = kept::Records<Key, Record>;
 
-    #[inline(always)]
-    pub(crate) fn get(&self, key: Key) -> Option<Rc<Record>> {
-        self.map.get(&key)
-    }
-
-    /// A new record. In a full table, or if the host has its share, it takes the place of one that
-    /// may go, the one not heard of for longest. `None` if there is none.
-    pub(crate) fn make(&self, cx: &Kernel, this: &ProtocolRef, key: Key) -> Option<Rc<Record>> {
-        let all = self.list();
-        let share = all.iter().filter(|record| record.peer() == key.1).count();
-        let own = share >= self.host_max;
-        if own || all.len() >= self.max {
-            let fits = |r: &&Rc<Record>| r.may_go(cx.now()) && (!own || r.peer() == key.1);
-            let victim = all.iter().filter(fits).min_by_key(|record| record.heard.get())?;
+impl Shared {
+    /// A new record, in place of one that may go if there is no room. `None` if there is none.
+    pub(crate) fn make_record(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        key: Key,
+    ) -> Option<Rc<Record>> {
+        let victim = self.records.room(key.1, |record| record.may_go(cx.now())).ok()?;
+        if let Some(victim) = victim {
             if matches!(victim.state.get(), ServerState::Receiving | ServerState::Probing) {
                 this.head().drops().count(&NO_RECORD);
             }
-            self.remove(victim);
+            self.remove_record(&victim);
         }
-        let mut slots = self.slots.borrow_mut();
-        let free = slots.iter().position(Option::is_none).unwrap_or(slots.len());
-        let record = Rc::new(Record::new(key, free as u32));
-        self.map.bind(key, Rc::clone(&record)).ok()?;
-        match slots.get_mut(free) {
-            Some(slot) => *slot = Some(Rc::clone(&record)),
-            None => slots.push(Some(Rc::clone(&record))),
-        }
-        Some(record)
+        self.records.enter(key, Record::new(key))
     }
 
     /// Takes a record off its client.
-    pub(crate) fn remove(&self, record: &Rc<Record>) {
+    pub(crate) fn remove_record(&self, record: &Record) {
         if record.bound.replace(false) {
-            self.map.unbind(&record.key);
-            if let Some(slot) = self.slots.borrow_mut().get_mut(record.slot as usize) {
-                *slot = None;
-            }
+            self.records.remove(&record.key);
             record.clear();
         }
     }
 
-    /// The number of a question about this record: its place, under bits that no stranger knows.
-    pub(crate) fn ask(&self, cx: &Kernel, record: &Record) -> u32 {
-        let number = cx.random().next_u32() << 16 | record.slot & 0xffff;
-        record.probe.set(Some(number));
-        number
-    }
-
-    /// The record with this question.
-    pub(crate) fn asked(&self, number: u32) -> Option<Rc<Record>> {
-        let slots = self.slots.borrow();
-        let record = slots.get((number & 0xffff) as usize)?.as_ref()?;
-        (record.probe.get() == Some(number)).then(|| Rc::clone(record))
-    }
-
     /// The first record for which `is` is true.
-    pub(crate) fn find(&self, is: impl Fn(&Record) -> bool) -> Option<Rc<Record>> {
-        self.slots.borrow().iter().flatten().find(|record| is(record)).cloned()
+    pub(crate) fn find_record(&self, is: impl Fn(&Record) -> bool) -> Option<Rc<Record>> {
+        self.records.list().into_iter().find(|record| is(record))
     }
 
-    /// All records.
-    pub(crate) fn list(&self) -> Vec<Rc<Record>> {
-        self.slots.borrow().iter().flatten().cloned().collect()
-    }
-
-    pub(crate) fn describe(&self) -> String {
-        let all = self.list();
-        let number = |state| all.iter().filter(|record| record.state.get() == state).count();
+    pub(crate) fn describe_records(&self) -> String {
+        let number = |state| self.records.number(|record| record.state.get() == state);
         alloc::format!(
             "{} clients known, {} requests executed, {} responses kept",
-            all.len(),
+            self.records.len(),
             number(ServerState::Processing),
             number(ServerState::Responded)
         )
     }
 
-    pub(crate) fn stats(&self) -> MapStats {
-        self.map.stats()
-    }
-
-    pub(crate) fn stop(&self) {
-        for record in self.list() {
-            self.remove(&record);
+    pub(crate) fn stop_records(&self) {
+        for record in self.records.list() {
+            self.remove_record(&record);
             drop(record.lower.take());
             drop(record.onward.take());
         }

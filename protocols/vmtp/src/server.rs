@@ -9,12 +9,12 @@ use crate::reasons::{
 use crate::records::{Age, KEPT, Record, server_of};
 use crate::session::VmtpSession;
 use crate::shared::{
-    ANY, GROUP_REST, PASSIVE, RESPONSE_REST, Shared, TRIES_MAX, halves, name_key, peer_of,
+    ANY, At, GROUP_REST, PASSIVE, RESPONSE_REST, Shared, TRIES_MAX, halves, name_key, peer_of,
 };
 use crate::tables::{self, ServerAction, ServerEvent, ServerState};
 use crate::wire::{
-    APG, BLOCK_OCTETS, CMG, CRE, DGM, EPG, Entity, GROUP_OCTETS, Header, MPG, NER, NRT, NSR, PIC,
-    RESPONSE, SDA, STI, USER_OCTETS, blocks_of, code, operation, padded, round_of,
+    APG, BLOCK_OCTETS, CMG, CRE, DGM, EPG, Entity, FORWARDS, GROUP_OCTETS, Header, MPG, NER, NRT,
+    NSR, PIC, RESPONSE, ROUND, SDA, STI, USER_OCTETS, blocks_of, code, operation, padded, round_of,
 };
 use alloc::rc::Rc;
 use xk_core::object::Refused;
@@ -26,18 +26,12 @@ use xk_kit::rpc::call;
 impl Shared {
     /// A request packet for one of our servers; `data` lies between its header and its checksum.
     #[inline(never)]
-    pub(crate) fn request(
-        self: &Rc<Self>,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        header: &Header,
-        data: Message,
-    ) -> Result<(), Refused> {
+    pub(crate) fn request(self: &Rc<Self>, at: At<'_>, data: Message) -> Result<(), Refused> {
+        let At { cx, this, lower, header } = at;
         let is_alone = header.domain & MPG == 0 && !header.server.is_group();
         if header.domain & EPG != 0 {
             if is_alone && header.wants_answer() {
-                self.notify_client(cx, lower, header, 0, code::SECURITY_NOT_SUPPORTED);
+                self.notify_client(at, 0, code::SECURITY_NOT_SUPPORTED);
             }
             return Err(this.refuse(data, &SECURE));
         }
@@ -49,22 +43,22 @@ impl Shared {
             Ok(named) => named,
             Err(why) => return Err(this.refuse(data, why)),
         };
-        let record = match self.records.get(key) {
+        let record = match self.records.get(&key) {
             Some(record) => record,
             None if !self.is_ours(header, path.own) => {
                 if is_alone && header.wants_answer() {
-                    self.notify_client(cx, lower, header, 0, code::NONEXISTENT_ENTITY);
+                    self.notify_client(at, 0, code::NONEXISTENT_ENTITY);
                 }
                 return Err(this.refuse(data, &NO_ENTITY));
             }
-            None => match self.records.make(cx, this, key) {
+            None => match self.make_record(cx, this, key) {
                 Some(record) => {
                     self.watch_record(cx, this, &record, cx.now().after(KEPT));
                     record
                 }
                 None => {
                     if is_alone {
-                        self.notify_client(cx, lower, header, 0, code::BUSY);
+                        self.notify_client(at, 0, code::BUSY);
                     }
                     return Err(this.refuse(data, &NO_RECORD));
                 }
@@ -90,9 +84,9 @@ impl Shared {
             && record.state.get() == ServerState::Discarded;
         match age {
             Age::Old => Err(this.refuse(data, &REPLAYED)),
-            Age::New => self.newer(cx, this, lower, &record, header, data),
-            Age::Same if is_again => self.newer(cx, this, lower, &record, header, data),
-            Age::Same => self.current(cx, this, lower, &record, header, data),
+            Age::New => self.newer(at, &record, data),
+            Age::Same if is_again => self.newer(at, &record, data),
+            Age::Same => self.current(at, &record, data),
         }
     }
 
@@ -105,17 +99,13 @@ impl Shared {
         header: &Header,
         data: usize,
     ) -> Option<Rc<Record>> {
-        let size = header.segment_octets();
         let is_plain = header.domain & EPG == 0
             && header.control & (NSR | NER | APG) == 0
-            && header.has(SDA)
-            && size <= data
-            && header.delivery == blocks_of(size)
-            && padded(size) == data;
+            && header.is_whole(data);
         if !is_plain {
             return None;
         }
-        let record = self.records.get((header.client.0, lower.head().peer()))?;
+        let record = self.records.get(&(header.client.0, lower.head().peer()))?;
         let is_ready =
             matches!(record.state.get(), ServerState::Responded | ServerState::Discarded)
                 && record.verified.get()
@@ -143,20 +133,18 @@ impl Shared {
     /// A packet of a request newer than the current one.
     fn newer(
         self: &Rc<Self>,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
+        at: At<'_>,
         record: &Rc<Record>,
-        header: &Header,
         data: Message,
     ) -> Result<(), Refused> {
+        let At { this, header, .. } = at;
         if header.control & (NER | CMG) == NER && !header.server.is_group() {
-            self.notify_client(cx, lower, header, 0, code::STREAMING_NOT_SUPPORTED);
+            self.notify_client(at, 0, code::STREAMING_NOT_SUPPORTED);
             return Err(this.refuse(data, &NO_STREAM));
         }
         if header.control & NSR != 0 {
             // The groups before it are not there.
-            self.notify_client(cx, lower, header, 0, code::NO_RUN_RECORD);
+            self.notify_client(at, 0, code::NO_RUN_RECORD);
             return Err(this.refuse(data, &REPLAYED));
         }
         record.clear();
@@ -164,29 +152,25 @@ impl Shared {
         record.request.set(Some(*header));
         record.retries.set(0);
         record.incoming.begin(header);
-        self.collect(cx, this, lower, record, header, data, true)
+        self.collect(at, record, data, true)
     }
 
     /// A packet of the current request.
     fn current(
         self: &Rc<Self>,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
+        at: At<'_>,
         record: &Rc<Record>,
-        header: &Header,
         data: Message,
     ) -> Result<(), Refused> {
+        let At { cx, this, header, .. } = at;
         if record.state.get() == ServerState::Receiving {
-            return self.collect(cx, this, lower, record, header, data, false);
+            return self.collect(at, record, data, false);
         }
         let is_asked = record.is_to_answer(header);
-        let (state, action) = tables::server(record.state.get(), ServerEvent::Whole);
-        record.state.set(state);
-        match action {
+        match record.step(ServerEvent::Whole) {
             ServerAction::Acknowledge if is_asked => {
-                self.notify_client(cx, lower, header, u32::MAX, code::OK);
-                if state == ServerState::Forwarded {
+                self.notify_client(at, u32::MAX, code::OK);
+                if record.state.get() == ServerState::Forwarded {
                     self.pass_again(cx, this, record);
                 }
             }
@@ -195,7 +179,7 @@ impl Shared {
                 self.respond_again(cx, this, record, None);
             }
             ServerAction::Gone if is_asked && !record.request.get().is_some_and(|r| r.has(DGM)) => {
-                self.notify_client(cx, lower, header, 0, code::RESPONSE_DISCARDED);
+                self.notify_client(at, 0, code::RESPONSE_DISCARDED);
             }
             _ => return Err(this.refuse(data, &REPLAYED)),
         }
@@ -203,21 +187,18 @@ impl Shared {
     }
 
     /// A part of the request that the record is at.
-    #[allow(clippy::too_many_arguments, reason = "a packet and where it came from")]
     fn collect(
         self: &Rc<Self>,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
+        at: At<'_>,
         record: &Rc<Record>,
-        header: &Header,
         data: Message,
         is_new: bool,
     ) -> Result<(), Refused> {
+        let At { cx, this, header, .. } = at;
         let incoming = &record.incoming;
         if incoming.is_behind(header) {
             // The groups before it were here once, and were forgotten.
-            self.notify_client(cx, lower, header, 0, code::NO_RUN_RECORD);
+            self.notify_client(at, 0, code::NO_RUN_RECORD);
             return Err(this.refuse(data, &REPLAYED));
         }
         let Ok(taken) = incoming.take(header, data) else {
@@ -233,11 +214,11 @@ impl Shared {
             (_, true) => ServerEvent::NewPart,
             (_, false) => ServerEvent::Part,
         };
-        record.state.set(tables::server(record.state.get(), event).0);
+        record.step(event);
         let is_asked = record.is_to_answer(header);
         if taken == Taken::Whole {
             if is_asked {
-                self.notify_client(cx, lower, header, u32::MAX, code::OK);
+                self.notify_client(at, u32::MAX, code::OK);
             }
             if self.config.probe && !record.verified.get() {
                 self.probe(cx, record);
@@ -250,9 +231,9 @@ impl Shared {
         self.watch_record(cx, this, record, cx.now().after(GROUP_REST));
         if header.wants_answer() && incoming.is_before(header) {
             // The group before the one that is collected is there; its acknowledgement may be lost.
-            self.notify_client(cx, lower, header, u32::MAX, code::OK);
+            self.notify_client(at, u32::MAX, code::OK);
         } else if is_asked && header.data_octets() == 0 {
-            self.notify_client(cx, lower, header, incoming.held(), code::RETRY);
+            self.notify_client(at, incoming.held(), code::RETRY);
         } else if taken == Taken::Duplicate {
             this.head().drops().count(&REPLAYED);
         }
@@ -266,11 +247,9 @@ impl Shared {
         this: &ProtocolRef,
         record: &Rc<Record>,
     ) -> Result<(), Refused> {
-        let (state, action) = tables::server(record.state.get(), ServerEvent::Verified);
-        if action != ServerAction::Execute {
+        if record.step(ServerEvent::Verified) != ServerAction::Execute {
             return Ok(());
         }
-        record.state.set(state);
         record.verified.set(true);
         record.probe.set(None);
         let (Some(header), Some(lower)) = (record.request.get(), record.lower.get()) else {
@@ -300,7 +279,7 @@ impl Shared {
         let header = Header {
             client: Entity::new(self.prober, record.path.get().own),
             domain: self.config.domain << 16,
-            transaction: self.records.ask(cx, record),
+            transaction: record.ask(cx),
             server: Entity::MANAGERS,
             code: CRE | PIC | operation::PROBE_ENTITY,
             user: [client, low, client, low, 0, 0, 0],
@@ -310,14 +289,10 @@ impl Shared {
     }
 
     /// A client's manager answers such a question.
-    pub(crate) fn probe_answered(
-        self: &Rc<Self>,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        header: &Header,
-    ) -> bool {
-        let Some(record) = self.records.asked(header.transaction) else {
+    pub(crate) fn probe_answered(self: &Rc<Self>, at: At<'_>) -> bool {
+        let At { cx, this, lower, header } = at;
+        let is_asked = |record: &Record| record.probe.get() == Some(header.transaction);
+        let Some(record) = self.find_record(is_asked) else {
             return false;
         };
         let asked = record.lower.get().and_then(|asked| peer_of(cx, &asked).ok());
@@ -328,13 +303,9 @@ impl Shared {
         if header.code == code::OK && header.user[0] == record.transaction() {
             // It was refused or executed, and counted there.
             drop(self.verified(cx, this, &record));
-        } else {
-            let (state, action) = tables::server(record.state.get(), ServerEvent::Denied);
-            record.state.set(state);
-            if action == ServerAction::Forget {
-                this.head().drops().count(&UNVERIFIED);
-                record.forget();
-            }
+        } else if record.step(ServerEvent::Denied) == ServerAction::Forget {
+            this.head().drops().count(&UNVERIFIED);
+            record.forget();
         }
         true
     }
@@ -425,7 +396,7 @@ impl Shared {
         }
         record.heard.set(cx.now());
         if request.has(DGM) {
-            record.state.set(tables::server(ServerState::Processing, ServerEvent::DoneDatagram).0);
+            record.step(ServerEvent::DoneDatagram);
             self.watch_record(cx, this, record, cx.now().after(KEPT));
             return;
         }
@@ -465,11 +436,10 @@ impl Shared {
     /// The header of the response to a request, without code and user data.
     #[inline]
     fn response_to(&self, record: &Record, request: &Header) -> Header {
-        let round = Header::default().with_round(round_of(record.control.get()));
         Header {
             client: request.client,
             domain: self.config.domain << 16,
-            control: RESPONSE | round.with_forwards(request.forwards()).control,
+            control: RESPONSE | record.control.get() & ROUND | request.control & FORWARDS,
             transaction: request.transaction,
             server: server_of(request, record.path.get().own),
             ..Header::default()
@@ -488,7 +458,7 @@ impl Shared {
     ) {
         let is_kept = !header.has(DGM);
         let event = if is_kept { ServerEvent::Done } else { ServerEvent::DoneDatagram };
-        record.state.set(tables::server(ServerState::Processing, event).0);
+        record.step(event);
         record.repeats.set(!is_kept);
         record.retries.set(0);
         let len = reply.len();
@@ -498,7 +468,8 @@ impl Shared {
                 record.state.set(ServerState::Discarded);
                 return;
             }
-            self.watch_record(cx, this, record, cx.now().after(KEPT));
+            // The timer is set: it goes off in time for what was due before.
+            record.due.set(cx.now().after(KEPT));
             let header = header.with_data(blocks_of(len), padded(len));
             // A response that does not go is as good as lost: it is asked for again.
             let _ = push(cx, lower, &header, reply, self.config.checksum);
@@ -512,7 +483,7 @@ impl Shared {
     }
 
     /// Sends blocks of the response that is kept, at once or with gaps.
-    fn send_response(
+    pub(crate) fn send_response(
         &self,
         cx: &Kernel,
         this: &ProtocolRef,
@@ -521,31 +492,12 @@ impl Shared {
         control: u32,
     ) {
         let Some(lower) = record.lower.get() else { return };
-        let control = match record.out.is_run() {
-            true => control | APG | STI,
-            false => control,
-        };
         let gap = record.request.get().map_or(0, |request| request.gap());
-        let ways = (self.config.checksum, gap > 0);
+        let ways = (self.config.checksum, Self::gap_time(gap));
         // What does not go is asked for again.
-        let left = record.out.send(cx, &lower, (mask, record.path.get().blocks), control, ways);
-        let left = left.unwrap_or(0);
-        record.out.waiting.set(left);
-        let now = cx.now();
-        if left != 0 {
-            record.paced.set(now.after(Self::gap_time(gap)));
-            self.watch(cx, this, record.paced.get());
-        }
-        self.watch_record(cx, this, record, now.after(RESPONSE_REST));
-    }
-
-    /// Sends what waits for its gap.
-    pub(crate) fn pace_response(&self, cx: &Kernel, this: &ProtocolRef, record: &Rc<Record>) {
-        let waiting = record.out.waiting.replace(0);
-        record.paced.set(Time::MAX);
-        if waiting != 0 && record.state.get() == ServerState::Responded {
-            self.send_response(cx, this, record, waiting, 0);
-        }
+        let _ = record.out.send(cx, &lower, (mask, record.path.get().blocks), control, ways);
+        self.watch(cx, this, record.out.due());
+        self.watch_record(cx, this, record, cx.now().after(RESPONSE_REST));
     }
 
     /// Sends the response once more: these blocks of it, or all.
@@ -559,8 +511,7 @@ impl Shared {
     ) {
         let mask = missing.unwrap_or_else(|| record.out.blocks());
         // The round of the last request packet (RFC 1045, section 3.4).
-        let header = record.out.header.get();
-        record.out.header.set(header.with_round(round_of(record.control.get())));
+        record.out.set_round(round_of(record.control.get()));
         let is_long = record.out.is_long(record.path.get().blocks);
         self.send_response(cx, this, record, mask, if is_long { APG } else { 0 });
         if !is_long {
@@ -569,23 +520,18 @@ impl Shared {
     }
 
     /// A client's manager tells what has come of a response.
-    pub(crate) fn server_notified(
-        &self,
-        cx: &Kernel,
-        this: &ProtocolRef,
-        lower: &SessionRef,
-        notice: &Header,
-    ) -> bool {
+    pub(crate) fn server_notified(&self, at: At<'_>) -> bool {
+        let At { cx, this, lower, header: notice } = at;
         let [_, _, _, _, transaction, delivery, code] = notice.user;
         let client = notice.user_entity(2);
-        let known = peer_of(cx, lower).ok().and_then(|peer| self.records.get((client.0, peer)));
+        let known = peer_of(cx, lower).ok().and_then(|peer| self.records.get(&(client.0, peer)));
         // Of a request that another server passed on its host is not the client's.
         let passed = |record: &Record| {
             record.client() == client
                 && record.out.transaction() == transaction
                 && record.request.get().is_some_and(|request| request.forwards() > 0)
         };
-        let Some(record) = known.or_else(|| self.records.find(passed)) else {
+        let Some(record) = known.or_else(|| self.find_record(passed)) else {
             return false;
         };
         if record.state.get() != ServerState::Responded || record.out.transaction() != transaction {
@@ -666,7 +612,7 @@ impl Shared {
         match action {
             ServerAction::AskMissing => {
                 record.retries.set(record.retries.get() + 1);
-                self.ask_blocks(cx, record);
+                self.ask_blocks(cx, this, record);
                 let wait = GROUP_REST * (1 << record.retries.get().min(6));
                 self.watch_record(cx, this, record, now.after(wait));
             }
@@ -698,14 +644,14 @@ impl Shared {
             _ if now.since(record.heard.get()) >= KEPT
                 && matches!(record.state.get(), ServerState::Awaiting | ServerState::Discarded) =>
             {
-                self.records.remove(record);
+                self.remove_record(record);
             }
             _ => self.watch_record(cx, this, record, now.after(KEPT)),
         }
     }
 
     /// Asks the client for the missing blocks of its request.
-    fn ask_blocks(&self, cx: &Kernel, record: &Record) {
+    fn ask_blocks(&self, cx: &Kernel, this: &ProtocolRef, record: &Record) {
         let forwarder = record.onward.get();
         let lower = forwarder.or_else(|| record.lower.get());
         let (Some(lower), Some(request)) = (lower, record.request.get()) else {
@@ -718,6 +664,10 @@ impl Shared {
             ..request
         };
         debug_assert!(group < groups_of(request.segment_octets()));
-        self.notify_client(cx, &lower, &header, record.incoming.held(), code::RETRY);
+        self.notify_client(
+            At { cx, this, lower: &lower, header: &header },
+            record.incoming.held(),
+            code::RETRY,
+        );
     }
 }

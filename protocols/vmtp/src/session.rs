@@ -11,6 +11,7 @@ use xk_core::object::{CallCause, CallError, Closing, PushError, Refused};
 use xk_core::{Answer, Ask, HostAddr, Kernel, Message, ProtocolRef, Session, SessionRef, reason};
 use xk_kit::control::{MaxPacket, MyHost, OptPacket, PeerHost, PeerProved};
 use xk_kit::rpc::call::{CallOptions, CancelCall, Gather, GathersReplies, MyProcedure};
+use xk_kit::rpc::places::Place;
 
 /// Time in which responses to a request for several come, unless the caller says another.
 const GATHER: Duration = Duration::from_secs(10);
@@ -71,12 +72,6 @@ impl VmtpSession {
         }
     }
 
-    /// Name of a client entity towards the peer.
-    #[inline]
-    pub(crate) fn entity(&self, index: u16) -> Entity {
-        self.shared.entities.name(index, self.path.own)
-    }
-
     /// The waits that suit where the peer is now. Looked at again by each call that is not answered
     /// at once, since hosts move.
     #[cold]
@@ -98,12 +93,13 @@ impl VmtpSession {
         this: &SessionRef,
         request: Message,
         options: Option<CallOptions>,
-    ) -> Result<(&Line, Message), CallError> {
+    ) -> Result<(&Place<Line>, Message), CallError> {
         if request.len() > self.shared.config.message_max {
             this.discard(cx, request, &reason::TOO_BIG);
             return Err(PushError::TooBig.into());
         }
-        let line = self.shared.entities.take(cx, self.last.get(), this, options)?;
+        let way = (&self.lower, self.path);
+        let line = self.shared.entities.take(cx, self.last.get(), this, options, way)?;
         self.last.set(line.index);
         Ok((line, request))
     }
@@ -213,10 +209,9 @@ impl VmtpSession {
         reply
     }
 
-    fn end_gathering(&self, cx: &Kernel, line: &Line) {
+    fn end_gathering(&self, cx: &Kernel, line: &Place<Line>) {
         if line.gathers.get().is_some() {
-            line.end(false);
-            self.shared.entities.give_up(cx, line);
+            self.shared.entities.give_up(cx, line, false);
         }
     }
 }
@@ -243,8 +238,7 @@ impl Session for VmtpSession {
         if !failed {
             self.learn(cx, line);
         }
-        line.end(failed);
-        self.shared.entities.give_up(cx, line);
+        self.shared.entities.give_up(cx, line, failed);
         result
     }
 
@@ -258,8 +252,7 @@ impl Session for VmtpSession {
         };
         line.is_datagram.set(true);
         let result = self.transmit(cx, this, line, request, DGM);
-        line.end(false);
-        self.shared.entities.give_up(cx, line);
+        self.shared.entities.give_up(cx, line, false);
         result
     }
 

@@ -4,6 +4,7 @@ use crate::blocks::{HEADROOM, push};
 use crate::entities::Entities;
 use crate::forward::Route;
 use crate::records::Records;
+use crate::tables::ServerState;
 use crate::wire::{DGM, Entity, Header, PIC, operation};
 use crate::{blocks, wire};
 use alloc::rc::Rc;
@@ -163,6 +164,16 @@ pub(crate) struct Shared {
     alarm: Alarm,
 }
 
+/// A packet that has arrived, or an answer to one: where, and its header.
+#[derive(Clone, Copy)]
+pub(crate) struct At<'a> {
+    pub(crate) cx: &'a Kernel,
+    pub(crate) this: &'a ProtocolRef,
+    /// The session below.
+    pub(crate) lower: &'a SessionRef,
+    pub(crate) header: &'a Header,
+}
+
 /// The key of a server's procedure.
 pub(crate) fn name_key(discriminator: u32, procedure: u32) -> u64 {
     u64::from(discriminator) << 32 | u64::from(procedure)
@@ -246,7 +257,7 @@ impl Shared {
             sessions: SessionTable::new(key, config.sessions_max),
             enables: Map::new(key, config.enables_max),
             entities: Entities::new(cx, &config),
-            records: Records::new(key, &config),
+            records: Records::new(key, config.records_max, config.host_records_max),
             prober: 0x0400_0000 | boot & 0x03ff_ffff,
             routes,
             ways: Cache::new(cx.secret(), WAYS_MAX),
@@ -294,25 +305,25 @@ impl Shared {
                 next = next.min(due);
             }
         };
-        for line in self.entities.iter() {
-            if line.paced.get() <= cx.now() {
-                self.pace(cx, this, line);
+        for line in self.entities.lines.iter() {
+            if let Some(blocks) = line.out.resume(cx.now()).filter(|_| line.waits()) {
+                let _ = self.send(cx, Some(this), line, blocks, 0);
             }
             if line.gathers.get().is_some_and(|(_, kept)| kept <= cx.now()) {
-                line.end(false);
-                self.entities.give_up(cx, line);
+                self.entities.give_up(cx, line, false);
             }
-            later(line.paced.get());
+            later(line.out.due());
             later(line.gathers.get().map_or(Time::MAX, |(_, kept)| kept));
         }
         for record in self.records.list() {
-            if record.paced.get() <= cx.now() {
-                self.pace_response(cx, this, &record);
+            let is_kept = record.state.get() == ServerState::Responded;
+            if let Some(blocks) = record.out.resume(cx.now()).filter(|_| is_kept) {
+                self.send_response(cx, this, &record, blocks, 0);
             }
             if record.due.get() <= cx.now() {
                 self.look_after(cx, this, &record);
             }
-            later(record.paced.get());
+            later(record.out.due());
             later(record.due.get());
         }
         self.watch(cx, this, next);
@@ -344,14 +355,8 @@ impl Shared {
 
     /// Tells the client of a request of this packet what has come of it.
     #[cold]
-    pub(crate) fn notify_client(
-        &self,
-        cx: &Kernel,
-        lower: &SessionRef,
-        request: &Header,
-        held: u32,
-        code: u32,
-    ) {
+    pub(crate) fn notify_client(&self, at: At<'_>, held: u32, code: u32) {
+        let At { cx, lower, header: request, .. } = at;
         let [client, low] = halves(request.client);
         let user = [client, low, request.control, 0, request.transaction, held, code];
         // The server that passed the request on hears it in the client's place.
@@ -384,7 +389,7 @@ impl Shared {
 
     /// A line about both halves.
     pub(crate) fn describe(&self) -> String {
-        alloc::format!("{}; {}", self.entities.describe(), self.records.describe())
+        alloc::format!("{}; {}", self.entities.describe(), self.describe_records())
     }
 
     /// Releases everything.
@@ -394,7 +399,7 @@ impl Shared {
         self.ways.clear();
         self.routes.iter().for_each(|route| drop(route.way.take()));
         self.entities.stop();
-        self.records.stop();
+        self.stop_records();
     }
 }
 

@@ -44,8 +44,12 @@ pub const CMG: u32 = 1 << 25;
 pub const STI: u32 = 1 << 24;
 /// Place of the three bits that count retransmissions.
 const RETRANSMIT: u32 = 20;
+/// The bits that count retransmissions.
+pub const ROUND: u32 = 7 << RETRANSMIT;
 /// Place of the four bits that count forwardings.
 const FORWARD: u32 = 16;
+/// The bits that count forwardings.
+pub const FORWARDS: u32 = FORWARDS_MAX << FORWARD;
 /// Place of the gap between packets, in a request.
 const GAP: u32 = 8;
 /// A response, not a request.
@@ -217,24 +221,9 @@ impl Header {
         let mut octets = [0; HEADER_OCTETS];
         let [c, s] = [self.client.0, self.server.0].map(|e| [(e >> 32) as u32, e as u32]);
         let [u0, u1, u2, u3, u4, u5, u6] = self.user;
-        let words = [
-            c[0],
-            c[1],
-            self.domain,
-            self.control,
-            self.transaction,
-            self.delivery,
-            s[0],
-            s[1],
-            self.code,
-            u0,
-            u1,
-            u2,
-            u3,
-            u4,
-            u5,
-            u6,
-        ];
+        let front = [c[0], c[1], self.domain, self.control, self.transaction, self.delivery];
+        let back = [s[0], s[1], self.code, u0, u1, u2, u3, u4, u5, u6];
+        let words = front.into_iter().chain(back);
         for (to, word) in octets.as_chunks_mut::<4>().0.iter_mut().zip(words) {
             *to = word.to_be_bytes();
         }
@@ -284,6 +273,13 @@ impl Header {
         if self.code & SDA == 0 { 0 } else { self.user[6] as usize }
     }
 
+    /// Whether a packet with so many octets of data has the whole segment.
+    #[inline]
+    pub fn is_whole(&self, data: usize) -> bool {
+        let size = self.segment_octets();
+        self.has(SDA) && size <= data && self.delivery == blocks_of(size) && padded(size) == data
+    }
+
     /// Whether it is a response.
     #[inline]
     pub fn is_response(&self) -> bool {
@@ -317,7 +313,7 @@ impl Header {
     /// The header of the transmission with this number.
     #[must_use]
     pub fn with_round(self, round: u32) -> Self {
-        let control = self.control & !(7 << RETRANSMIT) | (round & 7) << RETRANSMIT;
+        let control = self.control & !ROUND | (round & 7) << RETRANSMIT;
         Self { control, ..self }
     }
 
@@ -330,7 +326,7 @@ impl Header {
     /// The header of a request that was forwarded so often.
     #[must_use]
     pub fn with_forwards(self, count: u32) -> Self {
-        let control = self.control & !(FORWARDS_MAX << FORWARD) | (count & FORWARDS_MAX) << FORWARD;
+        let control = self.control & !FORWARDS | (count & FORWARDS_MAX) << FORWARD;
         Self { control, ..self }
     }
 
@@ -466,7 +462,12 @@ impl Sums {
 pub fn is_intact(octets: &[u8; HEADER_OCTETS], packet: &Message) -> bool {
     let mut there = [0; CHECKSUM_OCTETS];
     let data = packet.len().saturating_sub(BARE_OCTETS);
-    packet.copy_to(HEADER_OCTETS + data, &mut there);
+    match packet.peek_in_place::<BARE_OCTETS>() {
+        Some(bare) if data == 0 => there.copy_from_slice(&bare[HEADER_OCTETS..]),
+        _ => {
+            packet.copy_to(HEADER_OCTETS + data, &mut there);
+        }
+    }
     if there == [0; CHECKSUM_OCTETS] {
         return true;
     }

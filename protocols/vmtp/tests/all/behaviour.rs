@@ -387,6 +387,35 @@ fn storms_of_one_packet_are_answered_once_a_round() {
 }
 
 #[test]
+fn a_server_that_asks_for_blocks_for_ever_ends_the_call() {
+    let (mut net, _, session) = acquainted(one());
+    let outcome = net.hosts[0].call(&session, &pattern(5_000, 2));
+    net.run_until(net.now, &mut |_| vec![]);
+    let request = net.log.iter().find(|f| f.from == 0).unwrap().header();
+    let [id, host] = [(request.client.0 >> 32) as u32, request.client.0 as u32];
+    for round in 0..1_000 {
+        // Masks that change tell nothing new.
+        let (control, held) = (request.with_round(round).control, 1 << (round & 1));
+        let notice = Header {
+            client: Entity::new(9, SERVER.to_bits()),
+            domain: 1 << 16,
+            server: Entity::MANAGERS,
+            code: DGM | CRE | PIC | operation::NOTIFY_CLIENT,
+            user: [id, host, control, 0, request.transaction, held, code::RETRY],
+            ..Header::default()
+        };
+        net.inject(1, 0, packet(&notice, &[]));
+        net.run_until(net.now, &mut |frame| if frame.from == 0 { vec![] } else { vec![PASS] });
+    }
+    let error = outcome.get().unwrap_err();
+    assert!(matches!(error.cause, CallCause::TimedOut { .. }), "{error}");
+    let packets = net.log.iter().filter(|f| f.from == 0).count();
+    assert!(packets <= 60, "{packets} packets");
+    drop(session);
+    net.stop();
+}
+
+#[test]
 fn masks_that_lie_cost_their_packet_alone() {
     let (mut net, count, session) = acquainted(one());
     let outcome = net.hosts[0].call(&session, b"abc");
