@@ -183,9 +183,9 @@ impl Session for MrpcSession {
             this.discard(cx, request, &xk_core::reason::TOO_BIG);
             return Err(PushError::TooBig.into());
         };
-        let (channels, host) = (&self.shared.channels, self.hosts.1);
-        let is_its = |channel: &Channel| channel.host.get() == host;
-        let suited = (is_its, |channel: &Channel| channel.host.set(host));
+        let (channels, host) = (&self.shared.channels, &self.hosts.1);
+        let is_its = |channel: &Channel| channel.host.get() == *host;
+        let suited = (is_its, |channel: &Channel| channel.host.set(*host));
         let channel = channels.take(cx, self.last_channel.get(), this, options, suited)?;
         self.last_channel.set(channel.index);
         let call = Call { options, cut, flags: REQUEST | SERVER | echo };

@@ -379,8 +379,9 @@ impl Shared {
                     code::RETRY => line.out.blocks() & !delivery,
                     _ => line.out.blocks(),
                 };
-                // What was sent was too much at a time (RFC 1045, section 2.5.6).
-                if delivery != 0 && mask != 0 {
+                // More than an eighth is missing: what was sent was too much at a time (RFC 1045,
+                // section 2.5.6). A packet that is lost alone says nothing of that.
+                if delivery != 0 && mask.count_ones() * 8 > line.out.blocks().count_ones() {
                     line.gap.set(line.gap.get().saturating_mul(2).max(1));
                 }
                 let _ = self.send(cx, Some(this), line, mask, 0);

@@ -28,8 +28,10 @@ pub(crate) struct VmtpSession {
     pub(crate) path: Path,
     /// The header of requests, less what is a request's own.
     pub(crate) template: Header,
-    /// The waits, as they suited where the peer was when that was last looked at.
+    /// The waits, as they suit the round trips that were measured, and where the peer was when
+    /// that was last looked at; and those that suit the place alone.
     timers: Cell<Timers>,
+    unknown: Cell<Timers>,
     round_trip: Cell<RoundTrip>,
     /// Mask of the transactions that are not measured: none until one was.
     seldom: Cell<u32>,
@@ -48,6 +50,7 @@ impl VmtpSession {
         hosts: (HostAddr, HostAddr),
         server: Entity,
     ) -> Self {
+        let timers = timers(cx, &shared.config, lower);
         let template = Header {
             domain: shared.config.domain << 16,
             // Responses of several groups may come.
@@ -64,7 +67,8 @@ impl VmtpSession {
             hosts,
             path: shared.path(cx, lower),
             template,
-            timers: Cell::new(timers(cx, &shared.config, lower)),
+            timers: Cell::new(timers),
+            unknown: Cell::new(timers),
             round_trip: Cell::default(),
             seldom: Cell::new(0),
             last: Cell::new(0),
@@ -76,8 +80,8 @@ impl VmtpSession {
     /// at once, since hosts move.
     #[cold]
     pub(crate) fn look_at_timers(&self, cx: &Kernel) -> Timers {
-        let unknown = timers(cx, &self.shared.config, &self.lower);
-        self.timers.set(self.round_trip.get().suited(unknown));
+        self.unknown.set(timers(cx, &self.shared.config, &self.lower));
+        self.timers.set(self.round_trip.get().suited(self.unknown.get()));
         self.timers.get()
     }
 
@@ -141,15 +145,17 @@ impl VmtpSession {
     #[cold]
     fn learn_more(&self, cx: &Kernel, line: &Line) {
         let is_again = line.round.get() != 0;
-        let gap = line.gap.get().saturating_sub(u8::from(!is_again));
+        let gap = line.gap.get();
+        let gap = if is_again { gap } else { gap.saturating_sub(1 + gap / 4) };
         self.gap.set(gap.max(self.shared.config.gap));
         let at_once = || (!is_again).then(|| cx.now().since(line.sent.get()));
         let took = line.took.take().or_else(at_once);
         self.seldom.set(if took.is_some() { 15 } else { 0 });
         match took {
             Some(took) => {
-                self.round_trip.set(self.round_trip.get().with(took));
-                self.look_at_timers(cx);
+                let round_trip = self.round_trip.get().with(took);
+                self.round_trip.set(round_trip);
+                self.timers.set(round_trip.suited(self.unknown.get()));
             }
             // Which transmission was answered is not known: the wait stays as long as it has
             // become (Karn and Partridge, "Improving Round-Trip Time Estimates").

@@ -498,6 +498,28 @@ fn gaps_keep_packets_apart() {
     net.stop();
 }
 
+#[test]
+fn losses_of_many_packets_make_the_gap_longer_and_those_of_one_do_not() {
+    for (every, is_longer) in [(16, false), (3, true)] {
+        let (mut net, _, session) = acquainted(one());
+        let mut gap = 0;
+        for _ in 0..10 {
+            net.log.clear();
+            let (outcome, mut sent) = (net.hosts[0].call(&session, &pattern(16_384, 1)), 0);
+            net.finish(&outcome, &mut |frame| {
+                let is_first = frame.from == 0 && frame.header().round() == 0;
+                sent += u32::from(is_first);
+                if is_first && sent % every == 1 { vec![] } else { vec![PASS] }
+            });
+            assert!(outcome.get().is_ok());
+            gap = net.log.iter().filter(|f| f.from == 0).map(|f| f.header().gap()).max().unwrap();
+        }
+        assert_eq!(gap > 0, is_longer, "{gap}");
+        drop(session);
+        net.stop();
+    }
+}
+
 const THIRD: core::net::Ipv4Addr = core::net::Ipv4Addr::new(10, 0, 0, 3);
 
 #[test]
