@@ -81,7 +81,7 @@ impl<T> Places<T> {
     ///
     /// # Errors
     /// Why there is none: the call's deadline has passed, or it was taken back.
-    #[inline]
+    #[inline(always)]
     pub fn take(
         &self,
         cx: &Kernel,
@@ -104,6 +104,7 @@ impl<T> Places<T> {
         Ok(place)
     }
 
+    #[cold]
     #[inline(never)]
     fn choose(
         &self,
@@ -137,7 +138,7 @@ impl<T> Places<T> {
 
     /// Gives a place up: to the call that waits longest, else it is free. One whose call has failed
     /// is used last.
-    #[inline]
+    #[inline(always)]
     pub fn give_up(&self, cx: &Kernel, place: &Place<T>, failed: bool) {
         self.clock.set(self.clock.get() + 1);
         place.used.set(self.clock.get());
