@@ -354,7 +354,8 @@ pub struct Outstanding {
     pub ready: u32,
     /// Out: messages that wait for a predecessor.
     pub waiting: u32,
-    /// Out: messages of this member that another may not have.
+    /// Out: messages of this member that another may not have; of one that leaves, members besides
+    /// that it has to stay for.
     pub unheld: u32,
 }
 question!(Outstanding { ready, waiting, unheld }, "outstanding", Ask);
@@ -376,6 +377,17 @@ question!(Context { from, nodes }, "context", Ask);
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SendNull;
 question!(SendNull {}, "send-null", Ask);
+
+/// Asked of a session: leave the conversation, by a last message without octets. The others count
+/// this member no longer once that is in their views, so all of them have the same messages of it.
+/// What is pushed later is refused. Once [`Outstanding`] has no `unheld`, the session may be
+/// closed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Leave {
+    /// Out: whether the message is sent; else there is no room yet, and it is to be asked again.
+    pub is_sent: bool,
+}
+question!(Leave { is_sent }, "leave", Ask);
 
 /// Told to a session: pass up messages without octets, too ([`Node::is_null`]).
 #[derive(Clone, Copy, Debug, Default)]

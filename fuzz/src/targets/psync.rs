@@ -46,7 +46,7 @@ pub(crate) fn graph(data: &[u8]) {
                 let _ = graph.arrive(message, &before, act & 8 != 0, 0);
             }
             4 => {
-                if let Some(begun) = graph.begin(act & 8 != 0) {
+                if let Some(begun) = graph.begin(act & 8 != 0, act & 16 != 0) {
                     let before = graph.predecessors(begun.id).to_vec();
                     let has_come = |id: &NodeId| graph.seen(id.sender.into()) >= id.seq;
                     assert!(before.iter().all(has_come), "it comes after what precedes it");

@@ -17,6 +17,11 @@
 //! failure. The lower one counts nevertheless, with its cuts, if all its votes precede those of the
 //! higher: they do if any that is left has decided it. So the same rolls count at all that are
 //! left.
+//!
+//! A member that *leaves* says so in its last message: those that have it vote that it is out, and a
+//! majority is one of those that have not left. One that counts so has the message, and with it all
+//! votes of that member. So two majorities of different members have one in common, or both know of
+//! the vote of one that has left.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -110,6 +115,8 @@ pub struct Agreement<B> {
     /// Votes of each member for rolls above the decided one.
     votes: Vec<Vec<Vote>>,
     cuts: Vec<u32>,
+    /// The members that have left, as bits.
+    left: u64,
     /// Number of the last message of each that has come. The layer below may be ahead.
     seen: Vec<u32>,
     held: VecDeque<Held<B>>,
@@ -129,6 +136,7 @@ impl<B> Agreement<B> {
             wanted: alloc::vec![0; members],
             votes: (0..members).map(|_| Vec::new()).collect(),
             cuts: alloc::vec![u32::MAX; members],
+            left: 0,
             seen: alloc::vec![0; members],
             held: VecDeque::new(),
             up: VecDeque::new(),
@@ -138,7 +146,7 @@ impl<B> Agreement<B> {
     /// Fewest members that decide.
     #[must_use]
     pub fn quorum(&self) -> u32 {
-        self.decided.len() as u32 / 2 + 1
+        (self.decided.len() as u32 - self.left.count_ones()) / 2 + 1
     }
 
     /// The members that are in by the roll that was decided last, as bits.
@@ -171,6 +179,21 @@ impl<B> Agreement<B> {
         !is_in(self.wanted[self.me])
     }
 
+    /// Whether this member leaves.
+    #[must_use]
+    pub fn leaves(&self) -> bool {
+        self.left >> self.me & 1 != 0
+    }
+
+    /// Takes note that a member, perhaps this one, has sent its last message. Of a member that has
+    /// left [`suspect`](Self::suspect) may tell, too.
+    pub fn leave(&mut self, member: usize) {
+        if member < self.decided.len() {
+            self.left |= 1 << member;
+            self.suspect(1 << member);
+        }
+    }
+
     /// Takes note that members have failed, those of `failed`; false if those that would be left
     /// are too few to decide.
     pub fn suspect(&mut self, failed: u64) -> bool {
@@ -189,7 +212,7 @@ impl<B> Agreement<B> {
     #[must_use]
     pub fn unsaid(&self) -> Option<&[u16]> {
         let said = self.votes[self.me].last().map_or(&self.decided, |vote| &vote.roll);
-        (self.wanted != *said).then_some(&self.wanted)
+        (self.wanted != *said && !self.leaves()).then_some(&self.wanted)
     }
 
     /// The members that have not voted as this one does, as bits.
@@ -226,6 +249,10 @@ impl<B> Agreement<B> {
         votes.push(Vote { roll: roll.into(), seq, past });
         let mut joined = self.wanted.clone();
         join(&mut joined, roll);
+        if self.leaves() {
+            // It need not be told, but looks on.
+            joined[self.me] = self.wanted[self.me];
+        }
         let can_decide = bits(&joined).count_ones() >= self.quorum();
         // One that is on its way out has no say any more.
         if can_decide && is_in(self.wanted[from]) && !self.is_out() {
@@ -256,7 +283,7 @@ impl<B> Agreement<B> {
             let mut all = past.iter().zip(&self.seen).enumerate();
             all.all(|(at, (last, seen))| at == self.me || last <= seen)
         };
-        if !self.is_open() || self.is_out() || !all.all(is_last) || !pasts.all(is_seen) {
+        if !self.is_open() || self.is_out() || self.leaves() || !all.all(is_last) || !pasts.all(is_seen) {
             return;
         }
         // From the highest down: each with what precedes its votes.

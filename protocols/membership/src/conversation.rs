@@ -17,7 +17,7 @@ use xk_core::reason::Class;
 use xk_core::{Answer, Ask, Kernel, Message, Reason, SessionRef, Time, reason};
 use xk_kit::Turns;
 use xk_kit::group::{
-    Aside, IsStable, MaskOut, MemberState, MyMember, Node, NodeId, Outstanding, PlaceOf, SendNull,
+    Aside, IsStable, Leave, MaskOut, MemberState, MyMember, Node, NodeId, Outstanding, PlaceOf, SendNull,
     TakeNulls, TakeViews, View, ViewChange,
 };
 use xk_kit::layer::Conversation;
@@ -137,6 +137,7 @@ impl Talk {
         let agreement = self.agreement.borrow();
         match self.has_quorum.get() {
             _ if agreement.is_out() => Err(PushError::Unreachable),
+            _ if agreement.leaves() => Err(PushError::Closed),
             false => Err(PushError::NoRoute),
             true if agreement.is_open() => Ok(Room::None),
             true => Ok(Room::ForNext),
@@ -243,6 +244,26 @@ fn send_null(own: &Own, cx: &Kernel) -> Option<u32> {
     is_sent.then(|| own.state.note_sent(cx))
 }
 
+/// Sends the last message of this member, unless another is being sent.
+fn leave(own: &Own, cx: &Kernel, question: &mut Leave) -> Answer {
+    let talk = &own.state;
+    let turn = talk.turns.take_within(cx, (), Some(Duration::ZERO));
+    question.is_sent = talk.agreement.borrow().leaves();
+    if question.is_sent || !turn.is_taken() {
+        return Answer::Answered;
+    }
+    let Some(Leave { is_sent }) = own.lower().ask(cx, Leave::default()) else {
+        return Answer::Unknown;
+    };
+    question.is_sent = is_sent;
+    if is_sent {
+        talk.note_sent(cx);
+        talk.agreement.borrow_mut().leave(talk.me.into());
+        talk.let_push_go_on(cx);
+    }
+    Answer::Answered
+}
+
 fn place_of(own: &Own, cx: &Kernel, id: NodeId) -> Option<PlaceOf> {
     own.lower().ask(cx, PlaceOf { id, wants_past: true, ..PlaceOf::default() })
 }
@@ -270,6 +291,7 @@ pub(crate) fn take(
         false => message.pop_array::<HEADER_OCTETS>().map(Header::parse),
     };
     let is_data = header == Some(Header { kind: DATA, members: 0 });
+    let is_last = message.remove_attribute::<ViewChange>().is_some();
     let is_free = {
         let agreement = talk.agreement.borrow();
         // Another shepherd may be passing up what comes before.
@@ -297,6 +319,9 @@ pub(crate) fn take(
         let held = Held { id: node.id, is_null: !is_data, body: message };
         let taken = agreement.take(held);
         let from = node.id.sender.into();
+        if is_last {
+            agreement.leave(from);
+        }
         (taken, vote.map(|(roll, past)| agreement.vote(from, &roll, node.id.seq, past)))
     };
     [taken, voted.unwrap_or(Ok(()))].into_iter().filter_map(Result::err).for_each(|why| {
@@ -556,7 +581,7 @@ fn look_after(own: &Own, cx: &Kernel, this: &SessionRef) {
         talk.agreement.borrow_mut().suspect(accused);
     }
     look(own, cx, this, is_heard);
-    if now.since(talk.sent_at.get()) < suspect / 8 {
+    if now.since(talk.sent_at.get()) < suspect / 8 || talk.agreement.borrow().leaves() {
         return;
     }
     match send_null(own, cx) {
@@ -586,6 +611,8 @@ pub(crate) fn control(own: &Own, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
     } else if let Some(view) = ask.get::<View>() {
         let ViewChange { members, has_quorum, .. } = talk.view();
         *view = View { members, has_quorum, changes: talk.changes.get() };
+    } else if let Some(question) = ask.get::<Leave>() {
+        return leave(own, cx, question);
     } else if ask.get::<SendNull>().is_some() {
         return if send_null(own, cx).is_some() { Answer::Answered } else { Answer::Unknown };
     } else if ask.get::<MaskOut>().is_some() {

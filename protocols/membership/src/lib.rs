@@ -26,6 +26,11 @@
 //! in a vote is out, even if it is well: it refuses pushes, passes up nothing more, and confirms
 //! this in a vote of its own.
 //!
+//! A member *leaves* by a last message, when its session is asked `leave`. It has not failed: those
+//! that have the message vote at once for a view without it, and all its messages count. It casts
+//! no more votes. The quorum is more than half of those members of the list that have not left: if
+//! of five members two have failed and a third leaves, the last two have no quorum.
+//!
 //! The protocol above may ask for the `view` at any time. Once it has put `take-views` to its
 //! session, each change comes up as a message without octets, with the attribute `view-change`,
 //! after the messages that count before it; so do loss and return of the quorum. `order` takes
@@ -101,6 +106,7 @@ pub static ENTRY: Entry = Entry::layer("membership", include_str!("lib.rs"), bui
         question("take-nulls", "of a session: messages without octets go up, too"),
         question("outstanding", "of a session: what is not through yet, here and below"),
         question("send-null", "of a session: sends a message without octets"),
+        question("leave", "of a session: sends the last message of this member"),
         question("mask-out", "of a session: refused, since one alone does not decide"),
         question("describe", "a conversation, and who is in"),
     ])

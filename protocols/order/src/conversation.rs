@@ -16,8 +16,8 @@ use xk_core::reason::Class;
 use xk_core::{Answer, Ask, Kernel, Message, Reason, SessionRef, Time, reason};
 use xk_kit::Turns;
 use xk_kit::group::{
-    Aside, Commutes, MaskIn, MaskOut, MemberState, MyMember, Node, NodeId, NodeOrder, OrderOf,
-    Outstanding, PlaceOf, SendNull, TakeNulls, TakeOwn, TakeViews, ViewChange,
+    Aside, Commutes, Leave, MaskIn, MaskOut, MemberState, MyMember, Node, NodeId, NodeOrder,
+    OrderOf, Outstanding, PlaceOf, SendNull, TakeNulls, TakeOwn, TakeViews, ViewChange,
 };
 use xk_kit::layer::Conversation;
 use xk_kit::net::ports::less_header;
@@ -66,6 +66,8 @@ pub struct Talk {
     unnoted: RefCell<VecDeque<(u8, Option<Message>)>>,
     /// A null is below.
     has_null: Cell<bool>,
+    /// This member's last message is sent.
+    has_left: Cell<bool>,
     /// Number of this member's last message that is noted, and the time of that.
     noted: Cell<u32>,
     noted_at: Cell<Option<Time>>,
@@ -356,7 +358,8 @@ fn take_change(
 fn answer(own: &Own, cx: &Kernel, this: &SessionRef) {
     let talk = &own.state;
     // A push that is under way will be an answer.
-    let due = talk.waves.borrow().due().filter(|_| talk.under_way.get() == 0);
+    let may_send = talk.under_way.get() == 0 && !talk.has_left.get();
+    let due = talk.waves.borrow().due().filter(|_| may_send);
     let Some(due) = due else {
         return;
     };
@@ -386,6 +389,20 @@ fn send_null(own: &Own, cx: &Kernel, this: &SessionRef) -> bool {
     note(own, cx, this);
     talk.has_null.set(false);
     is_sent
+}
+
+/// Sends the last message of this member, unless another is under way.
+fn leave(own: &Own, cx: &Kernel, leave: &mut Leave) -> Answer {
+    let talk = &own.state;
+    if talk.under_way.get() > 0 || talk.has_null.get() {
+        return Answer::Answered;
+    }
+    let Some(Leave { is_sent }) = own.lower().ask(cx, Leave::default()) else {
+        return Answer::Unknown;
+    };
+    leave.is_sent = is_sent;
+    talk.has_left.set(is_sent);
+    Answer::Answered
 }
 
 /// Has another shepherd pass up what has its place for good. This one may hold what the upcalls
@@ -467,6 +484,9 @@ pub(crate) fn control(own: &Own, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'
     }
     if ask.get::<TakeViews>().is_some() {
         talk.takes_views.set(true);
+    }
+    if let Some(question) = ask.get::<Leave>() {
+        return leave(own, cx, question);
     }
     if ask.get::<SendNull>().is_some() {
         let is_sent = talk.under_way.get() > 0 || send_null(own, cx, this);

@@ -48,7 +48,9 @@
 //! A message with the attribute `aside` passes in both directions at once: it has no place in the
 //! order.
 //!
-//! A member whose session is closed does not answer; the others wait until they mask it out.
+//! A member leaves when its session is asked `leave`: once its last message has arrived, the others
+//! wait for it no longer. A member whose session is closed otherwise does not answer; the others
+//! wait until they mask it out.
 //!
 //! # Example
 //! ```kdl

@@ -7,7 +7,7 @@ use crate::graph::{Arrival, Begun, Graph, MEMBERS_MAX};
 use crate::protocol::{Psync, own_peer};
 use crate::restart::{Back, Heard, Restart};
 use crate::wire::{
-    ANSWER, Address, Asking, Entry, HEADER_OCTETS, HELD, Header, LISTED, Let, NULL, Opening,
+    ANSWER, Address, Asking, Entry, HEADER_OCTETS, HELD, Header, LAST, LISTED, Let, NULL, Opening,
     VERSION, base, kind,
 };
 use alloc::vec::Vec;
@@ -18,7 +18,7 @@ use xk_core::kernel::Timer;
 use xk_core::object::{PushError, Refused};
 use xk_core::reason::Class;
 use xk_core::{Kernel, Message, Participant, Participants, Reason, SessionRef, Time, reason};
-use xk_kit::group::{Aside, Node, NodeId as Id};
+use xk_kit::group::{Aside, Node, NodeId as Id, ViewChange};
 use xk_kit::layer::{Conversation, Many, NOT_A_MEMBER, Ways};
 use xk_kit::net::attribute::Peer;
 use xk_kit::rpc::call::CallOptions;
@@ -48,6 +48,10 @@ const BEACON_WAIT: [Duration; 2] = [Duration::from_millis(500), Duration::from_s
 const ACK_DELAY: Duration = Duration::from_millis(40);
 /// Time between two answers to one member.
 const ANSWER_EVERY: Duration = Duration::from_millis(100);
+/// Time between two packets to a member that may not know that this one leaves; time of silence
+/// after which a member that has left as well needs this one no longer.
+const LEAVE_EVERY: Duration = Duration::from_millis(200);
+const LINGER: Duration = Duration::from_secs(2);
 /// Time between two returns of the other member of a conversation of two.
 const RETURN_EVERY: Duration = Duration::from_millis(500);
 
@@ -101,6 +105,9 @@ pub(crate) struct Member {
     told_at: Option<Time>,
     /// The last of its messages in the view that it was told of.
     acknowledged: u32,
+    /// Time at which it was found to have left, and whether it has said that it knows so.
+    left_at: Option<Time>,
+    knows: bool,
 }
 
 impl Member {
@@ -147,6 +154,7 @@ pub(crate) struct Inner {
     ack_due: Option<Time>,
     pub(crate) takes_nulls: bool,
     pub(crate) takes_members: bool,
+    pub(crate) takes_views: bool,
     /// Number of the start with which this member has come back; 0 for the first.
     start: u64,
 }
@@ -178,6 +186,14 @@ enum Act {
     Held {
         to: u8,
     },
+    /// Says to a member that leaves that its last message is in the view.
+    Seen {
+        to: u8,
+    },
+    /// Says to a member that leaves that this one knows so much of it, and leaves as well.
+    Gone {
+        to: u8,
+    },
     /// The answer to a member that wants to come back; with the base from a member on, if it may.
     Let {
         to: u8,
@@ -207,6 +223,8 @@ impl Inner {
             resends_from: now,
             told_at: None,
             acknowledged: 0,
+            left_at: None,
+            knows: false,
         };
         Self {
             graph: Graph::new(opening.members.len(), me.into(), window, upcalls),
@@ -224,6 +242,7 @@ impl Inner {
             ack_due: None,
             takes_nulls: false,
             takes_members: false,
+            takes_views: false,
             start: 0,
         }
     }
@@ -368,7 +387,7 @@ impl Inner {
             if self.graph.body(*id).is_some() && self.may_resend(to, now) {
                 acts.push(Act::Resend { to, id: *id });
             } else if id.seq <= self.graph.held_by_all(id.sender.into()) {
-                self.remind(to, now, acts);
+                self.remind(to, Act::Held { to }, now, acts);
             }
         }
     }
@@ -467,11 +486,11 @@ impl Inner {
     }
 
     /// Tells a member what it was known to hold, but not too often.
-    fn remind(&mut self, to: u8, now: Time, acts: &mut Acts) {
+    fn remind(&mut self, to: u8, act: Act, now: Time, acts: &mut Acts) {
         let told_at = &mut self.members[usize::from(to)].told_at;
         if told_at.is_none_or(|told_at| now.since(told_at) >= ANSWER_EVERY) {
             *told_at = Some(now);
-            acts.push(Act::Held { to });
+            acts.push(act);
         }
     }
 
@@ -505,7 +524,8 @@ impl Inner {
             member.acknowledged = self.graph.seen(at);
         }
         self.ack_due = None;
-        self.beacon = Some((now.after(BEACON_WAIT[0]), BEACON_WAIT[0]));
+        let wait = self.beacon_wait();
+        self.beacon = Some((now.after(wait), wait));
         if self.opens == 0 && self.is_calling() {
             // The message calls them.
             (self.opens, self.open_due) = (1, Some(now.after(OPEN_WAIT[0])));
@@ -515,10 +535,40 @@ impl Inner {
     /// Notes that others hold more of this member's messages than before: those that are left are
     /// asked about soon.
     fn note_held(&mut self, before: u32, now: Time) {
-        let unheld = self.graph.unheld();
-        if unheld < before {
-            let wait = BEACON_WAIT[0];
-            self.beacon = (unheld > 0).then(|| (now.after(wait), wait));
+        if self.graph.unheld() < before {
+            let wait = self.beacon_wait();
+            self.beacon = (self.unheld(now) > 0).then(|| (now.after(wait), wait));
+        }
+    }
+
+    /// Time after which the leaves of others are asked for first.
+    fn beacon_wait(&self) -> Duration {
+        if self.graph.has_left(self.me.into()) { LEAVE_EVERY } else { BEACON_WAIT[0] }
+    }
+
+    /// Whether this member, which leaves, stays for another that has left, but may not know that
+    /// its last message has come.
+    fn lingers_for(&self, other: u8, now: Time) -> bool {
+        let (at, member) = (usize::from(other), &self.members[usize::from(other)]);
+        let is_silent = |left_at: Time| now.since(left_at.max(member.heard_at)) >= LINGER;
+        self.graph.has_left(self.me.into())
+            && self.graph.has_left(at)
+            && !self.graph.has_all(at)
+            && !member.knows
+            && !member.left_at.is_some_and(is_silent)
+    }
+
+    /// Number of messages of this member that another may not have, or of members that it stays
+    /// for.
+    pub(crate) fn unheld(&self, now: Time) -> u32 {
+        let waits = self.others().filter(|other| self.lingers_for(*other, now));
+        self.graph.unheld().max(waits.count() as u32)
+    }
+
+    /// Notes which members have left.
+    fn note_left(&mut self, now: Time) {
+        for (at, member) in self.members.iter_mut().enumerate() {
+            member.left_at = self.graph.has_left(at).then(|| member.left_at.unwrap_or(now));
         }
     }
 
@@ -550,12 +600,15 @@ impl Inner {
             && due <= now
         {
             for to in self.others() {
-                if !self.graph.is_told(to.into()) {
+                if self.lingers_for(to, now) {
+                    acts.push(Act::Seen { to });
+                } else if !self.graph.is_masked(to.into()) && !self.graph.has_all(to.into()) {
                     self.tell(to, true, now, acts);
                 }
             }
-            let wait = (2 * wait).min(BEACON_WAIT[1]);
-            self.beacon = (self.graph.unheld() > 0).then(|| (now.after(wait), wait));
+            let is_leaving = self.graph.has_left(self.me.into());
+            let wait = if is_leaving { LEAVE_EVERY } else { (2 * wait).min(BEACON_WAIT[1]) };
+            self.beacon = (self.unheld(now) > 0).then(|| (now.after(wait), wait));
         }
         self.requests(now, acts)
     }
@@ -655,15 +708,28 @@ pub(crate) fn is_begun(own: &Own) -> bool {
     own.state.inner.borrow().is_some() || own.state.restart.borrow().is_some()
 }
 
-/// Sends a message of this member to all others, once the window has room for it.
+/// Sends a null, without waiting for room: an upcall that waited here would keep others from making
+/// any. `flags` are [`NULL`] and perhaps [`LAST`].
+pub(crate) fn push_null(own: &Own, cx: &Kernel, this: &SessionRef, flags: u8) -> bool {
+    let may_go =
+        |inner: &mut Inner| inner.graph.has_room() && !inner.graph.has_left(inner.me.into());
+    with(own, may_go) == Some(true)
+        && cx
+            .pool()
+            .empty(HEADROOM)
+            .is_ok_and(|message| push(own, cx, this, message, flags).is_ok())
+}
+
+/// Sends a message of this member to all others, once the window has room for it; `flags` are
+/// [`NULL`] and [`LAST`].
 pub(crate) fn push(
     own: &Own,
     cx: &Kernel,
     this: &SessionRef,
     message: Message,
-    is_null: bool,
+    flags: u8,
 ) -> Result<(), PushError> {
-    let pushed = push_one(own, cx, this, message, is_null);
+    let pushed = push_one(own, cx, this, message, flags);
     // The room that is left, or that this one did not use, is the next one's.
     let_pushes_go_on(own, cx);
     pushed
@@ -674,8 +740,9 @@ fn push_one(
     cx: &Kernel,
     this: &SessionRef,
     mut message: Message,
-    is_null: bool,
+    flags: u8,
 ) -> Result<(), PushError> {
+    let is_null = flags & NULL != 0;
     // What goes to all has no one peer.
     let _ = message.remove_attribute::<Peer>();
     if message.len() > room_of(own) {
@@ -709,10 +776,13 @@ fn push_one(
     let fitted = with(own, |inner| {
         let length = message.len();
         let sent = inner.graph.send(is_null, body).ok_or(PushError::QueueFull)?;
+        if flags & LAST != 0 {
+            inner.graph.end_with(sent.id);
+        }
         inner.note_sent(cx.now());
         let before = inner.graph.predecessors(sent.id);
         let mut header = inner.header(kind::DATA, sent.id, before.len(), length);
-        header.flags = if is_null { NULL } else { 0 };
+        header.flags = flags;
         // A member that has not answered learns of the others with the message.
         let list = inner.is_calling().then(|| inner.opening().emit());
         let incarnation_of = |id| inner.graph.incarnation_of(id);
@@ -769,7 +839,10 @@ pub(crate) fn room_of(own: &Own) -> usize {
 
 /// Room that the window has for a push.
 fn window_of(own: &Own) -> Result<Room, PushError> {
-    match with(own, |inner| inner.graph.has_room()) {
+    let has_room = |inner: &mut Inner| {
+        (!inner.graph.has_left(inner.me.into())).then(|| inner.graph.has_room())
+    };
+    match with(own, has_room).unwrap_or(None) {
         None if own.state.restart.borrow().is_some() => Ok(Room::None),
         None => Err(PushError::Closed),
         Some(true) => Ok(Room::ForNext),
@@ -797,6 +870,10 @@ pub(crate) fn take(
             kind::RESTART => take_restart(own, cx, this, &header, &message),
             _ => take_let(own, cx, this, &header, &message),
         };
+        return taken.map_err(|why| this.refuse(cx, message, why));
+    }
+    if header.kind == kind::GONE {
+        let taken = take_gone(own, cx, peer, &header);
         return taken.map_err(|why| this.refuse(cx, message, why));
     }
     let mut acts = Acts::new();
@@ -827,6 +904,9 @@ pub(crate) fn take(
                 inner.note_held(unheld, cx.now());
                 if matches!(arrived, Arrival::Inserted | Arrival::Waiting) {
                     inner.note_progress(cx.now());
+                    if header.flags & LAST != 0 {
+                        inner.graph.end_with(id);
+                    }
                 }
                 if arrived == Arrival::Waiting {
                     let own = Id { seq: id.seq - 1, ..id };
@@ -861,6 +941,59 @@ pub(crate) fn take(
     let_pushes_go_on(own, cx);
     arm(own, cx, this);
     Ok(())
+}
+
+/// Takes the answer of a host that has left the conversation, to one that leaves as well or is the
+/// only other member: this one waits for it no longer. Of more that go on, each may have heard
+/// another last message of it, so these wait for the layer above.
+fn take_gone(
+    own: &Own,
+    cx: &Kernel,
+    peer: Option<Peer>,
+    header: &Header,
+) -> Result<(), &'static Reason> {
+    let taken = with(own, |inner| {
+        let from = peer.and_then(|peer| inner.member_of(peer)).ok_or(&NOT_A_MEMBER)?;
+        let is_sound = header.version == VERSION
+            && header.flags == 0
+            && header.entries == 0
+            && header.seq == 0
+            && header.length == 0;
+        if !is_sound {
+            return Err(&reason::MALFORMED);
+        }
+        let of_two = inner.members.len() == 2 && !inner.takes_members;
+        if of_two || inner.graph.has_left(inner.me.into()) {
+            inner.graph.mask_out(from.into());
+            inner.members[usize::from(from)].knows = true;
+        }
+        Ok(())
+    });
+    taken.unwrap_or(Err(&STRANGE))?;
+    let_pushes_go_on(own, cx);
+    Ok(())
+}
+
+/// Makes the answer to a packet of a conversation that this host has left.
+pub(crate) fn gone(cx: &Kernel, number: u32) -> Option<Message> {
+    let mut message = cx.pool().empty(HEADROOM).ok()?;
+    put_front(&mut message, plain(kind::GONE, number, 0), &[], |_| 0, None).ok()?;
+    Some(message)
+}
+
+/// The header of a packet that needs no member.
+fn plain(kind: u8, number: u32, length: usize) -> Header {
+    Header {
+        version: VERSION,
+        kind,
+        flags: 0,
+        entries: 0,
+        conversation: number,
+        sender: 0,
+        incarnation: 0,
+        seq: 0,
+        length: length as u32,
+    }
 }
 
 /// Takes the question of a member that wants to come back.
@@ -954,17 +1087,7 @@ pub(crate) fn begin_again(own: &Own, cx: &Kernel, this: &SessionRef, from: Peer)
 /// Makes the question of a member that wants to come back.
 pub(crate) fn question(cx: &Kernel, number: u32, restart: &Restart, to: Peer) -> Option<Message> {
     let body = restart.question(to);
-    let header = Header {
-        version: VERSION,
-        kind: kind::RESTART,
-        flags: 0,
-        entries: 0,
-        conversation: number,
-        sender: 0,
-        incarnation: 0,
-        seq: 0,
-        length: body.len() as u32,
-    };
+    let header = plain(kind::RESTART, number, body.len());
     let mut message = cx.pool().copy_from(HEADROOM, &body).ok()?;
     put_front(&mut message, header, &[], |_| 0, None).ok()?;
     Some(message)
@@ -1066,7 +1189,7 @@ impl Inner {
     ) -> Result<Option<(Id, Entries)>, &'static Reason> {
         let n = self.members.len();
         let is_sound = header.version == VERSION
-            && header.flags & !(NULL | ANSWER | LISTED) == 0
+            && header.flags & !(NULL | ANSWER | LISTED | LAST) == 0
             && usize::from(header.sender) < n;
         if !is_sound {
             return Err(&reason::MALFORMED);
@@ -1077,8 +1200,9 @@ impl Inner {
         if header.kind == kind::LEAVES && header.flags == HELD {
             return self.take_held(header, message);
         }
-        if self.graph.is_masked(from.into()) {
-            self.remind(from, now, acts);
+        let has_left = self.graph.has_left(from.into());
+        if self.graph.is_masked(from.into()) && !has_left {
+            self.remind(from, Act::Held { to: from }, now, acts);
             return Err(&MASKED);
         }
         let is_message = matches!(header.kind, kind::DATA | kind::RESENT);
@@ -1119,7 +1243,8 @@ impl Inner {
         match header.kind {
             kind::DATA | kind::RESENT => {
                 let is_null = header.flags & NULL != 0;
-                if id.sender == self.me || is_null && length > 0 {
+                let is_odd = is_null && length > 0 || !is_null && header.flags & LAST != 0;
+                if id.sender == self.me || is_odd {
                     return Err(&reason::MALFORMED);
                 }
                 message.truncate(length);
@@ -1134,11 +1259,24 @@ impl Inner {
             kind::REQUEST if entries.count <= self.window as usize => {
                 self.resend(from, entries.list(), now, acts);
             }
-            kind::LEAVES if entries.count <= n => {
+            kind::LEAVES if header.flags == LAST => match entries.list() {
+                [id] if id.sender == self.me => {
+                    self.graph.note_seen(from.into(), id.seq);
+                    if self.graph.is_last(*id) {
+                        acts.push(Act::Gone { to: from });
+                    }
+                }
+                _ => return Err(&reason::MALFORMED),
+            },
+            kind::LEAVES if entries.count <= n && header.flags & LAST == 0 => {
                 let is_known = self.graph.note_leaves(from.into(), entries.list());
                 if !is_known {
                     self.want(entries.list(), from, now);
-                } else if header.flags & ANSWER != 0 {
+                }
+                if header.flags & ANSWER != 0 && has_left {
+                    // It waits until it hears that its last message has come.
+                    self.remind(from, Act::Seen { to: from }, now, acts);
+                } else if header.flags & ANSWER != 0 && is_known {
                     self.answer(from, now, acts);
                 }
             }
@@ -1156,7 +1294,11 @@ fn deliver(own: &Own, cx: &Kernel, this: &SessionRef) {
     loop {
         let mut acts = Acts::new();
         let next = with(own, |inner| {
-            let begun = inner.graph.begin(inner.takes_nulls);
+            let left = inner.graph.left();
+            let begun = inner.graph.begin(inner.takes_nulls, inner.takes_views);
+            if inner.graph.left() != left {
+                inner.note_left(cx.now());
+            }
             inner.acknowledge(cx.now(), &mut acts);
             let begun = begun?;
             let body = inner.graph.body(begun.id).map(|(body, _)| body.try_clone());
@@ -1180,9 +1322,23 @@ fn deliver(own: &Own, cx: &Kernel, this: &SessionRef) {
 
 fn hand_up(own: &Own, cx: &Kernel, this: &SessionRef, begun: Begun, body: Option<Message>) {
     let Begun { id, depth, is_null } = begun;
-    let incarnation = with(own, |inner| inner.graph.incarnation_of(id)).unwrap_or(0);
+    let seen = with(own, |inner| {
+        let change = ViewChange {
+            members: inner.graph.counted(),
+            has_quorum: true,
+            member: Some(id.sender),
+            last: id.seq,
+            incarnation: 0,
+        };
+        let leaves = inner.takes_views && inner.graph.is_last(id);
+        (inner.graph.incarnation_of(id), leaves.then_some(change))
+    });
+    let (incarnation, change) = seen.unwrap_or_default();
     let node = Node { id, incarnation, depth, is_null };
-    let marked = body.and_then(|mut body| body.set_attribute(node).is_ok().then_some(body));
+    let marked = body.and_then(|mut body| {
+        let marked = change.map_or(Ok(()), |change| body.set_attribute(change));
+        marked.and(body.set_attribute(node)).is_ok().then_some(body)
+    });
     match marked {
         // A refusal ends here: the message is in the graph, and others have it.
         Some(message) => drop(own.upper.demux(cx, this, message)),
@@ -1297,6 +1453,13 @@ impl Inner {
                 header.flags = HELD;
                 (to, empty()?, header, held.as_slice())
             }
+            Act::Seen { to } => {
+                held.push(Id { sender: *to, seq: self.graph.seen(usize::from(*to)) });
+                let mut header = self.header(kind::LEAVES, own, held.len(), 0);
+                header.flags = LAST;
+                (to, empty()?, header, held.as_slice())
+            }
+            Act::Gone { to } => (to, empty()?, plain(kind::GONE, self.number, 0), &[][..]),
             Act::Request { to, ids } => {
                 (to, empty()?, self.header(kind::REQUEST, own, ids.len(), 0), ids.as_slice())
             }
@@ -1305,6 +1468,7 @@ impl Inner {
                 let before = self.graph.predecessors(*id);
                 let mut header = self.header(kind::RESENT, *id, before.len(), body.len());
                 header.flags = if is_null { NULL } else { 0 };
+                header.flags |= if self.graph.is_last(*id) { LAST } else { 0 };
                 (to, body.try_clone().ok()?, header, before)
             }
             Act::Open { to } => (to, empty()?, self.header(kind::OPEN, own, 0, 0), &[][..]),
@@ -1329,8 +1493,13 @@ impl Inner {
     }
 }
 
-/// Ends a conversation: pushes that wait fail.
-pub(crate) fn end(own: &Own, cx: &Kernel) {
+/// Ends a conversation: pushes that wait fail, and those that leave as well need not ask.
+pub(crate) fn end(own: &Own, cx: &Kernel, this: &SessionRef) {
+    let left = with(own, |inner| {
+        let all = inner.others().filter(|other| inner.graph.has_left((*other).into()));
+        all.map(|to| Act::Gone { to }).collect()
+    });
+    send(own, cx, this, left.unwrap_or_default());
     own.state.pushes.end(cx);
     let timer = own.state.timer.take();
     let _ = cx.cancel(timer.map(|(_, timer)| timer));

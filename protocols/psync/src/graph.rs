@@ -98,6 +98,8 @@ struct Member<B> {
     /// Numbers of the last messages that precede its own last one.
     heard: Vec<u32>,
     is_masked: bool,
+    /// Number of its last message, with which it leaves; 0 while that is not known.
+    ends_at: u32,
     /// The member is masked, but is to come back: others keep what it will lack.
     is_coming: bool,
     incarnation: u16,
@@ -130,6 +132,8 @@ pub struct Graph<B> {
     ready: VecDeque<Id>,
     /// Leaves of the view.
     leaves: Vec<Id>,
+    /// Members whose last message is in the view, as bits.
+    left: u64,
     /// This member has come back on a base.
     has_base: bool,
     /// Scratch for the vector of a message that is inserted.
@@ -151,6 +155,7 @@ impl<B> Graph<B> {
             holds: vec![0; n],
             heard: vec![0; n],
             is_masked: false,
+            ends_at: 0,
             is_coming: false,
             incarnation: 1,
             since: 0,
@@ -167,6 +172,7 @@ impl<B> Graph<B> {
             members: (0..n).map(member).collect(),
             ready: VecDeque::new(),
             leaves: Vec::with_capacity(n),
+            left: 0,
             has_base: false,
             vector: vec![0; n],
         }
@@ -322,7 +328,8 @@ impl<B> Graph<B> {
             // Once others have agreed to its return, what a member has sent besides is void.
             let is_over = id.sender == self.me || m.is_coming;
             let window = if is_over { 0 } else { self.window };
-            id.seq != 0 && id.seq <= m.begun.saturating_add(window)
+            let is_behind = m.ends_at != 0 && id.seq > m.ends_at;
+            id.seq != 0 && id.seq <= m.begun.saturating_add(window) && !is_behind
         })
     }
 
@@ -520,13 +527,51 @@ impl<B> Graph<B> {
         self.raise(usize::from(self.me), usize::from(id.sender), id.seq);
     }
 
+    /// Notes that a null, which is in the graph or waits, is the last message of its sender.
+    pub fn end_with(&mut self, id: Id) {
+        if self.slot(id).is_some_and(|slot| slot.is_null)
+            && let Some(member) = self.members.get_mut(usize::from(id.sender))
+            && member.ends_at == 0
+        {
+            member.ends_at = id.seq;
+            self.left |= u64::from(id.sender == self.me) << id.sender;
+        }
+    }
+
+    /// Whether a message is the last one of its sender.
+    #[must_use]
+    pub fn is_last(&self, id: Id) -> bool {
+        let member = self.members.get(usize::from(id.sender));
+        member.is_some_and(|member| member.ends_at == id.seq && id.seq != 0)
+    }
+
+    /// The members that are counted, as bits.
+    #[must_use]
+    pub fn counted(&self) -> u64 {
+        let all = self.members.iter().enumerate().filter(|(_, member)| !member.is_masked);
+        all.fold(0, |bits, (at, _)| bits | 1 << at)
+    }
+
+    /// The members that have left, as bits: the last message of each is in the view.
+    #[must_use]
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// Whether a member has left.
+    #[must_use]
+    pub fn has_left(&self, member: usize) -> bool {
+        self.left >> member & 1 != 0
+    }
+
     /// Begins the next upcall that may begin: one whose predecessors' upcalls have returned. Nulls
-    /// are begun and returned on the way, unless `takes_nulls`.
-    pub fn begin(&mut self, takes_nulls: bool) -> Option<Begun> {
+    /// are begun and returned on the way, unless `takes_nulls`, or `takes_last` and it is the last
+    /// message of its sender.
+    pub fn begin(&mut self, takes_nulls: bool, takes_last: bool) -> Option<Begun> {
         let mut at = 0;
         while let Some(id) = self.ready.get(at).copied() {
             let is_null = self.is_null(id);
-            let is_silent = is_null && !takes_nulls;
+            let is_silent = is_null && !takes_nulls && !(takes_last && self.is_last(id));
             let may_run = is_silent || self.running < self.upcalls;
             if !may_run || !self.may_begin(id) {
                 at += 1;
@@ -536,6 +581,11 @@ impl<B> Graph<B> {
             let depth = self.depth(id).unwrap_or(0);
             self.members[usize::from(id.sender)].begun = id.seq;
             self.see(id);
+            if self.is_last(id) {
+                // All others do so at the same message.
+                self.left |= 1 << id.sender;
+                self.mask_out(id.sender.into());
+            }
             if !is_silent {
                 self.running += 1;
                 self.running_of |= 1 << id.sender;
@@ -624,6 +674,14 @@ impl<B> Graph<B> {
         is_known
     }
 
+    /// Notes that a member has this one's messages up to a number in its view.
+    pub fn note_seen(&mut self, member: usize, seq: u32) {
+        let own = usize::from(self.me);
+        if member < self.members.len() && seq <= self.members[own].inserted {
+            self.raise(member, own, seq);
+        }
+    }
+
     /// Returns the last messages of each sender that a member is known to hold.
     pub fn holds(&self, member: usize) -> impl Iterator<Item = Id> + '_ {
         let holds = self.members.get(member).map_or(&[][..], |member| &member.holds);
@@ -704,10 +762,9 @@ impl<B> Graph<B> {
 
     /// Whether a member holds the last message of this one, as far as it is known.
     #[must_use]
-    pub fn is_told(&self, member: usize) -> bool {
+    pub fn has_all(&self, member: usize) -> bool {
         let me = usize::from(self.me);
-        let other = &self.members[member];
-        other.is_masked || other.holds[me] >= self.members[me].inserted
+        self.members[member].holds[me] >= self.members[me].inserted
     }
 
     /// Number of the last message of a sender that every member holds.
@@ -834,6 +891,9 @@ impl<B> Graph<B> {
             found.holds.fill(0);
         }
         (found.incarnation, found.since, found.is_masked) = (incarnation, base[member], false);
+        found.ends_at = 0;
+        self.left &= !(1 << member);
+        let found = &mut self.members[member];
         found.heard.copy_from_slice(base);
         self.note_holds(member, base);
         true

@@ -42,6 +42,15 @@
 //! attribute `call-options`, otherwise until there is room. At most 64 pushes wait. So a member
 //! that does not answer delays the others until the layer above masks it out.
 //!
+//! A member *leaves* by a last message without octets, when its session is asked `leave`. The
+//! others count it no longer once that message is in their view. It comes up, with the attribute
+//! `view-change`, if the protocol above has told its session `take-views`. The leaving member stays
+//! until all others have the message: it closes its session once `outstanding` has no `unheld`.
+//! Others may leave at the same time. It waits for none of them whose last message it has; but if
+//! such a member may not know that, it stays until that one has answered, or has been silent for
+//! two seconds. A host that has closed a conversation answers packets of it by `GONE`: a member
+//! that leaves as well, or is the only other one, waits for it no longer.
+//!
 //! A message with the attribute `aside` goes to one member, outside the graph: it has no place
 //! there, is not retransmitted, waits for no other message, and comes up with that attribute, even
 //! while upcalls run.
@@ -137,6 +146,8 @@ pub static ENTRY: Entry = Entry::layer("psync", include_str!("lib.rs"), build)
         question("context", "of a session: nodes of the graph that are kept"),
         question("send-null", "of a session: sends a message without octets"),
         question("take-nulls", "of a session: messages without octets go up, too"),
+        question("take-views", "of a session: what says that a member leaves goes up, too"),
+        question("leave", "of a session: sends the last message of this member"),
         question("mask-out", "of a session: counts a member no longer"),
         question("mask-in", "of a session: counts a member again that has come back"),
         question("take-members", "of a session: the layer above decides which members are counted"),

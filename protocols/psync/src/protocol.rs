@@ -2,7 +2,9 @@
 
 use crate::conversation::{self, BODY_OCTETS_MAX, Inner, Own, Talk, with};
 use crate::restart::{Back, Heard, Restart};
-use crate::wire::{Address, Entry, HEADER_OCTETS, Header, LISTED, Opening, VERSION, kind};
+use crate::wire::{
+    Address, Entry, HEADER_OCTETS, Header, LAST, LISTED, NULL, Opening, VERSION, kind,
+};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::string::String;
@@ -19,9 +21,9 @@ use xk_core::{
 use xk_kit::Turns;
 use xk_kit::control::{MaxPacket, MyHost, MyPort, OptPacket};
 use xk_kit::group::{
-    self, ANY_PROCESS, CONVERSATION, Context, IsStable, Leaves, MaskIn, MaskOut, MemberAt,
+    self, ANY_PROCESS, CONVERSATION, Context, IsStable, Leave, Leaves, MaskIn, MaskOut, MemberAt,
     MemberState, MyMember, NO_PROCESS, NodeId, OrderOf, Outstanding, PROCESS, PlaceOf, SendNull,
-    TakeMembers, TakeNulls,
+    TakeMembers, TakeNulls, TakeViews,
 };
 use xk_kit::layer::{Arrival, Layer, Layered, Many, Unsent, Ways, peer_of};
 use xk_kit::net::attribute::Peer;
@@ -183,9 +185,10 @@ impl Psync {
         header: &Header,
     ) {
         let (layer, number) = (&all.layer, header.conversation);
-        let is_of_member = header.version == VERSION
-            && matches!(header.kind, kind::DATA | kind::REQUEST | kind::RESENT | kind::LEAVES);
-        if !is_of_member || number == 0 || all.offers.is_empty() || Many::admits(cx, lower).is_err()
+        if !is_of_member(header)
+            || number == 0
+            || all.offers.is_empty()
+            || Many::admits(cx, lower).is_err()
         {
             return;
         }
@@ -252,6 +255,12 @@ impl Psync {
         }
         Ok(())
     }
+}
+
+/// Whether a packet is one that only members send.
+fn is_of_member(header: &Header) -> bool {
+    header.version == VERSION
+        && matches!(header.kind, kind::DATA | kind::REQUEST | kind::RESENT | kind::LEAVES)
 }
 
 /// Makes the conversation of a session that was opened: its members are those that it has ways to.
@@ -382,7 +391,12 @@ impl Layer<HEADER_OCTETS, Many> for Psync {
         let parsed = Header::parse(header);
         let key = parsed.conversation;
         if all.layer.closed.borrow().contains(&key) {
-            // What was closed above is over, whatever the others make of it.
+            // What was closed above is over, whatever the others make of it: a member is told.
+            if is_of_member(&parsed)
+                && let Some(message) = conversation::gone(at.cx, key)
+            {
+                let _ = at.lower.push(at.cx, message);
+            }
             return all.refuse(at, Some(header), message, &reason::CLOSED);
         }
         if parsed.kind == kind::RESTART_ACK {
@@ -441,7 +455,7 @@ impl Layer<HEADER_OCTETS, Many> for Psync {
         message: Message,
         _: Unsent,
     ) -> Result<(), PushError> {
-        conversation::push(own, cx, this, message, false)
+        conversation::push(own, cx, this, message, 0)
     }
 
     fn deliver(
@@ -464,7 +478,7 @@ impl Layer<HEADER_OCTETS, Many> for Psync {
         if !this.head().is_aborted() {
             own.all.layer.note_closed(own.key);
         }
-        conversation::end(own, cx);
+        conversation::end(own, cx, this);
     }
 
     fn describe(&self, own: &Own) -> String {
@@ -478,17 +492,14 @@ impl Layer<HEADER_OCTETS, Many> for Psync {
 
     fn session_control(own: &Own, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'_>) -> Answer {
         if ask.get::<SendNull>().is_some() {
-            if with(own, |inner| inner.graph.has_room()) != Some(true) {
-                // An upcall that waited here for room would keep others from making any.
-                return Answer::Unknown;
-            }
-            let Ok(message) = cx.pool().empty(conversation::HEADROOM) else {
-                return Answer::Unknown;
-            };
-            return match conversation::push(own, cx, this, message, true) {
-                Ok(()) => Answer::Answered,
-                Err(_) => Answer::Unknown,
-            };
+            let is_sent = conversation::push_null(own, cx, this, NULL);
+            return if is_sent { Answer::Answered } else { Answer::Unknown };
+        }
+        if let Some(leave) = ask.get::<Leave>()
+            && let Some(has_left) = with(own, |inner| inner.graph.has_left(inner.me.into()))
+        {
+            leave.is_sent = has_left || conversation::push_null(own, cx, this, NULL | LAST);
+            return Answer::Answered;
         }
         let cookie = if ask.get::<MaskIn>().is_some() { cx.random().next_u64() } else { 0 };
         match with(own, |inner| inner.answer_to(cx.now(), cookie, ask)) {
@@ -560,6 +571,7 @@ impl Inner {
             };
             return if is_done { Answer::Answered } else { Answer::Unknown };
         }
+        let unheld = if ask.get::<Outstanding>().is_some() { self.unheld(now) } else { 0 };
         let (members, graph) = (&self.members, &mut self.graph);
         if let Some(question) = ask.get::<MyMember>() {
             *question = MyMember {
@@ -608,11 +620,7 @@ impl Inner {
             question.leaves = graph.leaves().to_vec();
         } else if let Some(question) = ask.get::<Outstanding>() {
             let (ready, waiting) = graph.outstanding();
-            *question = Outstanding {
-                ready: ready as u32,
-                waiting: waiting as u32,
-                unheld: graph.unheld(),
-            };
+            *question = Outstanding { ready: ready as u32, waiting: waiting as u32, unheld };
         } else if let Some(question) = ask.get::<Context>() {
             let mut kept: Vec<NodeId> = graph.kept().filter(|id| *id > question.from).collect();
             kept.sort_unstable();
@@ -621,6 +629,8 @@ impl Inner {
             question.nodes = kept.into_iter().take(CONTEXT_MAX).map(node).collect();
         } else if ask.get::<TakeNulls>().is_some() {
             self.takes_nulls = true;
+        } else if ask.get::<TakeViews>().is_some() {
+            self.takes_views = true;
         } else if ask.get::<TakeMembers>().is_some() {
             self.takes_members = true;
         } else if let Some(question) = ask.get::<MaskOut>() {

@@ -5,12 +5,13 @@
 //! | --- | --- | --- |
 //! | `DATA`, `RESENT` | the predecessors | octets of the layer above |
 //! | `REQUEST` | the messages that are asked for | none |
-//! | `LEAVES` | the leaves of the sender's view; with `HELD`, of what the receiver held | none |
+//! | `LEAVES` | the leaves of the sender's view; with `HELD`, of what the receiver held; with `LAST`, the receiver's last message in the view | none |
 //! | `OPEN`, always with the members | none | none |
 //! | `OPEN_ACK` | none | none |
 //! | `RESTART` | none | [`Asking`] |
 //! | `RESTART_ACK`, with the members once the other is let in | none | [`Let`], and then [`base`] |
 //! | `SIDE` | none | octets of the layer above |
+//! | `GONE` | none | none |
 
 use crate::graph::MEMBERS_MAX;
 use alloc::vec::Vec;
@@ -126,6 +127,9 @@ pub const LISTED: u8 = 4;
 /// Flag of `LEAVES` whose entries are what the receiver was known to hold.
 pub const HELD: u8 = 8;
 
+/// Flag of a null that is the last message of its sender, which leaves.
+pub const LAST: u8 = 16;
+
 /// Kinds of packets.
 pub mod kind {
     /// A message.
@@ -146,6 +150,9 @@ pub mod kind {
     pub const RESTART_ACK: u8 = 8;
     /// A message to one member, beside the graph.
     pub const SIDE: u8 = 9;
+    /// The answer to a packet of a conversation that the host has left: of no member, and without
+    /// answer.
+    pub const GONE: u8 = 10;
 }
 
 /// Address of a member.

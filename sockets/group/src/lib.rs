@@ -60,9 +60,9 @@
 //! failed.
 //!
 //! # Ends
-//! A member that only drops its group may lose the last messages that it has sent: instead it
-//! [leaves](Group::leave). To the others it is silent from then on: without `membership` they wait
-//! for it.
+//! A member that only drops its group may lose the last messages that it has sent, and the others
+//! wait for it: instead it [leaves](Group::leave). All that stay receive all of its messages, learn
+//! by [`Event::View`] that it has left, and wait for it no longer.
 
 use std::fmt;
 use std::io;

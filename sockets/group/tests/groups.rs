@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::rc::Rc;
 use std::time::Duration;
+use xk_core::random::Random;
 use xk_group::{Event, Group, Options, blocking};
 use xk_net::{Setup, Stack, Thread};
 use xk_world::{Outcome, Result, World, seeds};
@@ -176,28 +177,92 @@ fn a_slow_member_holds_up_the_sender() {
     });
 }
 
+/// Members leave in the middle: the others hear so, wait for them no longer, and hear the same.
+#[test]
+fn the_others_go_on_without_members_that_leave() {
+    for (is_total, agrees) in [(true, false), (false, false), (true, true), (false, true)] {
+        seeds(600..620, move |seed| {
+            let random = Random::new(seed);
+            let count = 2 + seed as usize % 4;
+            let whole = u64::MAX >> (64 - count);
+            let leaving = 1 + random.below(whole - 1);
+            let mut world = match agrees {
+                true => with_membership(seed, count, LOSSY)?,
+                false => World::lan(seed, &NAMES[..count], LOSSY)?,
+            };
+            let heard = Rc::new(RefCell::new(Vec::new()));
+            for (me, host) in NAMES[..count].iter().enumerate() {
+                let all = Rc::clone(&heard);
+                world.client(host, move |stack| {
+                    let all = Rc::clone(&all);
+                    async move {
+                        let options = match is_total {
+                            true => Options::total(me, &members(count))?,
+                            false => Options::partial(me, &members(count))?,
+                        };
+                        let mut group = Group::join(&stack, options)?;
+                        for number in 0..5u8 {
+                            group.send(&[number]).await?;
+                        }
+                        if leaving >> me & 1 != 0 {
+                            return Ok(group.leave().await?);
+                        }
+                        let (mut heard, mut left) = (Vec::new(), whole);
+                        while heard.len() < 5 * count || left & leaving != 0 {
+                            match group.recv().await? {
+                                Event::Message { from, octets, .. } => heard.push((from, octets)),
+                                Event::View { members, has_quorum } => {
+                                    assert!(members & !left == 0 && has_quorum, "{members:b}");
+                                    left = members;
+                                }
+                            }
+                        }
+                        all.borrow_mut().push(heard);
+                        Ok(group.leave().await?)
+                    }
+                })?;
+            }
+            let outcome = world.run(LIMIT)?;
+            let mut heard = heard.borrow_mut();
+            if !is_total {
+                heard.iter_mut().for_each(|heard| heard.sort());
+            }
+            let staying = (whole & !leaving).count_ones() as usize;
+            assert!(heard.len() == staying && heard.iter().all(|other| *other == heard[0]));
+            // None has waited for another that had gone.
+            assert!(outcome.now < xk_core::Time::ZERO.after(Duration::from_secs(9)), "{outcome:?}");
+            Ok(outcome)
+        });
+    }
+}
+
+/// A world of hosts with `membership`.
+fn with_membership(seed: u64, count: usize, link: &str) -> Result<World> {
+    let hosts = NAMES.iter().zip(1..).take(count).map(|(name, number)| {
+        format!(
+            r#"host {name} {{
+                sim link=lan
+                eth sim
+                arp eth
+                ip arp {{ address "10.0.0.{number}/24"; }}
+                icmp ip
+                udp ip
+                psync udp
+                membership psync
+                order membership
+            }}
+            "#
+        )
+    });
+    let text = format!("{}link lan {link}\n", hosts.collect::<String>());
+    World::from_text(seed, &text, xk_world::PROTOCOLS)
+}
+
 /// The others hear that a member has failed, and then go on without it.
 #[test]
 fn the_others_go_on_without_a_member_that_fails() {
     seeds(500..510, |seed| {
-        let hosts = NAMES.iter().zip(1..).take(3).map(|(name, number)| {
-            format!(
-                r#"host {name} {{
-                    sim link=lan
-                    eth sim
-                    arp eth
-                    ip arp {{ address "10.0.0.{number}/24"; }}
-                    icmp ip
-                    udp ip
-                    psync udp
-                    membership psync
-                    order membership
-                }}
-                "#
-            )
-        });
-        let text = hosts.collect::<String>() + "link lan delay=\"2ms\"\n";
-        let mut world = World::from_text(seed, &text, xk_world::PROTOCOLS)?;
+        let mut world = with_membership(seed, 3, QUIET)?;
         for (me, host) in NAMES[..2].iter().enumerate() {
             world.client(host, move |stack| async move {
                 let mut group = Group::join(&stack, Options::total(me, &members(3))?)?;

@@ -14,6 +14,7 @@ use xk_testkit::seeds;
 enum Kind {
     Data,
     Null,
+    Last,
     Vote(Roll),
 }
 
@@ -132,9 +133,13 @@ impl Model {
         }
         member.waves.take(&node);
         self.nodes[me].push(node.clone());
-        if let Kind::Vote(roll) = node.kind {
-            let _ = self.members[me].agreement.vote(me, &roll, id.seq, node.past);
-            self.hand_up(me);
+        match node.kind {
+            Kind::Vote(roll) => {
+                let _ = self.members[me].agreement.vote(me, &roll, id.seq, node.past);
+                self.hand_up(me);
+            }
+            Kind::Last => self.members[me].agreement.leave(me),
+            Kind::Data | Kind::Null => {}
         }
     }
 
@@ -178,6 +183,9 @@ impl Model {
         member.view[sender] += 1;
         let is_null = !matches!(node.kind, Kind::Data);
         let _ = member.agreement.take(Held { id: node.id, is_null, body: () });
+        if matches!(node.kind, Kind::Last) {
+            member.agreement.leave(sender);
+        }
         if let Kind::Vote(roll) = &node.kind {
             let _ = member.agreement.vote(sender, roll, node.id.seq, node.past.clone());
         }
@@ -231,9 +239,10 @@ impl Model {
         if !self.members[me].is_alive {
             return;
         }
+        let talks = talks && !self.members[me].agreement.leaves();
         match self.random.below(10) {
             0 | 1 if talks && !self.members[me].agreement.is_open() => self.send(me, Kind::Data),
-            2 if self.random.chance(0.3) => self.send(me, Kind::Null),
+            2 if self.random.chance(0.3) => self.null(me),
             3 | 4 => self.speak(me),
             5 | 6 => drop(self.see(me)),
             _ => {
@@ -251,6 +260,19 @@ impl Model {
         if let Some(roll) = self.members[me].agreement.unsaid().map(<[u16]>::to_vec) {
             self.log += &format!("{me} votes {roll:?}\n");
             self.send(me, Kind::Vote(roll));
+        }
+    }
+
+    fn null(&mut self, me: usize) {
+        if self.members[me].is_alive && !self.members[me].agreement.leaves() {
+            self.send(me, Kind::Null);
+        }
+    }
+
+    fn leave(&mut self, me: usize) {
+        if self.members[me].is_alive && !self.members[me].agreement.leaves() {
+            self.log += &format!("{me} leaves\n");
+            self.send(me, Kind::Last);
         }
     }
 
@@ -276,14 +298,11 @@ impl Model {
             for me in 0..self.n {
                 let unheard = self.unheard(me);
                 self.suspect(me, unheard & self.members[me].agreement.members());
-                if self.members[me].is_alive {
-                    self.send(me, Kind::Null);
-                }
+                self.null(me);
             }
         }
         for _ in 0..2 {
-            let alive: Vec<usize> = (0..self.n).filter(|at| self.members[*at].is_alive).collect();
-            alive.into_iter().for_each(|at| self.send(at, Kind::Null));
+            (0..self.n).for_each(|at| self.null(at));
             self.move_all();
         }
     }
@@ -368,6 +387,40 @@ fn members_fail(seed: u64) {
     model.check_alive(&alive);
 }
 
+/// Members leave at any time, and perhaps one fails; none of those that stay is cut off.
+fn members_leave(seed: u64) {
+    let mut model = Model::new(2 + (seed % 8) as usize, seed);
+    let n = model.n;
+    let mut all: Vec<usize> = (0..n).collect();
+    let mut leaving: Vec<usize> = Vec::new();
+    for _ in 0..1 + model.random.below(n as u64 - 1) {
+        leaving.push(all.remove(model.random.below(all.len() as u64) as usize));
+    }
+    let fails = all.len() > 2 && model.random.chance(0.5);
+    let failing = fails.then(|| all.remove(0));
+    for round in 0..300 * n {
+        model.step(true);
+        if round > 100 && model.random.chance(0.01) && let Some(at) = leaving.pop() {
+            model.leave(at);
+        }
+        if round == 150 * n && let Some(at) = failing {
+            model.members[at].is_alive = false;
+            model.log += &format!("{at} fails\n");
+        }
+    }
+    leaving.into_iter().for_each(|at| model.leave(at));
+    model.calm_down();
+    model.check();
+    model.check_alive(&all);
+    let first = &model.members[all[0]];
+    let gone: Vec<Change> = first.views.iter().flat_map(|(_, changes)| changes.clone()).collect();
+    for at in (0..n).filter(|at| model.members[*at].agreement.leaves()) {
+        let is_last = |change: &&Change| usize::from(change.member) == at;
+        let cut = gone.iter().find(is_last).map(|change| change.cut as usize);
+        assert_eq!(cut, Some(model.nodes[at].len()), "all of {at} counts\n{}", model.log);
+    }
+}
+
 /// Members are cut off from each other; those of one side are more than half.
 fn sides_part(seed: u64) {
     let mut model = Model::new(3 + (seed % 7) as usize, seed);
@@ -404,6 +457,7 @@ fn anything_happens(seed: u64) {
                 model.members[me].is_alive = false;
                 model.log += &format!("{me} fails\n");
             }
+            20..23 => model.leave(me),
             1 => model.side = (0..n).map(|_| model.random.below(2) as u8).collect(),
             2 => model.side = vec![0; n],
             3..8 => {
@@ -438,6 +492,11 @@ fn a_decision_waits_for_all_that_its_votes_follow() {
     let gone = Change { member: 2, incarnation: 0, cut: 1 };
     let all: Vec<Up<()>> = core::iter::from_fn(|| agreement.next()).collect();
     assert_eq!(all, [Up::Message(held(1, 1)), Up::Message(held(2, 1)), Up::View(0b11, vec![gone])]);
+}
+
+#[test]
+fn members_that_leave_are_missed_at_once_and_nothing_of_them_is() {
+    seeds::of(1).run(members_leave);
 }
 
 #[test]

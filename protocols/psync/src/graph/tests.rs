@@ -13,7 +13,7 @@ const fn id(sender: u8, seq: u32) -> Id {
 /// Begins and ends all upcalls that may begin.
 fn drain(graph: &mut Graph<u32>) -> Vec<Id> {
     core::iter::from_fn(|| {
-        let begun = graph.begin(false)?;
+        let begun = graph.begin(false, false)?;
         graph.returned(begun.id);
         Some(begun.id)
     })
@@ -84,15 +84,15 @@ fn a_message_waits_for_the_upcalls_of_its_predecessors_only() {
     for (id, before) in example() {
         graph.arrive(id, &before, false, 0);
     }
-    let first = graph.begin(false).unwrap();
-    assert_eq!((first.id, graph.begin(false)), (id(0, 1), None));
+    let first = graph.begin(false, false).unwrap();
+    assert_eq!((first.id, graph.begin(false, false)), (id(0, 1), None));
     graph.returned(first.id);
-    let both = [graph.begin(false).unwrap().id, graph.begin(false).unwrap().id];
-    assert_eq!((both, graph.begin(false)), ([id(1, 1), id(2, 1)], None));
+    let both = [graph.begin(false, false).unwrap().id, graph.begin(false, false).unwrap().id];
+    assert_eq!((both, graph.begin(false, false)), ([id(1, 1), id(2, 1)], None));
     graph.returned(id(2, 1));
-    assert_eq!(graph.begin(false), None, "the other is still under way");
+    assert_eq!(graph.begin(false, false), None, "the other is still under way");
     graph.returned(id(1, 1));
-    assert_eq!(graph.begin(false).map(|begun| begun.id), Some(id(0, 2)));
+    assert_eq!(graph.begin(false, false).map(|begun| begun.id), Some(id(0, 2)));
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn nulls_are_context_and_no_upcall() {
     graph.arrive(id(0, 2), &[id(0, 1)], false, 0);
     assert_eq!(drain(&mut graph), [id(0, 2)]);
     graph.arrive(id(0, 3), &[id(0, 2)], true, 0);
-    assert_eq!(graph.begin(true).map(|begun| begun.is_null), Some(true));
+    assert_eq!(graph.begin(true, false).map(|begun| begun.is_null), Some(true));
 }
 
 /// Members of a random conversation, and the model.
@@ -200,7 +200,7 @@ impl Talk {
                 self.net.push(self.net[at % self.net.len()].clone());
             }
             Act::Begin(me) => {
-                if let Some(begun) = self.graphs[me % n].begin(false) {
+                if let Some(begun) = self.graphs[me % n].begin(false, false) {
                     self.heard(me % n, begun);
                     running.push((me % n, begun.id));
                 }
@@ -289,7 +289,7 @@ impl Talk {
             }
             let n = self.graphs.len();
             for me in 0..n {
-                while let Some(begun) = self.graphs[me].begin(false) {
+                while let Some(begun) = self.graphs[me].begin(false, false) {
                     self.heard(me, begun);
                     self.graphs[me].returned(begun.id);
                 }
@@ -361,4 +361,32 @@ proptest! {
             prop_assert_eq!(graph.unheld(), 0, "{}", format!("member {me}"));
         }
     }
+}
+
+/// A member that leaves holds up the others until its last message is in their view, and no longer.
+#[test]
+fn a_member_that_has_left_is_waited_for_no_longer() {
+    let mut graph = Graph::new(3, 0, 4, 1);
+    assert!((0..4).all(|_| graph.send(false, 0).is_some()));
+    let leaves = graph.leaves().to_vec();
+    graph.note_leaves(1, &leaves);
+    assert!(graph.send(false, 0).is_none(), "member 2 holds none of these");
+    graph.arrive(id(2, 1), &[], true, 0);
+    graph.end_with(id(2, 1));
+    assert!(!graph.has_left(2) && !graph.is_masked(2) && graph.send(false, 0).is_none());
+    // What says so need not go up.
+    assert_eq!(graph.begin(false, false), None);
+    assert!(graph.has_left(2) && graph.is_masked(2) && graph.send(false, 0).is_some());
+    // No more comes of it.
+    assert_eq!(graph.arrive(id(2, 2), &[id(2, 1)], false, 0), Arrival::BeyondWindow);
+}
+
+#[test]
+fn the_last_message_goes_up_where_it_is_asked_for() {
+    let mut graph = Graph::new(2, 0, 4, 1);
+    graph.arrive(id(1, 1), &[], true, 0);
+    graph.arrive(id(1, 2), &[id(1, 1)], true, 0);
+    graph.end_with(id(1, 2));
+    let last = graph.begin(false, true).map(|begun| begun.id);
+    assert_eq!((last, graph.is_masked(1)), (Some(id(1, 2)), true));
 }

@@ -1,5 +1,6 @@
 //! Conversations of several members, each a kernel of its own; the test carries their packets.
 
+mod leaving;
 mod returns;
 
 use core::time::Duration;

@@ -18,7 +18,7 @@ use xk_core::{
     reason,
 };
 use xk_kit::group::{
-    MemberAt, MemberState, MyMember, Node, Outstanding, PROCESS, TakeOwn, TakeViews, View,
+    Leave, MemberAt, MemberState, MyMember, Node, Outstanding, PROCESS, TakeOwn, TakeViews, View,
     ViewChange,
 };
 use xk_kit::rpc::call::CallOptions;
@@ -255,8 +255,11 @@ impl Talk {
             socket.status.raise(Ready::WRITABLE);
             return;
         };
-        let asked = self.session.get().and_then(|it| it.ask(cx, Outstanding::default()));
-        let is_held = asked.is_none_or(|asked| asked.unheld == 0);
+        let session = self.session.get();
+        let said = session.as_ref().and_then(|it| it.ask(cx, Leave::default()));
+        let asked = session.and_then(|it| it.ask(cx, Outstanding::default()));
+        let is_held = said.is_none_or(|said| said.is_sent)
+            && asked.is_none_or(|asked| asked.unheld == 0);
         if is_held || cx.now() >= until {
             let kind = LEFT;
             self.note(cx, socket, Front { kind, ..Front::parse(&[0; _]) });
