@@ -5,12 +5,12 @@ use core::time::Duration;
 use xk_core::message::{Pool, PoolConfig};
 use xk_core::{Part, Participant, Participants};
 use xk_kit::group::{NodeId, PROCESS};
-use xk_psync::graph::Graph;
-use xk_psync::wire::Opening;
+use xk_psync::graph::{BaseOf, Graph, MEMBERS_MAX};
+use xk_psync::wire::{self, Opening};
 use xk_testkit::kernel::{Lower, Top};
 
 /// Reads `data` as a list of members, writes it again and compares.
-pub(crate) fn wire(data: &[u8]) {
+pub(crate) fn list(data: &[u8]) {
     let pool = Pool::new(&PoolConfig::with_octets_max(1 << 16)).expect("a pool");
     let Some(opening) = pool.copy_from(0, data).ok().and_then(|list| Opening::read(&list, 0))
     else {
@@ -18,6 +18,33 @@ pub(crate) fn wire(data: &[u8]) {
     };
     let octets = opening.emit();
     assert_eq!(octets, data[..Opening::octets(opening.members.len())], "the list changed");
+}
+
+/// Reads `data` as a window and a base, writes it again and compares, and has a member come back on
+/// it.
+pub(crate) fn base(data: &[u8]) {
+    let pool = Pool::new(&PoolConfig::with_octets_max(1 << 16)).expect("a pool");
+    let Some((window, octets)) = data.split_first() else {
+        return;
+    };
+    let Ok(message) = pool.copy_from(0, octets) else {
+        return;
+    };
+    let (mut at, mut all) = (0, Vec::new());
+    while all.len() < MEMBERS_MAX
+        && let Some((of, length)) = wire::base::read(&message, at, (*window).into())
+    {
+        let mut again = Vec::new();
+        wire::base::emit(&of, &mut again);
+        assert_eq!(again, octets[at..at + length], "the base changed");
+        at += length;
+        all.push(of);
+    }
+    if !all.is_empty() {
+        let graph: Graph<u8> = Graph::resume(0, (*window).into(), 1, &all);
+        let is_there = |(at, of): (usize, &BaseOf)| graph.seen(at) == of.seq;
+        assert!(all.iter().enumerate().all(is_there), "it begins behind the base");
+    }
 }
 
 /// Members of the graph, this one included, and its window.
@@ -46,7 +73,8 @@ pub(crate) fn graph(data: &[u8]) {
                 let _ = graph.arrive(message, &before, act & 8 != 0, 0);
             }
             4 => {
-                if let Some(begun) = graph.begin(act & 8 != 0, act & 16 != 0) {
+                let copy = |body: &u8| (act & 32 == 0).then_some(*body);
+                if let Some((begun, _)) = graph.begin(act & 8 != 0, act & 16 != 0, copy) {
                     let before = graph.predecessors(begun.id).to_vec();
                     let has_come = |id: &NodeId| graph.seen(id.sender.into()) >= id.seq;
                     assert!(before.iter().all(has_come), "it comes after what precedes it");

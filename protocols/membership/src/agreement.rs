@@ -18,10 +18,10 @@
 //! higher: they do if any that is left has decided it. So the same rolls count at all that are
 //! left.
 //!
-//! A member that *leaves* says so in its last message: those that have it vote that it is out, and a
-//! majority is one of those that have not left. One that counts so has the message, and with it all
-//! votes of that member. So two majorities of different members have one in common, or both know of
-//! the vote of one that has left.
+//! A member that *leaves* says so in its last message: those that have it vote that it is out, and
+//! a majority is one of those that have not left. One that counts so has the message, and with it
+//! all votes of that member. So two majorities of different members have one in common, or both
+//! know of the vote of one that has left.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -283,7 +283,12 @@ impl<B> Agreement<B> {
             let mut all = past.iter().zip(&self.seen).enumerate();
             all.all(|(at, (last, seen))| at == self.me || last <= seen)
         };
-        if !self.is_open() || self.is_out() || self.leaves() || !all.all(is_last) || !pasts.all(is_seen) {
+        if !self.is_open()
+            || self.is_out()
+            || self.leaves()
+            || !all.all(is_last)
+            || !pasts.all(is_seen)
+        {
             return;
         }
         // From the highest down: each with what precedes its votes.
@@ -374,6 +379,11 @@ impl<B> Agreement<B> {
     #[expect(clippy::should_implement_trait, reason = "the next one may come later")]
     pub fn next(&mut self) -> Option<Up<B>> {
         self.up.pop_front()
+    }
+
+    /// Puts back what could not go up.
+    pub fn put_back(&mut self, up: Up<B>) {
+        self.up.push_front(up);
     }
 
     /// Number of messages that wait.

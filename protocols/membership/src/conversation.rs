@@ -4,7 +4,7 @@
 //! Nothing is borrowed while a message goes up or down. Votes and signs of life are sent by timers,
 //! so that no upcall waits for room for them.
 
-use crate::agreement::{Agreement, Held, Ignored, Up};
+use crate::agreement::{Agreement, Change, Held, Ignored, Up};
 use crate::protocol::Membership;
 use crate::wire::{self, ALIVE, DATA, HEADER_OCTETS, Header};
 use alloc::collections::VecDeque;
@@ -17,8 +17,8 @@ use xk_core::reason::Class;
 use xk_core::{Answer, Ask, Kernel, Message, Reason, SessionRef, Time, reason};
 use xk_kit::Turns;
 use xk_kit::group::{
-    Aside, IsStable, Leave, MaskOut, MemberState, MyMember, Node, NodeId, Outstanding, PlaceOf, SendNull,
-    TakeNulls, TakeViews, View, ViewChange,
+    Aside, IsStable, Leave, MaskOut, MemberState, MyMember, Node, NodeId, Outstanding, PlaceOf,
+    SendNull, TakeNulls, TakeViews, View, ViewChange,
 };
 use xk_kit::layer::Conversation;
 use xk_kit::net::ports::less_header;
@@ -72,6 +72,8 @@ pub struct Talk {
     /// The members that are left while a change is agreed on, and since when.
     open: Cell<Option<(u64, Time)>>,
     has_quorum: Cell<bool>,
+    /// The layer above was not told of that, for want of a buffer.
+    is_untold: Cell<bool>,
     /// The members that were found failed the last time.
     doubted: Cell<u64>,
     changes: Cell<u32>,
@@ -104,6 +106,7 @@ impl Talk {
             masked: Cell::new(0),
             open: Cell::new(None),
             has_quorum: Cell::new(true),
+            is_untold: Cell::new(false),
             doubted: Cell::default(),
             changes: Cell::new(0),
             takes_nulls: Cell::new(false),
@@ -399,15 +402,15 @@ fn look(own: &Own, cx: &Kernel, this: &SessionRef, is_heard: bool) {
     let talk = &own.state;
     let has_quorum = is_heard && !talk.agreement.borrow().is_out();
     if talk.has_quorum.replace(has_quorum) != has_quorum {
-        tell(own, cx, this, talk.view());
+        talk.is_untold.set(!tell(own, cx, this, talk.view()));
         talk.let_push_go_on(cx);
     }
 }
 
-fn tell(own: &Own, cx: &Kernel, this: &SessionRef, change: ViewChange) {
-    if own.state.takes_views.get() {
-        pass(own, cx, this, |message| message.set_attribute(change).is_ok());
-    }
+/// Tells the layer above of a change; false if there is no buffer for that.
+fn tell(own: &Own, cx: &Kernel, this: &SessionRef, change: ViewChange) -> bool {
+    !own.state.takes_views.get()
+        || pass(own, cx, this, |message| message.set_attribute(change).is_ok())
 }
 
 /// Tells the layer above that a message of this member has a place, which it did not send.
@@ -417,17 +420,38 @@ fn tell_own(own: &Own, cx: &Kernel, this: &SessionRef, seq: u32) {
         && let Some(PlaceOf { depth, .. }) = place_of(own, cx, id)
     {
         let node = Node { id, incarnation: 1, depth, is_null: true };
+        // The next one makes up for it.
         pass(own, cx, this, |message| message.set_attribute(node).is_ok());
     }
 }
 
-/// Passes up a message without octets.
-fn pass(own: &Own, cx: &Kernel, this: &SessionRef, mark: impl FnOnce(&mut Message) -> bool) {
+/// Passes up a message without octets; false if there is no buffer for it.
+fn pass(
+    own: &Own,
+    cx: &Kernel,
+    this: &SessionRef,
+    mark: impl FnOnce(&mut Message) -> bool,
+) -> bool {
     let marked = cx.pool().empty(HEADROOM).ok();
-    match marked.and_then(|mut message| mark(&mut message).then_some(message)) {
-        Some(message) => drop(hand_up(own, cx, this, message)),
-        None => this.count_drop(cx, &reason::NO_BUFFERS),
+    let marked = marked.and_then(|mut message| mark(&mut message).then_some(message));
+    marked.map(|message| drop(hand_up(own, cx, this, message))).is_some()
+}
+
+/// Tells the layer above of a decided view, change by change; false if what is left waits for a
+/// buffer.
+fn tell_view(own: &Own, cx: &Kernel, this: &SessionRef, members: u64, changes: &[Change]) -> bool {
+    let talk = &own.state;
+    for (at, change) in changes.iter().enumerate() {
+        let (member, last) = (Some(change.member), change.cut);
+        let incarnation = change.incarnation;
+        let view = ViewChange { members, member, last, incarnation, ..talk.view() };
+        if !tell(own, cx, this, view) {
+            let left = Up::View(members, changes[at..].to_vec());
+            talk.agreement.borrow_mut().put_back(left);
+            return false;
+        }
     }
+    true
 }
 
 /// Passes up what is held back no longer, one after the other, behind another shepherd that does.
@@ -442,7 +466,9 @@ fn deliver(own: &Own, cx: &Kernel, this: &SessionRef) {
         return;
     }
     talk.up.set(Some(cx.shepherds().current()));
-    while !this.head().is_closed() {
+    let mut is_stuck = talk.is_untold.get() && !tell(own, cx, this, talk.view());
+    talk.is_untold.set(is_stuck);
+    while !is_stuck && !this.head().is_closed() {
         let next = talk.agreement.borrow_mut().next();
         match next {
             None => break,
@@ -451,17 +477,19 @@ fn deliver(own: &Own, cx: &Kernel, this: &SessionRef) {
             Some(Up::Message(held)) => drop(hand_up(own, cx, this, held.body)),
             Some(Up::BeyondCut) => this.count_drop(cx, &BEYOND_CUT),
             Some(Up::View(members, changes)) => {
-                talk.changes.set(talk.changes.get() + 1);
-                for change in changes {
-                    let member = Some(change.member);
-                    let (last, incarnation) = (change.cut, change.incarnation);
-                    let view = ViewChange { members, member, last, incarnation, ..talk.view() };
-                    tell(own, cx, this, view);
+                let before = talk.changes.replace(talk.changes.get() + 1);
+                if !tell_view(own, cx, this, members, &changes) {
+                    talk.changes.set(before);
+                    is_stuck = true;
                 }
             }
         }
     }
     talk.up.set(None);
+    if is_stuck {
+        // The timer of votes looks here again.
+        talk.votes_soon.set(cx.schedule(this, RETRY, VOTE).is_ok());
+    }
 }
 
 /// Tokens of the timers: a look at the members is due; a vote is.

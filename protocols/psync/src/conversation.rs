@@ -52,6 +52,8 @@ const ANSWER_EVERY: Duration = Duration::from_millis(100);
 /// after which a member that has left as well needs this one no longer.
 const LEAVE_EVERY: Duration = Duration::from_millis(200);
 const LINGER: Duration = Duration::from_secs(2);
+/// Time after which a message goes up for which there was no buffer.
+const NO_BUFFER_WAIT: Duration = Duration::from_millis(10);
 /// Time between two returns of the other member of a conversation of two.
 const RETURN_EVERY: Duration = Duration::from_millis(500);
 
@@ -86,6 +88,8 @@ pub struct Talk {
     /// Pushes that wait for room in the window.
     pushes: Pushes,
     timer: Cell<Option<(Time, Timer)>>,
+    /// A timer looks for a buffer for a message that may go up.
+    is_stuck: Cell<bool>,
 }
 
 /// One member, as far as the graph does not say.
@@ -108,6 +112,8 @@ pub(crate) struct Member {
     /// Time at which it was found to have left, and whether it has said that it knows so.
     left_at: Option<Time>,
     knows: bool,
+    /// Whether the other has said that this member had messages of others which this one lacks.
+    misses: bool,
 }
 
 impl Member {
@@ -225,6 +231,7 @@ impl Inner {
             acknowledged: 0,
             left_at: None,
             knows: false,
+            misses: false,
         };
         Self {
             graph: Graph::new(opening.members.len(), me.into(), window, upcalls),
@@ -1158,23 +1165,30 @@ impl Inner {
     }
 
     /// Takes what another member has known this one to hold. A host that was started again, and
-    /// made a member by an old packet, does not.
+    /// made a member by an old packet, does not. One alone is believed of its own messages only.
     fn take_held(
-        &self,
+        &mut self,
         header: &Header,
+        from: u8,
         message: &mut Message,
     ) -> Result<Option<(Id, Entries)>, &'static Reason> {
+        let mut misses = false;
         for _ in 0..header.entries {
             let entry = Entry::parse(message.pop_array().ok_or(&reason::MALFORMED)?);
             let id = Id { sender: entry.sender as u8, seq: entry.seq };
             if usize::from(entry.sender) >= self.members.len() {
                 return Err(&reason::MALFORMED);
             }
-            if !self.graph.has(id) || !self.graph.is_of(id, entry.incarnation) {
-                return Err(&LOST);
+            if !self.graph.has(id) {
+                misses = true;
+                if id.sender == from {
+                    return Err(&LOST);
+                }
             }
         }
-        Ok(None)
+        self.members[usize::from(from)].misses = misses;
+        let count = self.members.iter().filter(|member| member.misses).count();
+        if count > 1 { Err(&LOST) } else { Ok(None) }
     }
 
     /// Reads a packet of the member `from`: returns the message that it is, if it is one, and its
@@ -1188,8 +1202,9 @@ impl Inner {
         acts: &mut Acts,
     ) -> Result<Option<(Id, Entries)>, &'static Reason> {
         let n = self.members.len();
+        let is_held = header.kind == kind::LEAVES && header.flags == HELD;
         let is_sound = header.version == VERSION
-            && header.flags & !(NULL | ANSWER | LISTED | LAST) == 0
+            && (is_held || header.flags & !(NULL | ANSWER | LISTED | LAST) == 0)
             && usize::from(header.sender) < n;
         if !is_sound {
             return Err(&reason::MALFORMED);
@@ -1197,8 +1212,8 @@ impl Inner {
         if header.kind != kind::RESENT && header.sender != u16::from(from) {
             return Err(&NOT_A_MEMBER);
         }
-        if header.kind == kind::LEAVES && header.flags == HELD {
-            return self.take_held(header, message);
+        if is_held {
+            return self.take_held(header, from, message);
         }
         let has_left = self.graph.has_left(from.into());
         if self.graph.is_masked(from.into()) && !has_left {
@@ -1295,17 +1310,21 @@ fn deliver(own: &Own, cx: &Kernel, this: &SessionRef) {
         let mut acts = Acts::new();
         let next = with(own, |inner| {
             let left = inner.graph.left();
-            let begun = inner.graph.begin(inner.takes_nulls, inner.takes_views);
+            let copy = |body: &Message| body.try_clone().ok();
+            let begun = inner.graph.begin(inner.takes_nulls, inner.takes_views, copy);
             if inner.graph.left() != left {
                 inner.note_left(cx.now());
             }
             inner.acknowledge(cx.now(), &mut acts);
-            let begun = begun?;
-            let body = inner.graph.body(begun.id).map(|(body, _)| body.try_clone());
-            Some((begun, body, inner.graph.has_next()))
+            (begun, inner.graph.has_next())
         });
         send(own, cx, this, acts);
-        let Some(Some((begun, body, has_next))) = next else {
+        let Some((Some((begun, body)), has_next)) = next else {
+            // It stays where it is until there is a buffer.
+            let is_stuck = next.is_some_and(|(_, has_next)| has_next);
+            if is_stuck && !own.state.is_stuck.get() {
+                own.state.is_stuck.set(cx.schedule(this, NO_BUFFER_WAIT, STUCK).is_ok());
+            }
             return;
         };
         // The upcall may take long, and may push.
@@ -1315,12 +1334,12 @@ fn deliver(own: &Own, cx: &Kernel, this: &SessionRef) {
             // The wait of this upcall must not keep the other.
             let _ = cx.schedule(this, Duration::ZERO, DRAIN);
         }
-        hand_up(own, cx, this, begun, body.and_then(Result::ok));
+        hand_up(own, cx, this, begun, body);
         with(own, |inner| inner.graph.returned(begun.id));
     }
 }
 
-fn hand_up(own: &Own, cx: &Kernel, this: &SessionRef, begun: Begun, body: Option<Message>) {
+fn hand_up(own: &Own, cx: &Kernel, this: &SessionRef, begun: Begun, mut body: Message) {
     let Begun { id, depth, is_null } = begun;
     let seen = with(own, |inner| {
         let change = ViewChange {
@@ -1335,27 +1354,27 @@ fn hand_up(own: &Own, cx: &Kernel, this: &SessionRef, begun: Begun, body: Option
     });
     let (incarnation, change) = seen.unwrap_or_default();
     let node = Node { id, incarnation, depth, is_null };
-    let marked = body.and_then(|mut body| {
-        let marked = change.map_or(Ok(()), |change| body.set_attribute(change));
-        marked.and(body.set_attribute(node)).is_ok().then_some(body)
-    });
-    match marked {
-        // A refusal ends here: the message is in the graph, and others have it.
-        Some(message) => drop(own.upper.demux(cx, this, message)),
-        None => this.count_drop(cx, &reason::NO_BUFFERS),
-    }
+    // It bears no others.
+    let _ = change.map_or(Ok(()), |change| body.set_attribute(change));
+    let _ = body.set_attribute(node);
+    // A refusal ends here: the message is in the graph, and others have it.
+    drop(own.upper.demux(cx, this, body));
 }
 
 /// Token of the timer that brings a shepherd for an upcall.
 const DRAIN: u64 = 1;
 /// Token of the timer of all that is due.
 const WORK: u64 = 0;
+/// Token of the timer that looks for a buffer again.
+const STUCK: u64 = 2;
 
 /// A timer goes off.
 pub(crate) fn timeout(own: &Own, cx: &Kernel, this: &SessionRef, token: u64) {
     if token == WORK {
         own.state.timer.set(None);
         work(own, cx, this);
+    } else if token == STUCK {
+        own.state.is_stuck.set(false);
     }
     deliver(own, cx, this);
     let_pushes_go_on(own, cx);

@@ -564,10 +564,16 @@ impl<B> Graph<B> {
         self.left >> member & 1 != 0
     }
 
-    /// Begins the next upcall that may begin: one whose predecessors' upcalls have returned. Nulls
-    /// are begun and returned on the way, unless `takes_nulls`, or `takes_last` and it is the last
-    /// message of its sender.
-    pub fn begin(&mut self, takes_nulls: bool, takes_last: bool) -> Option<Begun> {
+    /// Begins the next upcall that may begin: one whose predecessors' upcalls have returned, and
+    /// whose body `copy` finds room for; else it stays, and is [`next`](Self::has_next) again.
+    /// Nulls are begun and returned on the way, unless `takes_nulls`, or `takes_last` and it is the
+    /// last message of its sender.
+    pub fn begin<C>(
+        &mut self,
+        takes_nulls: bool,
+        takes_last: bool,
+        copy: impl Fn(&B) -> Option<C>,
+    ) -> Option<(Begun, C)> {
         let mut at = 0;
         while let Some(id) = self.ready.get(at).copied() {
             let is_null = self.is_null(id);
@@ -577,6 +583,11 @@ impl<B> Graph<B> {
                 at += 1;
                 continue;
             }
+            // Silent ones need no copy.
+            let copied = match is_silent {
+                true => None,
+                false => Some(self.body(id).and_then(|(body, _)| copy(body))?),
+            };
             self.ready.remove(at);
             let depth = self.depth(id).unwrap_or(0);
             self.members[usize::from(id.sender)].begun = id.seq;
@@ -586,10 +597,10 @@ impl<B> Graph<B> {
                 self.left |= 1 << id.sender;
                 self.mask_out(id.sender.into());
             }
-            if !is_silent {
+            if let Some(copied) = copied {
                 self.running += 1;
                 self.running_of |= 1 << id.sender;
-                return Some(Begun { id, depth, is_null });
+                return Some((Begun { id, depth, is_null }, copied));
             }
             self.members[usize::from(id.sender)].returned = id.seq;
             self.free(id.sender.into());

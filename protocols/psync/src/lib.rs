@@ -77,11 +77,12 @@
 //! attacker that forges these must also guess the number of the conversation, which has 32 random
 //! bits; an attacker on the path can read it. Nothing is sent to a host that a stranger's `OPEN`
 //! names until the protocol above sends, or that host has sent a packet. A member can lie: it can
-//! forward altered messages of others, and claim to have messages that it lacks. Requests of a
-//! member, also those to come back, are answered with at most two windows of messages in 100 ms. A
-//! request to come back counts once it contains a random number that was sent to the member's host.
-//! A running member that is told of a start that was not its own sends a packet; then the start is
-//! forgotten.
+//! forward altered messages of others, and claim to have messages that it lacks. A member that is
+//! told that it has lost messages ends its session, so as to come back: one other is believed of
+//! its own messages alone, and two of those of others. Requests of a member, also those to come
+//! back, are answered with at most two windows of messages in 100 ms. A request to come back counts
+//! once it contains a random number that was sent to the member's host. A running member that is
+//! told of a start that was not its own sends a packet; then the start is forgotten.
 //!
 //! # Example
 //! ```kdl

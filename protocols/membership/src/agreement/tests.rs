@@ -400,10 +400,15 @@ fn members_leave(seed: u64) {
     let failing = fails.then(|| all.remove(0));
     for round in 0..300 * n {
         model.step(true);
-        if round > 100 && model.random.chance(0.01) && let Some(at) = leaving.pop() {
+        if round > 100
+            && model.random.chance(0.01)
+            && let Some(at) = leaving.pop()
+        {
             model.leave(at);
         }
-        if round == 150 * n && let Some(at) = failing {
+        if round == 150 * n
+            && let Some(at) = failing
+        {
             model.members[at].is_alive = false;
             model.log += &format!("{at} fails\n");
         }

@@ -10,10 +10,14 @@ const fn id(sender: u8, seq: u32) -> Id {
     Id { sender, seq }
 }
 
+fn up(graph: &mut Graph<u32>) -> Option<Begun> {
+    graph.begin(false, false, |_| Some(())).map(|(begun, ())| begun)
+}
+
 /// Begins and ends all upcalls that may begin.
 fn drain(graph: &mut Graph<u32>) -> Vec<Id> {
     core::iter::from_fn(|| {
-        let begun = graph.begin(false, false)?;
+        let begun = up(graph)?;
         graph.returned(begun.id);
         Some(begun.id)
     })
@@ -84,15 +88,15 @@ fn a_message_waits_for_the_upcalls_of_its_predecessors_only() {
     for (id, before) in example() {
         graph.arrive(id, &before, false, 0);
     }
-    let first = graph.begin(false, false).unwrap();
-    assert_eq!((first.id, graph.begin(false, false)), (id(0, 1), None));
+    let first = up(&mut graph).unwrap();
+    assert_eq!((first.id, up(&mut graph)), (id(0, 1), None));
     graph.returned(first.id);
-    let both = [graph.begin(false, false).unwrap().id, graph.begin(false, false).unwrap().id];
-    assert_eq!((both, graph.begin(false, false)), ([id(1, 1), id(2, 1)], None));
+    let both = [up(&mut graph).unwrap().id, up(&mut graph).unwrap().id];
+    assert_eq!((both, up(&mut graph)), ([id(1, 1), id(2, 1)], None));
     graph.returned(id(2, 1));
-    assert_eq!(graph.begin(false, false), None, "the other is still under way");
+    assert_eq!(up(&mut graph), None, "the other is still under way");
     graph.returned(id(1, 1));
-    assert_eq!(graph.begin(false, false).map(|begun| begun.id), Some(id(0, 2)));
+    assert_eq!(up(&mut graph).map(|begun| begun.id), Some(id(0, 2)));
 }
 
 #[test]
@@ -148,7 +152,7 @@ fn nulls_are_context_and_no_upcall() {
     graph.arrive(id(0, 2), &[id(0, 1)], false, 0);
     assert_eq!(drain(&mut graph), [id(0, 2)]);
     graph.arrive(id(0, 3), &[id(0, 2)], true, 0);
-    assert_eq!(graph.begin(true, false).map(|begun| begun.is_null), Some(true));
+    assert_eq!(graph.begin(true, false, |_| Some(())).map(|begun| begun.0.is_null), Some(true));
 }
 
 /// Members of a random conversation, and the model.
@@ -200,7 +204,7 @@ impl Talk {
                 self.net.push(self.net[at % self.net.len()].clone());
             }
             Act::Begin(me) => {
-                if let Some(begun) = self.graphs[me % n].begin(false, false) {
+                if let Some(begun) = up(&mut self.graphs[me % n]) {
                     self.heard(me % n, begun);
                     running.push((me % n, begun.id));
                 }
@@ -289,7 +293,7 @@ impl Talk {
             }
             let n = self.graphs.len();
             for me in 0..n {
-                while let Some(begun) = self.graphs[me].begin(false, false) {
+                while let Some(begun) = up(&mut self.graphs[me]) {
                     self.heard(me, begun);
                     self.graphs[me].returned(begun.id);
                 }
@@ -375,7 +379,7 @@ fn a_member_that_has_left_is_waited_for_no_longer() {
     graph.end_with(id(2, 1));
     assert!(!graph.has_left(2) && !graph.is_masked(2) && graph.send(false, 0).is_none());
     // What says so need not go up.
-    assert_eq!(graph.begin(false, false), None);
+    assert_eq!(up(&mut graph), None);
     assert!(graph.has_left(2) && graph.is_masked(2) && graph.send(false, 0).is_some());
     // No more comes of it.
     assert_eq!(graph.arrive(id(2, 2), &[id(2, 1)], false, 0), Arrival::BeyondWindow);
@@ -387,6 +391,15 @@ fn the_last_message_goes_up_where_it_is_asked_for() {
     graph.arrive(id(1, 1), &[], true, 0);
     graph.arrive(id(1, 2), &[id(1, 1)], true, 0);
     graph.end_with(id(1, 2));
-    let last = graph.begin(false, true).map(|begun| begun.id);
+    let last = graph.begin(false, true, |_| Some(())).map(|begun| begun.0.id);
     assert_eq!((last, graph.is_masked(1)), (Some(id(1, 2)), true));
+}
+
+#[test]
+fn a_message_without_room_comes_up_later() {
+    let mut graph = Graph::new(2, 0, 4, 1);
+    graph.arrive(id(1, 1), &[], false, 7);
+    assert_eq!(graph.begin(false, false, |_| None::<u32>), None);
+    assert_eq!((graph.leaves(), graph.seen(1), graph.has_next()), (&[][..], 0, true));
+    assert_eq!(graph.begin(false, false, |body| Some(*body)).map(|(_, body)| body), Some(7));
 }

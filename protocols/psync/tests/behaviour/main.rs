@@ -49,7 +49,10 @@ impl Member {
 
     /// A member's host that was started so many times.
     fn started(at: usize, starts: u64, parameters: &[(&'static str, i64)]) -> Self {
-        let cx = TestKernel::with_stacks(at as u64 + 100 * starts);
+        Self::on(TestKernel::with_stacks(at as u64 + 100 * starts), at, parameters)
+    }
+
+    fn on(cx: TestKernel, at: usize, parameters: &[(&'static str, i64)]) -> Self {
         let mut lower = Lower::host([10, 0, 0, at as u8 + 1], 253);
         let mut params = Params::default();
         for (name, value) in parameters {
@@ -569,6 +572,35 @@ fn strangers_are_not_heard_and_get_nothing() {
     assert!(net.members[0].arrive(1, &request));
     assert_eq!(net.sent().len(), 1, "a member gets it");
     assert_eq!(net.texts(1), Vec::<String>::new());
+}
+
+/// Without a buffer a message stays in its place, and comes up later.
+#[test]
+fn no_message_is_lost_for_want_of_a_buffer() {
+    let net = Net::new(2, &[]);
+    for n in 0..3 {
+        net.push(0, &format!("{n}")).unwrap();
+    }
+    let packets = net.sent();
+    let cx = &net.members[1].cx;
+    let arriving: Vec<_> = packets.iter().map(|packet| cx.message(&packet.octets)).collect();
+    let mut all = Vec::new();
+    let (pool, mut frees) = (cx.pool(), arriving.into_iter());
+    let mut fill = || {
+        while let Ok(message) = pool.empty(0) {
+            all.push(message);
+        }
+    };
+    fill();
+    for message in frees.by_ref() {
+        net.members[1].bottom.inject(cx, Some(host(0)), message);
+        fill();
+    }
+    assert_eq!(net.texts(1), Vec::<String>::new(), "there is no buffer");
+    drop(all);
+    net.advance(10 * MS);
+    assert_eq!(net.texts(1), ["0", "1", "2"]);
+    net.calm();
 }
 
 #[test]

@@ -312,6 +312,48 @@ fn forged_starts_do_no_harm() {
     assert_eq!(net.texts(0), ["as ever"]);
 }
 
+/// One that is told that it has lost messages ends, to come back: two must say so, or the sender.
+#[test]
+fn one_member_alone_does_not_say_what_another_has_lost() {
+    let net = Net::new(4, &[]);
+    net.push(3, "x").unwrap();
+    net.calm();
+    let number = net.number(0);
+    let held_at = |to: usize, from: u16, sender: u16, seq: u32| {
+        let header = Header {
+            version: 1,
+            kind: kind::LEAVES,
+            flags: xk_psync::wire::HELD,
+            entries: 1,
+            conversation: number,
+            sender: from,
+            incarnation: 1,
+            seq: 0,
+            length: 0,
+        };
+        let entry = xk_psync::wire::Entry { sender, incarnation: 1, seq };
+        net.members[to].arrive(from.into(), &[&header.emit()[..], &entry.emit()].concat())
+    };
+    let held = |from, sender, seq| held_at(0, from, sender, seq);
+    assert!(held(1, 3, 1), "that one it has");
+    for seq in 2..20 {
+        held(1, 3, seq);
+        held(1, 2, seq);
+        held(1, 0, seq);
+    }
+    assert!(!net.sessions[0].head().is_closed(), "one member alone");
+    // It says something else, and then another says that this one lacks a message.
+    held(1, 3, 1);
+    held(2, 3, 2);
+    assert!(!net.sessions[0].head().is_closed(), "each was alone");
+    net.push(0, "y").unwrap();
+    net.calm();
+    held(1, 3, 2);
+    assert!(net.sessions[0].head().is_closed(), "both say so");
+    held_at(1, 3, 3, 9);
+    assert!(net.sessions[1].head().is_closed(), "one is believed of its own messages");
+}
+
 /// A base is only believed if it can be one; a host that says nonsense is passed over.
 #[test]
 fn a_base_that_lies_is_refused() {

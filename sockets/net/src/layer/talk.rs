@@ -1,7 +1,7 @@
 //! Conversations of several members: what comes up is a record each, with its place in front.
 
 use super::socket::gather;
-use super::{Body, HEADROOM, Layer, Socket};
+use super::{Body, Layer, Socket};
 use crate::address::Endpoint;
 use crate::error;
 use crate::ready::Ready;
@@ -70,6 +70,11 @@ pub(crate) const VIEW: u8 = 1;
 /// All others have what this member has sent, or it has waited long enough.
 pub(crate) const LEFT: u8 = 2;
 
+/// Octets of a record.
+fn length_of(message: Option<&Message>) -> usize {
+    Front::OCTETS + message.map_or(0, Message::len)
+}
+
 /// One conversation.
 pub(crate) struct Talk {
     members: Members,
@@ -79,7 +84,8 @@ pub(crate) struct Talk {
     session: SessionSlot,
     /// Own messages come up in their places.
     hears_own: Cell<bool>,
-    records: RefCell<VecDeque<Message>>,
+    /// Records by their fronts; only messages have octets besides.
+    records: RefCell<VecDeque<(Front, Option<Message>)>>,
     /// Signalled when one of a full queue was taken.
     room: Semaphore,
     waiting: Cell<u32>,
@@ -101,7 +107,7 @@ impl Talk {
     }
 
     pub(crate) fn unread(&self) -> usize {
-        self.records.borrow().front().map_or(0, Message::len)
+        self.records.borrow().front().map_or(0, |(_, message)| length_of(message.as_ref()))
     }
 
     pub(super) fn addresses(&self) -> (Endpoint, Option<Endpoint>) {
@@ -114,24 +120,14 @@ impl Talk {
         self.members.me.into()
     }
 
-    fn put(&self, socket: &Socket, front: Front, mut message: Message) -> bool {
-        let is_put = message.push_array(&front.emit()).is_ok();
-        if is_put {
-            self.records.borrow_mut().push_back(message);
-            socket.status.raise(Ready::READABLE);
-        }
-        is_put
+    fn put(&self, socket: &Socket, front: Front, message: Option<Message>) {
+        self.records.borrow_mut().push_back((front, message));
+        socket.status.raise(Ready::READABLE);
     }
 
     fn view(&self, members: u64, has_quorum: bool) -> Front {
         let (kind, member) = (VIEW, self.members.me);
         Front { kind, member, has_quorum: has_quorum.into(), members, ..Front::parse(&[0; _]) }
-    }
-
-    fn note(&self, cx: &Kernel, socket: &Socket, front: Front) {
-        if let Ok(message) = cx.pool().empty(HEADROOM) {
-            self.put(socket, front, message);
-        }
     }
 
     /// Takes a message that has come up.
@@ -147,14 +143,13 @@ impl Talk {
             }
         }
         if let Some(change) = message.attribute::<ViewChange>() {
-            return self.note(cx, socket, self.view(change.members, change.has_quorum));
+            return self.put(socket, self.view(change.members, change.has_quorum), None);
         }
         let Some(Node { id, depth, is_null: false, .. }) = message.attribute() else {
             return this.discard(message, &reason::MALFORMED);
         };
-        if !self.put(socket, Front { depth, member: id.sender, ..Front::parse(&[0; _]) }, message) {
-            this.head().drops().count(&reason::NO_BUFFERS);
-        }
+        let front = Front { depth, member: id.sender, ..Front::parse(&[0; _]) };
+        self.put(socket, front, Some(message));
     }
 
     /// Passes the octets of the next record to `take`, at most `octets_max` of them.
@@ -170,19 +165,23 @@ impl Talk {
         mut take: impl FnMut(&[u8]),
     ) -> Result<super::Received, Errno> {
         let mut records = self.records.borrow_mut();
-        let Some(record) = records.front() else {
+        let Some((front, message)) = records.front() else {
             if self.is_over() {
                 return Err(Errno::NETDOWN);
             }
             socket.status.lower(Ready::READABLE);
             return Err(Errno::AGAIN);
         };
-        let (length, mut octets) = (record.len(), 0);
-        for slice in record.slices() {
-            let fits = slice.octets.len().min(octets_max - octets);
-            take(&slice.octets[..fits]);
+        let (length, front) = (length_of(message.as_ref()), front.emit());
+        let mut octets = 0;
+        let mut give = |slice: &[u8]| {
+            let fits = slice.len().min(octets_max - octets);
+            take(&slice[..fits]);
             octets += fits;
-        }
+        };
+        give(&front);
+        let slices = message.iter().flat_map(Message::slices);
+        slices.for_each(|slice| give(slice.octets));
         if !peek {
             drop(records.pop_front());
             if records.is_empty() {
@@ -236,7 +235,7 @@ impl Talk {
             let index = self.members.me;
             let asked = session.ask(cx, MemberState { index, ..MemberState::default() });
             let depth = asked.map_or(0, |state| state.depth);
-            self.put(socket, Front { depth, member: index, ..Front::parse(&[0; _]) }, own);
+            self.put(socket, Front { depth, member: index, ..Front::parse(&[0; _]) }, Some(own));
         }
         Ok(length)
     }
@@ -258,11 +257,11 @@ impl Talk {
         let session = self.session.get();
         let said = session.as_ref().and_then(|it| it.ask(cx, Leave::default()));
         let asked = session.and_then(|it| it.ask(cx, Outstanding::default()));
-        let is_held = said.is_none_or(|said| said.is_sent)
-            && asked.is_none_or(|asked| asked.unheld == 0);
+        let is_held =
+            said.is_none_or(|said| said.is_sent) && asked.is_none_or(|asked| asked.unheld == 0);
         if is_held || cx.now() >= until {
             let kind = LEFT;
-            self.note(cx, socket, Front { kind, ..Front::parse(&[0; _]) });
+            self.put(socket, Front { kind, ..Front::parse(&[0; _]) }, None);
         } else if cx.schedule_protocol(this, AGAIN, socket.tag().into()).is_err() {
             self.leaves.set(Some(Time::ZERO));
         }
@@ -344,8 +343,7 @@ impl Layer {
         let all = u64::MAX >> (64 - talk.members.all.len() as u32);
         let known = session.ask(cx, View::default());
         let known = known.unwrap_or(View { members: all, has_quorum: true, changes: 0 });
-        let view = talk.view(known.members, known.has_quorum);
-        talk.note(cx, socket, view);
+        talk.put(socket, talk.view(known.members, known.has_quorum), None);
         socket.status.raise(Ready::WRITABLE);
     }
 
