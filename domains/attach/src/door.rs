@@ -6,7 +6,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use xk_core::object::{Payer, ProtocolId, USER_SHARE};
+use xk_core::object::{OpenError, Payer, ProtocolId, USER_SHARE};
 use xk_core::wire::{Sleeper, Wire};
 use xk_core::{Answer, Ask, Kernel, Protocol, ProtocolRef, Time, reason};
 use xk_domains::ring::Ring;
@@ -197,6 +197,8 @@ pub struct Door {
     came: Cell<u64>,
     /// Time of the next look for others, at the latest.
     look_at: Cell<Time>,
+    /// Whether those that come are let in: from the start on, when what they may use has started.
+    is_open: Cell<bool>,
 }
 
 /// Interval at which a loop that does not sleep looks for others.
@@ -204,7 +206,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 impl Door {
     /// Adds a door to a kernel: programs attach at `path` and use what `grants` give to their user.
-    /// `known` are the questions and reasons that cross.
+    /// `known` are the questions and reasons that cross. Programs that come before the door is
+    /// started wait.
     ///
     /// # Errors
     /// [`ShmError`]: the path will not do, or another process listens there.
@@ -223,14 +226,24 @@ impl Door {
         };
         let options = Options { peers, geometry: xk_domains::ring::geometry() };
         let visitors = AtPath(Entrance::new(path, &options)?);
-        Ok(Self::add(cx, name, Box::new(visitors), grants, known))
+        Ok(Self::with(cx, name, (Box::new(visitors), false), grants, known))
     }
 
-    /// Adds a door to a kernel at which these visitors come.
+    /// Adds a door to a kernel at which these visitors come, from now on.
     pub fn add(
         cx: &Kernel,
         name: &str,
         visitors: Box<dyn Visitors>,
+        grants: Vec<Grant>,
+        known: impl Fn() -> Known + 'static,
+    ) -> ProtocolRef {
+        Self::with(cx, name, (visitors, true), grants, known)
+    }
+
+    fn with(
+        cx: &Kernel,
+        name: &str,
+        (visitors, is_open): (Box<dyn Visitors>, bool),
         grants: Vec<Grant>,
         known: impl Fn() -> Known + 'static,
     ) -> ProtocolRef {
@@ -241,6 +254,7 @@ impl Door {
             guests: RefCell::default(),
             came: Cell::new(0),
             look_at: Cell::new(Time::ZERO),
+            is_open: Cell::new(is_open),
         };
         cx.add_protocol("door", name, door)
     }
@@ -347,6 +361,11 @@ impl Door {
 }
 
 impl Protocol for Door {
+    fn start(&self, _: &Kernel, _: &ProtocolRef) -> Result<(), OpenError> {
+        self.is_open.set(true);
+        Ok(())
+    }
+
     fn control(&self, _: &Kernel, _: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
         ask.answer::<xk_core::control::Describe>(|question| {
             let guests = self.guests.borrow();
@@ -379,7 +398,7 @@ impl Protocol for Door {
 
 impl Wire for Door {
     fn poll(&self, cx: &Kernel, this: &ProtocolRef, budget: usize) -> usize {
-        if cx.now() >= self.look_at.get() {
+        if cx.now() >= self.look_at.get() && self.is_open.get() {
             self.look(cx, this);
         }
         if self.guests.borrow().is_empty() {
@@ -463,6 +482,7 @@ mod tests {
             guests: RefCell::default(),
             came: Cell::new(came),
             look_at: Cell::new(Time::ZERO),
+            is_open: Cell::new(true),
         };
         let last = FIRST + (PLACES - 1) as u32 * NUMBERS;
         assert!(last + (NUMBERS - 1) < DESK.0, "the last has all of its numbers");

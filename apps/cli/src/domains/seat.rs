@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use xk_compose::build_domain;
 use xk_core::graph::Catalog;
-use xk_core::{Kernel, ProtocolRef};
+use xk_core::{Entry, Kernel, ProtocolRef};
 use xk_domains::{Carrier, Port, Queue};
 use xk_run::{Idle, Runner};
 
@@ -143,10 +143,12 @@ fn sit(
 }
 
 /// Tells a protocol that does something by itself by its parameter `start`. Such a protocol starts
-/// once all domains of its host have: any of them may serve what it calls.
+/// once all domains of its host have: any of them may serve what it calls. So does a place where
+/// programs attach.
 fn begins(protocol: &ProtocolRef) -> bool {
-    let entry = xk_catalog::find(protocol.head().kind());
-    entry.is_some_and(|entry| entry.parameters.iter().any(|parameter| parameter.name == "start"))
+    let kind = protocol.head().kind();
+    let has_start = |entry: &Entry| entry.parameters.iter().any(|p| p.name == "start");
+    kind == "door" || xk_catalog::find(kind).is_some_and(has_start)
 }
 
 /// Carrier to a neighbour that is not there.
