@@ -21,7 +21,8 @@
 //!   the forks by a send to operation 2, `count` times.
 //!
 //! Producing, consuming, thinking and eating take random times of up to `pause` each. A part that
-//! calls is a process of its machine from its start on.
+//! calls is a process of its machine from its start on. While the machine that it calls is dead and
+//! has not replied before, it calls again every 100 ms for `patience`: hosts do not start at once.
 //!
 //! Its `report` has the numbers `taken` and `given`, the `most` at one time, what is `left` at the
 //! end, for a consumer the `producers`, `wrong` for breaches of the rules above, and the `error` of

@@ -29,7 +29,8 @@ const SECOND: u32 = 2;
 /// Octets of an item, its producer and its number, and of a seat.
 const ITEM: usize = 8;
 const SEAT: usize = 4;
-/// Time after which a resource looks again whether its program has ended.
+/// Time after which a resource looks again whether its program has ended, and a process whether the
+/// machine that it calls has started.
 const LOOK: Duration = Duration::from_millis(100);
 const PARTS: &[&str] = &["buffer", "producer", "consumer", "table", "philosopher"];
 
@@ -42,6 +43,8 @@ xk_core::settings! {
         process: u32 = int(0..=255, 0, "the number of the process on its machine, and its seat"),
         pause: Duration = duration(Duration::from_millis(20),
             "the longest time that an item, a thought or a meal takes"),
+        patience: Duration = duration(Duration::from_secs(60),
+            "how long it waits for its first reply; 0s: for no machine that has not started").or_zero(),
         ..
         /// The part, by its place in the list.
         part: usize = 0,
@@ -72,6 +75,8 @@ struct State {
     /// Last item of each producer.
     producers: BTreeMap<u32, u32>,
     error: Option<CallError>,
+    /// Whether a call has had its reply.
+    is_heard: bool,
 }
 
 /// One instance.
@@ -99,6 +104,18 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
 
 fn number_in(octets: &[u8]) -> u32 {
     octets.first_chunk().map_or(0, |octets| u32::from_be_bytes(*octets))
+}
+
+/// Whether a call was refused for the reason with this name.
+fn is_for(reply: &Result<Message, CallError>, name: &str) -> bool {
+    let cause = reply.as_ref().err().map(|error| error.cause);
+    matches!(cause, Some(CallCause::Rejected(why)) if why.reason.name == name)
+}
+
+/// Lets time pass.
+fn wait(cx: &Kernel, time: Duration) {
+    // It is never signalled.
+    let _ = cx.wait(&Semaphore::new(0), Some(time.max(SHORTEST)));
 }
 
 impl Resource {
@@ -180,18 +197,25 @@ impl Resource {
         manner: Manner,
         arguments: &[u8],
     ) -> Result<Message, CallError> {
-        let mut request = cx.pool().copy_from(HEADROOM, arguments)?;
-        // A message just made has room for it.
-        let _ = request.set_attribute(Invocation { manner, number: 0 });
-        session.call(cx, request)
+        let until = cx.now().after(self.settings.patience);
+        loop {
+            let mut request = cx.pool().copy_from(HEADROOM, arguments)?;
+            // A message just made has room for it.
+            let _ = request.set_attribute(Invocation { manner, number: 0 });
+            let reply = session.call(cx, request);
+            let is_heard = self.state.borrow().is_heard;
+            if is_heard || cx.now() >= until || !is_for(&reply, "machine dead") {
+                self.state.borrow_mut().is_heard = true;
+                return reply;
+            }
+            wait(cx, LOOK);
+        }
     }
 
     /// Lets a time by chance pass.
     fn pause(&self, cx: &Kernel) {
         let most = u64::try_from(self.settings.pause.as_nanos()).unwrap_or(u64::MAX);
-        let time = Duration::from_nanos(cx.random().below(most.max(1)));
-        // It is never signalled.
-        let _ = cx.wait(&Semaphore::new(0), Some(time.max(SHORTEST)));
+        wait(cx, Duration::from_nanos(cx.random().below(most.max(1))));
     }
 
     fn open(
@@ -231,14 +255,11 @@ impl Resource {
                     self.state.borrow_mut().given += 1;
                 }
                 CONSUMER => {
-                    let reply = match self.call(cx, second, Manner::Call, &[]) {
-                        Err(CallError { cause: CallCause::Rejected(why), .. })
-                            if why.reason.name == "program ended" =>
-                        {
-                            break;
-                        }
-                        reply => reply?,
-                    };
+                    let reply = self.call(cx, second, Manner::Call, &[]);
+                    if is_for(&reply, "program ended") {
+                        break;
+                    }
+                    let reply = reply?;
                     let mut item = [0; ITEM];
                     reply.copy_to(0, &mut item);
                     let (producer, number) = (number_in(&item), number_in(&item[SEAT..]));
