@@ -170,6 +170,8 @@ pub struct Sending {
     pub class: Option<u8>,
     /// True if none of what goes to a group comes back to this host, though it is joined here.
     pub stays_out: bool,
+    /// True if what goes to a group is for this host alone: it goes no hops.
+    pub stays_in: bool,
 }
 
 impl Attribute for Sending {
@@ -179,13 +181,15 @@ impl Attribute for Sending {
 
     fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
         let class = self.class.map_or([0, 0], |class| [1, class]);
-        with_host(self.from, [self.hops, class[0], class[1], self.stays_out.into()])
+        let stays = u8::from(self.stays_out) | u8::from(self.stays_in) << 1;
+        with_host(self.from, [self.hops, class[0], class[1], stays])
     }
 
     fn decode(octets: [u8; ATTRIBUTE_OCTETS]) -> Self {
-        let (from, [hops, has_class, class, stays_out]) = host_of(octets);
+        let (from, [hops, has_class, class, stays]) = host_of(octets);
         let class = (has_class != 0).then_some(class);
-        Self { from, hops, class, stays_out: stays_out != 0 }
+        let (stays_out, stays_in) = (stays & 1 != 0, stays & 2 != 0);
+        Self { from, hops, class, stays_out, stays_in }
     }
 }
 
@@ -251,10 +255,10 @@ mod tests {
             v4: [u8; 4],
             hops: u8,
             class: Option<u8>,
-            stays_out: bool,
+            (stays_out, stays_in): (bool, bool),
             octets: [u8; 24],
         ) {
-            let sending = Sending { from: v4.into(), hops, class, stays_out };
+            let sending = Sending { from: v4.into(), hops, class, stays_out, stays_in };
             prop_assert_eq!(Sending::decode(sending.encode()), sending);
             let arrived = Arrived { to: v4.into(), hops, class: class.unwrap_or(0) };
             prop_assert_eq!(Arrived::decode(arrived.encode()), arrived);

@@ -195,8 +195,8 @@ impl IpSession {
 
     fn template(&self, options: HeaderOptions) -> Template {
         let mut template = self.template.get();
-        if let Some(Sending { hops, class, .. }) = options.sending {
-            template = template.sent(hops, class);
+        if let Some(Sending { hops, class, stays_in, .. }) = options.sending {
+            template = template.sent((hops != 0 || stays_in).then_some(hops), class);
         }
         match options.ecn {
             Some(ecn) => template.marked(ecn),
@@ -370,12 +370,17 @@ impl IpSession {
                 false => Err(PushError::QueueFull),
             };
         }
-        if let Some(interface) = self.group_on.get()
-            && !options.sending.is_some_and(|sending| sending.stays_out)
-            && (one + self.header_len() <= mtu || !dont)
-            && self.shared.interfaces.memberships.is_joined(interface.into(), self.peer())
-        {
-            self.loop_copy(cx, this, &message, options);
+        if let Some(interface) = self.group_on.get() {
+            let sending = options.sending.unwrap_or_default();
+            if !sending.stays_out
+                && (one + self.header_len() <= mtu || !dont)
+                && self.shared.interfaces.memberships.is_joined(interface.into(), self.peer())
+            {
+                self.loop_copy(cx, this, &message, options);
+            }
+            if sending.stays_in {
+                return Ok(());
+            }
         }
         // Of a run of segments each goes as a packet of its own.
         if one + self.header_len() <= mtu {

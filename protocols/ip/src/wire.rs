@@ -339,15 +339,15 @@ impl Template {
         self
     }
 
-    /// This template with so many hops, as many as before if that is 0, and this class of traffic.
+    /// This template with so many hops and this class of traffic, each as before if that is `None`.
     #[must_use]
-    pub fn sent(mut self, hops: u8, class: Option<u8>) -> Self {
+    pub fn sent(mut self, hops: Option<u8>, class: Option<u8>) -> Self {
         if let Some(class) = class {
             let old = (self.words.0 >> 48) as u32 & 0xff;
             self.words.0 = self.words.0 & !(0xff << 48) | u64::from(class) << 48;
             self.sum = self.sum - old + u32::from(class);
         }
-        if hops != 0 {
+        if let Some(hops) = hops {
             let old = (self.words.1 >> 56) as u32;
             self.words.1 = self.words.1 & !(0xff << 56) | u64::from(hops) << 56;
             self.sum = self.sum - (old << 8) + (u32::from(hops) << 8);

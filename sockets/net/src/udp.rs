@@ -256,15 +256,14 @@ impl<D: Driver> UdpSocket<D> {
         self.0.set(Setting::Group(group.into(), interface.into(), change))
     }
 
-    /// Sets the hops that datagrams to groups may go; 1 at first, which is this link.
+    /// Sets the hops that datagrams to groups may go; 1 at first, which is this link. With 0 they
+    /// reach members on this host alone.
     ///
     /// # Errors
-    /// `EINVAL` unless it is 1 to 255.
+    /// `EINVAL` above 255.
     pub fn set_multicast_ttl_v4(&self, hops: u32) -> io::Result<()> {
-        match u8::try_from(hops) {
-            Ok(hops) if hops > 0 => self.0.set(Setting::GroupHops(hops)),
-            _ => Err(Errno::INVAL.into()),
-        }
+        let hops = u8::try_from(hops).map_err(|_| Errno::INVAL)?;
+        self.0.set(Setting::GroupHops(hops))
     }
 
     /// Sets whether datagrams to groups that this host has joined come back to it, as at first.

@@ -238,13 +238,13 @@ impl Datagrams {
     fn set_groups(&self, wish: Wish) -> Result<(), Errno> {
         let done = match wish {
             Wish::Change(group, on, change) => self.socket.change_group_v4(group, on, change),
-            Wish::From(on) => self.socket.set_multicast_if_v4(on),
-        };
-        done.map_err(|error| match (number_of(&error), wish) {
             // As Linux has it (ip(7)).
-            (Errno::NODEV, Wish::From(_)) => Errno::ADDRNOTAVAIL,
-            (number, _) => number,
-        })
+            Wish::From(on) => match self.socket.set_multicast_if_v4(on) {
+                Err(error) if number_of(&error) == Errno::NODEV => return Err(Errno::ADDRNOTAVAIL),
+                done => done,
+            },
+        };
+        done.map_err(|error| number_of(&error))
     }
 
     /// The octets of an option's value.

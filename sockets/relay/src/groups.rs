@@ -3,6 +3,7 @@
 
 use rustix::io::Errno;
 use std::net::Ipv4Addr;
+use xk_kit::net::groups::Filter;
 use xk_net::GroupChange;
 use xk_request::Setting;
 
@@ -15,7 +16,7 @@ const JOIN_SOURCE_GROUP: i32 = 46;
 const LEAVE_SOURCE_GROUP: i32 = 47;
 
 /// A wish of a program about groups.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
     /// A change of its membership in a group, on the interface with this host.
     Change(Ipv4Addr, Ipv4Addr, GroupChange),
@@ -57,6 +58,7 @@ pub(crate) fn wish(setting: &Setting) -> Option<Result<Wish, Errno>> {
         libc::IP_DROP_SOURCE_MEMBERSHIP => change(address(value, 8), GroupChange::LeaveSource),
         libc::IP_BLOCK_SOURCE => change(address(value, 8), GroupChange::Block),
         libc::IP_UNBLOCK_SOURCE => change(address(value, 8), GroupChange::Unblock),
+        libc::IP_MSFILTER => filter(value),
         JOIN_GROUP => all_any(GroupChange::Join),
         LEAVE_GROUP => all_any(GroupChange::Leave),
         JOIN_SOURCE_GROUP => change_any(GroupChange::JoinSource),
@@ -65,6 +67,23 @@ pub(crate) fn wish(setting: &Setting) -> Option<Result<Wish, Errno>> {
         UNBLOCK_SOURCE => change_any(GroupChange::Unblock),
         _ => return None,
     })
+}
+
+/// All sources of a group at once: group, interface, mode and count, and as many sources.
+fn filter(value: &[u8]) -> Result<Wish, Errno> {
+    let word = |at| address(value, at).map(|word| u32::from_ne_bytes(word.octets()));
+    let (group, on, mode, count) = (address(value, 0)?, address(value, 4)?, word(8)?, word(12)?);
+    // `MCAST_EXCLUDE` and `MCAST_INCLUDE`.
+    let mut filter = Filter { excludes: mode == 0, sources: Vec::new() };
+    let sources = value.get(16..).ok_or(Errno::INVAL)?.as_chunks().0;
+    if mode > 1 || sources.len() < count as usize {
+        return Err(Errno::INVAL);
+    }
+    filter.sources =
+        sources[..count as usize].iter().map(|octets: &[u8; 4]| (*octets).into()).collect();
+    filter.sources.sort();
+    filter.sources.dedup();
+    Ok(Wish::Change(group, on, GroupChange::Set(filter)))
 }
 
 /// The address at this place.
@@ -125,7 +144,19 @@ mod tests {
             }
         }
         assert_eq!(of(libc::IP_MULTICAST_IF, &short), Some(Ok(Wish::From(HOST))));
-        assert_eq!(of(libc::IP_MSFILTER, &long), None);
+        let mut list = [&short[..], &1u32.to_ne_bytes(), &2u32.to_ne_bytes()].concat();
+        list.extend([PEER, HOST].map(|host| host.octets()).concat());
+        let sources = vec![HOST.into(), PEER.into()];
+        let set = |excludes| GroupChange::Set(Filter { excludes, sources: sources.clone() });
+        let wish = |excludes| Some(Ok(Wish::Change(GROUP, HOST, set(excludes))));
+        assert_eq!(of(libc::IP_MSFILTER, &list), wish(false));
+        for cut in 0..list.len() {
+            assert_eq!(of(libc::IP_MSFILTER, &list[..cut]), Some(Err(Errno::INVAL)), "at {cut}");
+        }
+        list[8..12].copy_from_slice(&0u32.to_ne_bytes());
+        assert_eq!(of(libc::IP_MSFILTER, &list), wish(true));
+        list[8..12].copy_from_slice(&2u32.to_ne_bytes());
+        assert_eq!(of(libc::IP_MSFILTER, &list), Some(Err(Errno::INVAL)), "no mode");
         let mut six = one.clone();
         six[word.len()] = libc::AF_INET6 as u8;
         assert_eq!(of(JOIN_GROUP, &six), Some(Err(Errno::INVAL)));

@@ -193,6 +193,8 @@ fn what_is_sent_to_a_group_comes_back_if_it_is_joined_here() {
         assert_eq!(sent(&host, 0, Some(far)), (Some((9, own)), true));
         let out = Sending { stays_out: true, ..Sending::default() };
         assert_eq!(sent(&host, 0, Some(out)), (Some((1, own)), false));
+        let inside = Sending { stays_in: true, ..Sending::default() };
+        assert_eq!(sent(&host, 0, Some(inside)), (None, true));
         assert!(host.leave(&wish(None, true, &[])));
     }
     // Ourselves are no source that is wanted.

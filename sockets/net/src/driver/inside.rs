@@ -223,7 +223,9 @@ pub(super) fn set_within(
                 layer.change_group(cx, datagrams, group, on, change)?;
             }
             Setting::GroupFrom(from) => layer.send_from(cx, datagrams, from)?,
-            Setting::GroupHops(hops) => datagrams.groups.set(|sending| sending.hops = hops),
+            Setting::GroupHops(hops) => datagrams.groups.set(|sending| {
+                (sending.hops, sending.stays_in) = (hops, hops == 0);
+            }),
             Setting::GroupLoop(on) => datagrams.groups.set(|sending| sending.stays_out = !on),
             Setting::Share(sharing) => layer.share_datagrams(datagrams, sharing),
             _ => return Err(Errno::NOPROTOOPT),

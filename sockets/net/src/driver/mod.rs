@@ -41,7 +41,7 @@ mod drive {
     use xk_kit::net::stream::{StreamInfo, StreamSetting};
 
     /// A setting of a socket.
-    #[derive(Clone, Copy, Debug)]
+    #[derive(Clone, Debug)]
     pub enum Setting {
         /// A setting of the stream.
         Stream(StreamSetting),

@@ -9,7 +9,7 @@ use xk_kit::net::attribute::Sending;
 use xk_kit::net::groups::{Filter, JoinHost, LeaveHost, MEMBERSHIPS_MAX, Membership, SOURCES_MAX};
 
 /// A change of a socket's membership in a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupChange {
     /// Receives what anyone sends to the group (`IP_ADD_MEMBERSHIP`).
     Join,
@@ -23,21 +23,28 @@ pub enum GroupChange {
     Block(HostAddr),
     /// Receives from this source again (`IP_UNBLOCK_SOURCE`).
     Unblock(HostAddr),
+    /// Receives what this filter admits, of a group that was joined (`IP_MSFILTER`).
+    Set(Filter),
 }
 
 impl GroupChange {
     /// The filter after this change; `None` if the socket is no member then.
     ///
     /// # Errors
-    /// Linux's (`ip_mc_join_group`, `ip_mc_source`).
+    /// Linux's (`ip_mc_join_group`, `ip_mc_source`, `ip_mc_msfilter`).
     fn of(self, now: Option<Filter>) -> Result<Option<Filter>, Errno> {
         let is_full = now.as_ref().is_some_and(|now| now.sources.len() >= SOURCES_MAX);
         let adds = matches!(self, Self::JoinSource(_) | Self::Block(_));
-        let mut next = match (self, now) {
+        let mut next = match (&self, now) {
             (Self::Join, None) => return Ok(Some(Filter::ALL)),
             (Self::Join, Some(_)) => return Err(Errno::ADDRINUSE),
-            (Self::Leave, Some(_)) => return Ok(None),
-            (Self::Leave, None) => return Err(Errno::ADDRNOTAVAIL),
+            (Self::Set(filter), Some(_)) if *filter != Filter::NONE => {
+                let is_long = filter.sources.len() > SOURCES_MAX;
+                return if is_long { Err(Errno::NOBUFS) } else { Ok(Some(filter.clone())) };
+            }
+            (Self::Set(filter), None) if *filter != Filter::NONE => return Err(Errno::INVAL),
+            (Self::Leave | Self::Set(_), Some(_)) => return Ok(None),
+            (Self::Leave | Self::Set(_), None) => return Err(Errno::ADDRNOTAVAIL),
             _ if adds && is_full => return Err(Errno::NOBUFS),
             (Self::JoinSource(_), None) => Filter::NONE,
             (Self::JoinSource(_) | Self::LeaveSource(_), Some(now)) if !now.excludes => now,
@@ -47,7 +54,7 @@ impl GroupChange {
         let done = match self {
             Self::JoinSource(source) | Self::Block(source) => next.insert(source),
             Self::LeaveSource(source) | Self::Unblock(source) => next.remove(source),
-            Self::Join | Self::Leave => true,
+            Self::Join | Self::Leave | Self::Set(_) => true,
         };
         match done {
             true => Ok((next != Filter::NONE).then_some(next)),
@@ -96,6 +103,7 @@ impl Groups {
             hops: if asked.hops == 0 { usual.hops } else { asked.hops },
             class: asked.class,
             stays_out: asked.stays_out || usual.stays_out,
+            stays_in: usual.stays_in && asked.hops == 0,
         }
     }
 }
@@ -185,6 +193,7 @@ mod tests {
     fn changes_have_the_order_and_the_errors_of_linux() {
         let [a, b] = [1, 2].map(|last| HostAddr::from([10, 0, 0, last]));
         let list = |excludes, sources: &[HostAddr]| Filter { excludes, sources: sources.into() };
+        let set = |excludes, sources: &[_]| GroupChange::Set(list(excludes, sources));
         let invalid = || Err(Errno::INVAL);
         for (change, now, then) in [
             (GroupChange::Join, None, Ok(Some(Filter::ALL))),
@@ -205,8 +214,12 @@ mod tests {
             (GroupChange::Block(b), None, invalid()),
             (GroupChange::Unblock(b), Some(list(true, &[b])), Ok(Some(Filter::ALL))),
             (GroupChange::Unblock(b), Some(Filter::ALL), Err(Errno::ADDRNOTAVAIL)),
+            (set(false, &[b]), Some(Filter::ALL), Ok(Some(list(false, &[b])))),
+            (set(false, &[]), Some(Filter::ALL), Ok(None)),
+            (set(false, &[]), None, Err(Errno::ADDRNOTAVAIL)),
+            (set(true, &[a]), None, invalid()),
         ] {
-            assert_eq!(change.of(now.clone()), then, "{change:?} of {now:?}");
+            assert_eq!(change.clone().of(now.clone()), then, "{change:?} of {now:?}");
         }
         let full: Vec<_> = (0..64).map(|n| HostAddr::from([10, 0, 1, n])).collect();
         assert_eq!(GroupChange::Block(a).of(Some(list(true, &full))), Err(Errno::NOBUFS));

@@ -4,6 +4,6 @@
 """
 
 import kit
-import options, tcp, udp, own
+import options, tcp, udp, own, groups
 
 kit.run()
