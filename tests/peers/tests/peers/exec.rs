@@ -145,9 +145,11 @@ macro_rules! needs_exec {
 // Behind the macro, which they use.
 mod behaviours;
 mod door;
+mod multicast;
 
 pub(crate) use behaviours::behaviours_are_those_of_linux;
 pub(crate) use door::frameworks_serve_programs_at_a_door;
+pub(crate) use multicast::{avahi_answers, iperf_sends_to_groups, socat_sends_to_groups};
 
 fn script(name: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");

@@ -4,6 +4,7 @@
 //! find is named with the reason.
 
 mod advertising;
+mod apart;
 mod appletalk;
 mod arp;
 mod client;
@@ -178,6 +179,7 @@ const COMPANY: &[Test] = tests! {
     client::learns_of_unreachable_hosts over Tap;
     client::finds_the_maximum_of_a_path over Tap Veth;
     groups::a_bridge_follows_joins_and_leaves over Veth;
+    groups::a_router_follows_joins_and_leaves over Veth;
     arp::answers_arping over Tap Veth XdpGeneric;
     arp::is_found_by_duplicate_detection over Tap Veth XdpGeneric;
     arp::counts_conflicts over Tap Veth;
@@ -198,6 +200,14 @@ const COMPANY: &[Test] = tests! {
     tools::mtr_sees_the_hop over Tap;
     program::runs_a_graph_file over Tap;
     program::runs_two_hosts_without_privilege over Vxlan;
+    apart::conversations_are_heard over Veth;
+    apart::calls_to_all_are_executed over Veth;
+    apart::a_group_goes_on_without_a_killed_member over Veth;
+    apart::a_store_stays_one_without_a_killed_host over Veth;
+    apart::transactions_of_vmtp_are_answered over Veth;
+    apart::an_object_moves_between_processes over Veth;
+    apart::programs_of_sr_end over Veth;
+    apart::a_bridge_knows_the_members over Veth;
     xdp::shares_an_interface over XdpGeneric XdpNative;
     xdp::uses_several_queues over XdpGeneric XdpNative;
     xdp::outlasts_its_interface over XdpGeneric XdpNative;
@@ -221,6 +231,9 @@ const COMPANY: &[Test] = tests! {
     exec::openssl_speaks_tls over Veth;
     exec::ssh_runs_commands over Veth;
     exec::socat_passes_datagrams over Veth;
+    exec::socat_sends_to_groups over Veth;
+    exec::iperf_sends_to_groups over Veth;
+    exec::avahi_answers over Veth;
     exec::frameworks_serve_programs_at_a_door over Veth;
     streams::carries_all_sizes over TapOffload Veth VethOffload XdpNative;
     streams::outlast_faults over Veth;
