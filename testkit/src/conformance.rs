@@ -213,7 +213,7 @@ pub trait Fixture {
         Duration::ZERO
     }
 
-    /// Proxies at cuts.
+    /// Other objects of the side that may drop messages: proxies at cuts, and layers below.
     fn proxies(&self, side: Side) -> Vec<ProtocolRef> {
         let _ = side;
         Vec::new()
@@ -247,8 +247,8 @@ pub trait Fixture {
     }
 
     /// Number of messages so far that it kept or answered itself: requests, or fragments.
-    fn taken(&self, node: &Node) -> u64 {
-        let _ = node;
+    fn taken(&self, cx: &Kernel, node: &Node) -> u64 {
+        let _ = (cx, node);
         0
     }
 

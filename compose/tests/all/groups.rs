@@ -1,11 +1,13 @@
 //! Members tell routers of groups, on the link where they are, also from another domain than IP's.
 
-use crate::sim::{ask, checked, example, kernel, pass, started};
+use crate::sim::{ask, checked, example, kernel, pass, source, started};
 use std::time::Duration;
-use xk_core::{HostAddr, reason};
+use xk_core::{HostAddr, Part, Participants, Time, reason};
 use xk_igmp::{IgmpLink, IgmpLinks};
+use xk_kit::net::checksum::checksum;
 use xk_kit::net::groups::{Filter, JoinHost, LeaveHost, Membership};
-use xk_sim::World;
+use xk_sim::{Ended, World};
+use xk_testkit::kernel::Top;
 
 /// A host that asks, and takes what is reported.
 fn router(name: &str, link: &str, address: &str, igmp: &str) -> String {
@@ -97,5 +99,126 @@ fn the_graph_of_a_querier_and_its_members_runs() {
         assert_eq!((own.version, own.groups), (3, groups), "{host}");
         let drops = kernel(&world, host).find_protocol("igmp").unwrap().head().drops().total();
         assert_eq!(drops, 0, "{host}");
+    }
+}
+
+/// A station that sends what it likes as IGMP.
+const FORGER: &str =
+    "host forger {\n sim link=lan; eth sim; arp eth\n ip arp { address \"10.0.0.66/24\"; }\n}\n";
+
+/// Has the forger send these messages to a group.
+fn forge(world: &mut World, to: [u8; 4], messages: Vec<Vec<u8>>) {
+    let host = world.find("forger").expect("it is there");
+    world.spawn(host, move |cx| {
+        let (ip, top) = (cx.find_protocol("ip").unwrap(), Top::add(cx, "forger"));
+        cx.numbers_mut().override_pair(top.id(), ip.id(), 2);
+        let ends = Participants::pair(Part::Any, Part::Host(to.into()));
+        let session = top.open(cx, &ip, ends).unwrap();
+        for mut octets in messages {
+            let sum = checksum(&octets);
+            octets[2..4].copy_from_slice(&sum.to_be_bytes());
+            session.push(cx, cx.pool().copy_from(128, &octets).unwrap()).unwrap();
+        }
+    });
+}
+
+/// Leaves in the name of a member, and reports that end its membership, are for routers: the member
+/// keeps its group, and answers the next query.
+#[test]
+fn forged_leaves_take_no_member_out() {
+    const GROUP: [u8; 4] = [239, 9, 9, 9];
+    for version in [2, 3] {
+        let member = "host member {\n sim link=lan; eth sim; arp eth\n \
+                      ip arp { address \"10.0.0.2/24\"; group \"239.9.9.9\"; group \"224.0.0.2\"; \
+                      group \"224.0.0.22\"; }\n igmp ip\n}\n";
+        let router = router("router", "lan", "10.0.0.1", &format!("version={version}"));
+        let graph = checked(&(member.to_owned() + FORGER + &router));
+        for seed in 1..=3 {
+            let mut world = started(&graph, seed);
+            pass(&mut world, Duration::from_secs(3));
+            let before = links(&world, "member");
+            assert_eq!((before[0].version, before[0].groups), (version, 3), "seed {seed}");
+            let not_mine = heard(&world, "member");
+            let leave = [&[0x17, 0, 0, 0][..], &GROUP].concat();
+            // Of version 3: from now on of no sources.
+            let ends = [&[0x22, 0, 0, 0, 0, 0, 0, 1, 3, 0, 0, 0][..], &GROUP].concat();
+            forge(&mut world, [224, 0, 0, 2], vec![leave; 500]);
+            forge(&mut world, [224, 0, 0, 22], vec![ends; 500]);
+            pass(&mut world, Duration::from_secs(1));
+            assert_eq!(links(&world, "member"), before, "seed {seed}");
+            assert_eq!(heard(&world, "member"), not_mine + 1000, "seed {seed}: all are counted");
+            let reports = heard(&world, "router");
+            pass(&mut world, Duration::from_secs(8));
+            assert_eq!(links(&world, "member"), before, "seed {seed}");
+            // In version 2 reports go to groups that the router is not in.
+            assert_eq!(heard(&world, "router") > reports, version == 3, "seed {seed}");
+        }
+    }
+}
+
+/// Ten thousand groups on a whole host: each is joined and told of, one more is refused, queries
+/// are answered in packets that are full, and all are left again.
+#[test]
+fn ten_thousand_groups_are_joined_and_left() {
+    const GROUPS: u32 = 10_000;
+    let member = format!(
+        "host member {{\n sim link=lan; eth sim; arp eth\n \
+         ip arp memberships_max={GROUPS} {{ address \"10.0.0.2/24\"; }}\n igmp ip\n}}\n"
+    );
+    let graph = checked(&(member + &router("router", "lan", "10.0.0.1", "")));
+    let mut world = started(&graph, 1);
+    pass(&mut world, Duration::from_secs(3));
+    let membership = |n: u32| {
+        let group = (0xef00_0000 + n).to_be_bytes().into();
+        Membership { group, on: HostAddr::UNSPECIFIED, filter: Filter::ALL }
+    };
+    for n in 0..GROUPS {
+        ask(&world, "member", "ip", JoinHost { membership: membership(n) });
+    }
+    let one_more = JoinHost { membership: membership(GROUPS) };
+    let ip = kernel(&world, "member").find_protocol("ip").unwrap();
+    assert!(ip.ask(kernel(&world, "member"), one_more).is_none(), "as many as may be");
+    pass(&mut world, Duration::from_secs(10));
+    assert_eq!(links(&world, "member")[0].groups, GROUPS as usize);
+    let before = heard(&world, "router");
+    pass(&mut world, Duration::from_secs(50));
+    let queries = 10;
+    let reports = heard(&world, "router") - before;
+    // A packet of 1,500 octets has 182 of them.
+    let each = u64::from(GROUPS.div_ceil(182));
+    assert!((9 * each..=(queries + 1) * each).contains(&reports), "{reports} of {each} a query");
+    for n in 0..GROUPS {
+        ask(&world, "member", "ip", LeaveHost { membership: membership(n) });
+    }
+    pass(&mut world, Duration::from_secs(10));
+    assert_eq!(links(&world, "member")[0].groups, 0);
+    ask(&world, "member", "ip", JoinHost { membership: membership(GROUPS) });
+}
+
+/// Frames that conversations of three cost at most: twice those that their messages, answers and
+/// replies need, and those that were lost.
+#[test]
+fn frames_stay_within_twice_the_needed_and_those_lost() {
+    const LINK: &str = "link lan delay=\"1ms\" jitter=\"3ms\" loss=\"10%\"";
+    // In an order of all each other member answers a message to all; a call has replies besides.
+    for (name, needed) in
+        [("psync", 300 * 2), ("order", 300 * 6), ("membership", 3000 * 6), ("groupcall", 50 * 8)]
+    {
+        let text = source(&format!("{name}.kdl"));
+        assert!(text.contains(LINK), "{name}");
+        for loss in [0, 10, 30] {
+            let link =
+                format!("link lan kind=switch delay=\"1ms\" jitter=\"3ms\" loss=\"{loss}%\"");
+            let graph = checked(&text.replace(LINK, &link));
+            for seed in 1..=3 {
+                let mut world = started(&graph, seed);
+                let ended = world.run_until_finished(Time::ZERO + Duration::from_secs(600));
+                assert_eq!(ended, Ended::Finished, "{name}, {loss} %, seed {seed}");
+                let lan = world.network().link("lan").expect("the link");
+                let stats = world.network().stats(lan).unwrap();
+                println!("{name}, {loss} %: {} of {needed}, {} lost", stats.sent, stats.lost);
+                assert!(stats.sent <= 2 * needed + stats.lost, "{name}, {loss} %, seed {seed}");
+            }
+        }
     }
 }

@@ -2,12 +2,12 @@
 
 use xk_core::control::ListSessions;
 use xk_core::graph::{Params, Value};
-use xk_core::{Answer, Ask, Entry, Question};
+use xk_core::{Answer, Ask, Entry, Kernel, Question};
 use xk_guide::Tally;
 use xk_testkit::conformance::{
     CountingAllocator, Fixture, Node, Side, World, bounded, keeps_all_but,
 };
-use xk_testkit::kernel::{Family, Lower, TestKernel};
+use xk_testkit::kernel::{Family, Lower};
 
 /// Counts, so that the law "no allocation per message" can be checked.
 #[global_allocator]
@@ -56,8 +56,8 @@ impl Fixture for OverHosts {
         params
     }
 
-    fn taken(&self, node: &Node) -> u64 {
-        held(node)
+    fn taken(&self, cx: &Kernel, node: &Node) -> u64 {
+        held(cx, node)
     }
 
     fn ask(&self, world: &World<'_>, name: &str) -> Option<Answer> {
@@ -69,11 +69,9 @@ impl Fixture for OverHosts {
 }
 
 /// Number of messages that an instance keeps back.
-fn held(node: &Node) -> u64 {
-    // The questions asked here need no graph around them.
-    let cx = TestKernel::new(1);
-    let list = node.protocol.ask(&cx, ListSessions::first(usize::MAX)).unwrap_or_default();
-    let tallies = list.here().filter_map(|s| s.ask(&cx, Tally::default()));
+fn held(cx: &Kernel, node: &Node) -> u64 {
+    let list = node.protocol.ask(cx, ListSessions::first(usize::MAX)).unwrap_or_default();
+    let tallies = list.here().filter_map(|s| s.ask(cx, Tally::default()));
     tallies.map(|tally| tally.held).sum()
 }
 

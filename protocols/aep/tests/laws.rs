@@ -1,7 +1,7 @@
 //! The laws that every protocol keeps, checked for `aep` over a link.
 
 use xk_aep::AepFigures;
-use xk_core::{Answer, Ask, Entry, Participants};
+use xk_core::{Answer, Ask, Entry, Kernel, Participants};
 use xk_kit::net::appletalk::node;
 use xk_testkit::conformance::{self, CountingAllocator, Fixture, Node, Receiver, Side, World};
 use xk_testkit::kernel::Lower;
@@ -36,7 +36,7 @@ impl Fixture for OverALink {
         Receiver::Itself
     }
 
-    fn taken(&self, node: &Node) -> u64 {
+    fn taken(&self, _: &Kernel, node: &Node) -> u64 {
         // B sends nothing but answers.
         if node.side == Side::B { node.bottom.sent() } else { 0 }
     }

@@ -142,7 +142,7 @@ pub trait CallFixture {
         Duration::ZERO
     }
 
-    /// Proxies at cuts.
+    /// Other objects of the side that may drop messages: proxies at cuts, and layers below.
     fn proxies(&self, side: Side) -> Vec<ProtocolRef> {
         let _ = side;
         Vec::new()

@@ -241,7 +241,7 @@ impl Fixture for Cut<'_> {
     }
 
     fn proxies(&self, side: Side) -> Vec<ProtocolRef> {
-        self.edges.proxies(side)
+        [self.edges.proxies(side), self.fixture.proxies(side)].concat()
     }
 
     fn started(&self, world: &World<'_>) {
@@ -268,8 +268,8 @@ impl Fixture for Cut<'_> {
         self.fixture.sessions_max()
     }
 
-    fn taken(&self, node: &Node) -> u64 {
-        self.fixture.taken(&Node { protocol: node.tested.clone(), ..node.clone() })
+    fn taken(&self, cx: &Kernel, node: &Node) -> u64 {
+        self.fixture.taken(cx, &Node { protocol: node.tested.clone(), ..node.clone() })
     }
 
     fn checksum_at(&self) -> Option<usize> {
@@ -341,7 +341,7 @@ impl CallFixture for CutCalls<'_> {
     }
 
     fn proxies(&self, side: Side) -> Vec<ProtocolRef> {
-        self.edges.proxies(side)
+        [self.edges.proxies(side), self.fixture.proxies(side)].concat()
     }
 
     fn is_on_calls(&self) -> bool {

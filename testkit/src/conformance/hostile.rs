@@ -17,7 +17,8 @@ const STRANGERS: u32 = 100_000;
 
 /// Messages accounted for so far: delivered, dropped under a reason, taken.
 fn accounted(world: &World<'_>) -> u64 {
-    let of = |node: &Node| node.drops() + node.top.received() + world.fixture.taken(node);
+    let of =
+        |node: &Node| node.drops() + node.top.received() + world.fixture.taken(&world.cx, node);
     of(&world.b)
 }
 

@@ -11,6 +11,7 @@ mod dummy;
 mod executions;
 mod flood;
 mod group_calls;
+mod group_laws;
 mod layer_laws;
 mod machines;
 mod members;

@@ -160,6 +160,7 @@ impl Faults {
 fn what_passes_the_check_works() {
     let catalog = xk_catalog::standard();
     let (mut total, mut accepted, mut arrived, mut refused) = (0, 0, 0, 0);
+    let mut kinds: BTreeMap<&str, u64> = BTreeMap::new();
     let mut faults = Faults::default();
     for (at, drawn) in drawn(&catalog) {
         total += 1;
@@ -167,6 +168,9 @@ fn what_passes_the_check_works() {
             continue;
         };
         accepted += 1;
+        for layer in &drawn.layers {
+            *kinds.entry(layer.entry.kind).or_default() += 1;
+        }
         match run(&graph, at) {
             Ok(outcome) => {
                 arrived += outcome.arrived;
@@ -177,7 +181,7 @@ fn what_passes_the_check_works() {
     }
     println!(
         "{accepted} of {total} graphs pass the check; \
-         {arrived} messages arrive, {refused} are refused"
+         {arrived} messages arrive, {refused} are refused; their layers: {kinds:?}"
     );
     faults.assert_none();
 }

@@ -1,6 +1,6 @@
 //! The laws that every protocol keeps, checked for `fragment` over hosts and over a link.
 
-use xk_core::{Answer, Entry, Part};
+use xk_core::{Answer, Entry, Kernel, Part};
 use xk_fragment::FragmentFigures;
 use xk_kit::control::MinPacket;
 use xk_kit::rpc::retransmit::{AskCopy, FreeCopy, LastCopy};
@@ -12,7 +12,7 @@ static COUNTED: CountingAllocator = CountingAllocator;
 
 /// Fragments that a message being collected has taken, unless it was given up, which is counted as
 /// a drop.
-fn taken(node: &Node, cx: &xk_core::Kernel) -> u64 {
+fn taken(cx: &Kernel, node: &Node) -> u64 {
     let figures = node.protocol.ask(cx, FragmentFigures::default());
     let figures = figures.expect("its figures");
     figures.fragments_held - figures.messages_given_up
@@ -36,22 +36,6 @@ fn ask(world: &World<'_>, name: &str) -> Option<Answer> {
     Some(if known { Answer::Answered } else { Answer::Unknown })
 }
 
-thread_local! {
-    /// The kernel of the world under test, for [`Fixture::taken`], which is not handed it.
-    static KERNEL: std::cell::RefCell<Option<std::rc::Rc<xk_core::Kernel>>> =
-        const { std::cell::RefCell::new(None) };
-}
-
-fn remember(world: &World<'_>) {
-    let kernel = world.cx.share();
-    KERNEL.with(|kept| *kept.borrow_mut() = Some(kernel));
-}
-
-fn remembered(node: &Node) -> u64 {
-    let kernel = KERNEL.with(|kept| kept.borrow().clone());
-    kernel.map_or(0, |cx| taken(node, &cx))
-}
-
 /// Over hosts of a family, or over a link.
 struct Over(Option<Family>);
 
@@ -68,12 +52,8 @@ impl Fixture for Over {
         Some(102)
     }
 
-    fn started(&self, world: &World<'_>) {
-        remember(world);
-    }
-
-    fn taken(&self, node: &Node) -> u64 {
-        remembered(node)
+    fn taken(&self, cx: &Kernel, node: &Node) -> u64 {
+        taken(cx, node)
     }
 
     /// A packet with the stranger's host in its own header too.

@@ -1,6 +1,6 @@
 //! The laws that every protocol keeps, checked for `icmp` over a layer that takes hosts.
 
-use xk_core::{Answer, Ask, Entry, Participants};
+use xk_core::{Answer, Ask, Entry, Kernel, Participants};
 use xk_icmp::IcmpFigures;
 use xk_testkit::conformance::{self, CountingAllocator, Fixture, Node, Receiver, Side, World};
 use xk_testkit::kernel::{Family, Lower};
@@ -31,7 +31,7 @@ impl Fixture for OverHosts {
         Receiver::Itself
     }
 
-    fn taken(&self, node: &Node) -> u64 {
+    fn taken(&self, _: &Kernel, node: &Node) -> u64 {
         // B sends nothing but answers.
         if node.side == Side::B { node.bottom.sent() } else { 0 }
     }

@@ -149,7 +149,7 @@ mod multicast;
 
 pub(crate) use behaviours::behaviours_are_those_of_linux;
 pub(crate) use door::frameworks_serve_programs_at_a_door;
-pub(crate) use multicast::{avahi_answers, iperf_sends_to_groups, socat_sends_to_groups};
+pub(crate) use multicast::{avahi_answers, iperf_sends_to_groups};
 
 fn script(name: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");

@@ -231,7 +231,6 @@ const COMPANY: &[Test] = tests! {
     exec::openssl_speaks_tls over Veth;
     exec::ssh_runs_commands over Veth;
     exec::socat_passes_datagrams over Veth;
-    exec::socat_sends_to_groups over Veth;
     exec::iperf_sends_to_groups over Veth;
     exec::avahi_answers over Veth;
     exec::frameworks_serve_programs_at_a_door over Veth;

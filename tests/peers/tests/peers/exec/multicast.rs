@@ -8,20 +8,6 @@ use xk_testkit::{needs, needs_program, needs_root};
 
 const GROUP: &str = "239.1.2.3";
 
-/// A program on the graph sends to a group, and one on Linux hears it.
-pub(crate) fn socat_sends_to_groups(wire: Wire) {
-    needs_exec!();
-    needs_program!("ip", "socat", "tshark");
-    let bed = Bed::new("exec-socat-groups", wire);
-    let hears = format!("UDP4-RECV:5007,ip-add-membership={GROUP}:{LINUX}");
-    let linux = bed.start_linux(&["socat", "-d", "-d", "-u", &hears, "-"]);
-    linux.wait_for("starting data transfer", PROGRAM_TIME_MAX).unwrap();
-    let send = format!("UDP4-DATAGRAM:{GROUP}:5007,ip-multicast-if={OURS}");
-    bed.ours(&["sh", "-c", &format!("echo datagram | socat -u - {send}")]);
-    linux.wait_for("\ndatagram\n", PROGRAM_TIME_MAX).unwrap();
-    bed.judge();
-}
-
 /// A second of datagrams to a group; iperf tells that none was lost.
 pub(crate) fn iperf_sends_to_groups(wire: Wire) {
     needs_exec!();
