@@ -176,8 +176,9 @@ pub struct ViewChange {
     pub has_quorum: bool,
     /// Index of the member that has gone or come back; `None` if none has.
     pub member: Option<u8>,
-    /// Number of the last of its messages that count before.
-    pub last: u32,
+    /// Depth of the change in the graph: messages that count before it are less deep, those behind
+    /// it are deeper.
+    pub depth: u32,
     /// Number of times that it has been started; 0 if it has gone.
     pub incarnation: u16,
 }
@@ -189,7 +190,7 @@ impl Attribute for ViewChange {
     fn encode(self) -> [u8; ATTRIBUTE_OCTETS] {
         let mut octets = [0; ATTRIBUTE_OCTETS];
         octets[..8].copy_from_slice(&self.members.to_be_bytes());
-        octets[8..12].copy_from_slice(&self.last.to_be_bytes());
+        octets[8..12].copy_from_slice(&self.depth.to_be_bytes());
         octets[12..14].copy_from_slice(&self.incarnation.to_be_bytes());
         octets[14] = self.member.unwrap_or(u8::MAX);
         octets[15] = self.has_quorum.into();
@@ -202,7 +203,7 @@ impl Attribute for ViewChange {
             members: u64::from_be_bytes([a, b, c, d, e, f, g, h]),
             has_quorum: has_quorum != 0,
             member: Some(member).filter(|member| *member != u8::MAX),
-            last: u32::from_be_bytes([i, j, k, l]),
+            depth: u32::from_be_bytes([i, j, k, l]),
             incarnation: u16::from_be_bytes([m, n]),
         }
     }
@@ -266,8 +267,8 @@ pub struct MemberState {
     pub is_masked: bool,
     /// Out: time since something was heard of it.
     pub silent: Duration,
-    /// Out: number of a start of the member with which it asks to come back ([`MaskIn`]); 0 if it
-    /// does not. One that is counted has lost its state, then, and is to be masked out first.
+    /// Out: number, of 48 bits, of a start of the member with which it asks to come back
+    /// ([`MaskIn`]); 0 if it does not. One that is counted has lost its state, then, and is to be masked out first.
     pub asks: u64,
 }
 question!(

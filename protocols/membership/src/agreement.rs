@@ -1,10 +1,10 @@
 //! Agreement of the members of a conversation on those of them that count. It knows no kernel, no
 //! clock and no octets.
 //!
-//! A *roll* has for each member how often it has gone and come back: it is in while that is even.
-//! A member that finds that another has failed raises its number, and tells its own roll, in a
-//! message of the conversation: this is its *vote*. One that hears a roll with a higher number
-//! joins it to its own, and votes again. A roll is *decided* when every member that is in by it has
+//! A *roll* has a number for each member, which grows: the member is in at first, out once it has
+//! failed, coming when it is let back, and in again. One that finds that another has failed raises
+//! its number, and tells its own roll, in a message of the conversation: this is its *vote*. One
+//! that hears a roll with a higher number joins it to its own, and votes again. A roll is *decided* when every member that is in by it has
 //! voted for exactly this one, and they are more than half of all that ever were. Rolls grow, and
 //! two majorities have a member in common, so all that are decided follow each other.
 //!
@@ -22,27 +22,77 @@
 //! a majority is one of those that have not left. One that counts so has the message, and with it
 //! all votes of that member. So two majorities of different members have one in common, or both
 //! know of the vote of one that has left.
+//!
+//! A member that has lost its state is let back in two rolls. Of the first, by which it is coming,
+//! all that precedes the votes is the base on which the layer below begins again at that member.
+//! Once it says that it is there, the others raise it to in. It votes with them, and has passed up
+//! nothing before: so at all members it counts from the same place on, that of the second roll. One
+//! member is let back at a time, by the lowest that is in.
+//!
+//! A member may vote on before it has all votes of the first roll. Messages of the one that comes
+//! back, and what follows them, would reach it then before it decides. But a vote for the second
+//! roll proves that the first one was decided: the layer below takes the messages from there on.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use xk_kit::group::NodeId;
 
-/// Number of times that each member has gone and come back.
-pub type Roll = Vec<u16>;
+/// A number for each member: how often it has changed in the upper 16 bits, and below them the
+/// number of the start that is let back, while it is coming.
+pub type Roll = Vec<u64>;
 
-/// Whether a member with this number is in.
-fn is_in(changes: u16) -> bool {
-    changes.is_multiple_of(2)
+/// Bits for the number of a start.
+pub const START_BITS: u32 = 48;
+/// Largest number of changes: one that is out then stays so.
+const CHANGES_MAX: u64 = u16::MAX as u64 - 2;
+
+/// State of a member by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// The member counts.
+    In,
+    /// The member has failed.
+    Out,
+    /// The member comes back, and does not count yet; has the number of its start.
+    Coming(u64),
+}
+
+/// State of a member with this number.
+#[must_use]
+pub fn status(number: u64) -> Status {
+    match (number >> START_BITS) % 3 {
+        0 => Status::In,
+        1 => Status::Out,
+        _ => Status::Coming(number & ((1 << START_BITS) - 1)),
+    }
+}
+
+fn is_in(number: u64) -> bool {
+    status(number) == Status::In
+}
+
+fn is_coming(number: u64) -> bool {
+    matches!(status(number), Status::Coming(_))
+}
+
+/// The number after so many more changes.
+fn next(number: u64, changes: u64) -> u64 {
+    ((number >> START_BITS) + changes) << START_BITS
+}
+
+/// The number of a member that is in, when it has been started so many times.
+fn started(incarnation: u16) -> u64 {
+    next(0, 3 * u64::from(incarnation.saturating_sub(1)))
 }
 
 /// The members that are in, as bits.
 #[must_use]
-pub fn bits(roll: &[u16]) -> u64 {
-    roll.iter().enumerate().fold(0, |bits, (at, changes)| bits | u64::from(is_in(*changes)) << at)
+pub fn bits(roll: &[u64]) -> u64 {
+    roll.iter().enumerate().fold(0, |bits, (at, number)| bits | u64::from(is_in(*number)) << at)
 }
 
 /// Whether `low` lies below `high`, or is the same.
-fn is_within(low: &[u16], high: &[u16]) -> bool {
+fn is_within(low: &[u64], high: &[u64]) -> bool {
     low.len() == high.len() && low.iter().zip(high).all(|(low, high)| low <= high)
 }
 
@@ -67,10 +117,32 @@ pub struct Held<B> {
 pub struct Change {
     /// Index in the list of members.
     pub member: u8,
-    /// Number of times that it has been started, if it has come back; 0 if it has gone.
+    /// State from now on.
+    pub status: Status,
+    /// Number of times that it has been started, if it is coming or in; 0 if it has gone.
     pub incarnation: u16,
     /// Number of the last of its messages that count.
     pub cut: u32,
+}
+
+/// A roll that is decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decided {
+    /// The members that are in, as bits.
+    pub members: u64,
+    /// The members that have changed.
+    pub changes: Vec<Change>,
+    /// For each member its last message that is one of the votes or precedes one.
+    pub past: Vec<u32>,
+    /// Largest depth of a vote: messages with octets that count before are less deep, those behind
+    /// are deeper.
+    pub depth: u32,
+}
+
+fn change(at: usize, number: u64, cut: u32) -> Change {
+    let status = status(number);
+    let incarnation = if status == Status::Out { 0 } else { ((number >> START_BITS) + 4) / 3 };
+    Change { member: at as u8, status, incarnation: incarnation as u16, cut }
 }
 
 /// Something that goes up.
@@ -80,8 +152,12 @@ pub enum Up<B> {
     Message(Held<B>),
     /// A message that lies beyond the cut of its sender is left out.
     BeyondCut,
-    /// A roll is decided: the members that are in, and those that have changed.
-    View(u64, Vec<Change>),
+    /// A message of which this member, which has come back, needs the place alone.
+    Place(Held<B>),
+    /// A roll is decided.
+    View(Decided),
+    /// Another has decided that a member is coming, on the base of these messages.
+    LetIn(Change, Vec<u32>),
 }
 
 /// Reason for paying no attention to a message or a vote.
@@ -91,8 +167,6 @@ pub enum Ignored {
     Old,
     /// The members that it leaves in are too few ever to decide.
     TooFew,
-    /// The message lies beyond the cut of its sender.
-    BeyondCut,
     /// Too many are held back.
     TooMany,
 }
@@ -101,8 +175,19 @@ pub enum Ignored {
 struct Vote {
     roll: Roll,
     seq: u32,
+    depth: u32,
     /// For each member its last message that is the vote or precedes it.
     past: Vec<u32>,
+}
+
+/// What is one of the votes or precedes one.
+fn join_pasts(votes: &[&Vote]) -> Vec<u32> {
+    let mut past = Vec::new();
+    for vote in votes {
+        past.resize(vote.past.len(), 0);
+        join(&mut past, &vote.past);
+    }
+    past
 }
 
 /// The agreement, as one member knows it. `B` is what messages have for the layer above.
@@ -112,6 +197,8 @@ pub struct Agreement<B> {
     /// The roll that was decided last, and the one that this member votes for.
     decided: Roll,
     wanted: Roll,
+    /// This member comes back, and does not know yet which others are in.
+    is_strange: bool,
     /// Votes of each member for rolls above the decided one.
     votes: Vec<Vec<Vote>>,
     cuts: Vec<u32>,
@@ -134,12 +221,76 @@ impl<B> Agreement<B> {
             held_max,
             decided: alloc::vec![0; members],
             wanted: alloc::vec![0; members],
+            is_strange: false,
             votes: (0..members).map(|_| Vec::new()).collect(),
             cuts: alloc::vec![u32::MAX; members],
             left: 0,
             seen: alloc::vec![0; members],
             held: VecDeque::new(),
             up: VecDeque::new(),
+        }
+    }
+
+    /// Has this member begin with its return, at its start number `incarnation`. `seen` has the last
+    /// message of each member that it does not get.
+    pub fn come_back(&mut self, incarnation: u16, seen: Vec<u32>) {
+        (self.is_strange, self.seen) = (true, seen);
+        self.decided[self.me] = started(incarnation);
+        self.wanted[self.me] = started(incarnation);
+    }
+
+    /// Whether this member comes back, and does not count yet.
+    #[must_use]
+    pub fn is_strange(&self) -> bool {
+        self.is_strange
+    }
+
+    /// The roll that was decided last.
+    #[must_use]
+    pub fn decided(&self) -> &[u64] {
+        &self.decided
+    }
+
+    /// The roll that this member votes for.
+    #[must_use]
+    pub fn wanted(&self) -> &[u64] {
+        &self.wanted
+    }
+
+    /// Whether a decided roll has this member out, in this incarnation.
+    #[must_use]
+    pub fn is_out_by(&self, roll: &[u64]) -> bool {
+        let is_out = roll.get(self.me).is_some_and(|number| *number > self.decided[self.me]);
+        is_out && !self.leaves()
+    }
+
+    /// Lets a member back that is out, and has been started with this number; false if another is
+    /// to do so, or it cannot be done now.
+    pub fn admit(&mut self, member: usize, start: u64) -> bool {
+        let is_lowest = !self.decided[..self.me].iter().copied().any(is_in);
+        let is_free = !self.is_open() && !self.decided.iter().copied().any(is_coming);
+        let own = self.decided.get(member).copied().unwrap_or(0);
+        let has_left = self.left.checked_shr(member as u32).unwrap_or(0) & 1 != 0;
+        let can_come = status(own) == Status::Out && !has_left && own >> START_BITS < CHANGES_MAX;
+        let is_let_in = is_lowest && is_free && can_come && start > 0 && start >> START_BITS == 0;
+        if is_let_in {
+            self.wanted[member] = next(own, 1) | start;
+        }
+        is_let_in
+    }
+
+    /// Notes that a member that is coming is there.
+    pub fn hello(&mut self, member: usize) {
+        let is_coming = |roll: &Roll| roll.get(member).copied().is_some_and(is_coming);
+        if is_coming(&self.decided) && is_coming(&self.wanted) && !self.is_out() {
+            self.wanted[member] = next(self.wanted[member], 1);
+        }
+    }
+
+    /// Has this member be out: it could not do as the others do.
+    pub fn fail(&mut self) {
+        if !self.is_out() {
+            self.wanted[self.me] = next(self.wanted[self.me], 1);
         }
     }
 
@@ -164,13 +315,13 @@ impl<B> Agreement<B> {
     /// Whether nothing is under way, and nothing waits to go up.
     #[must_use]
     pub fn is_calm(&self) -> bool {
-        self.decided == self.wanted && self.up.is_empty()
+        !self.is_open() && self.up.is_empty()
     }
 
     /// Whether a roll is to be decided.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.decided != self.wanted
+        self.is_strange || self.decided != self.wanted
     }
 
     /// Whether another has found that this member has failed. It has to come back as a new one.
@@ -198,11 +349,16 @@ impl<B> Agreement<B> {
     /// are too few to decide.
     pub fn suspect(&mut self, failed: u64) -> bool {
         let mut roll = self.wanted.clone();
-        for (at, changes) in roll.iter_mut().enumerate().filter(|(at, _)| *at != self.me) {
-            *changes += u16::from(failed >> at & 1 != 0 && is_in(*changes));
+        let is_failed = |at: usize| at != self.me && failed >> at & 1 != 0;
+        for (_, number) in roll.iter_mut().enumerate().filter(|(at, _)| is_failed(*at)) {
+            match status(*number) {
+                Status::In => *number = next(*number, 1),
+                Status::Coming(_) => *number = next(*number, 2),
+                Status::Out => {}
+            }
         }
         let can_decide = bits(&roll).count_ones() >= self.quorum();
-        if can_decide && !self.is_out() {
+        if can_decide && !self.is_out() && !self.is_strange {
             self.wanted = roll;
         }
         can_decide
@@ -210,9 +366,14 @@ impl<B> Agreement<B> {
 
     /// The roll that this member has to vote for, if it has not.
     #[must_use]
-    pub fn unsaid(&self) -> Option<&[u16]> {
-        let said = self.votes[self.me].last().map_or(&self.decided, |vote| &vote.roll);
-        (self.wanted != *said && !self.leaves()).then_some(&self.wanted)
+    pub fn unsaid(&self) -> Option<&[u64]> {
+        let is_due = match self.votes[self.me].last() {
+            Some(said) => self.wanted != said.roll,
+            // By the first vote that it hears it knows the others.
+            None if self.is_strange => self.votes.iter().any(|votes| !votes.is_empty()),
+            None => self.wanted != self.decided,
+        };
+        (is_due && !self.leaves()).then_some(&self.wanted)
     }
 
     /// The members that have not voted as this one does, as bits.
@@ -225,28 +386,46 @@ impl<B> Agreement<B> {
     }
 
     /// Takes a vote that is in the view, of this member or another: message number `seq` of it,
-    /// with its past.
+    /// with its depth and its past.
     ///
     /// # Errors
     /// Why it changes nothing.
     pub fn vote(
         &mut self,
         from: usize,
-        roll: &[u16],
-        seq: u32,
+        roll: &[u64],
+        (seq, depth): (u32, u32),
         past: Vec<u32>,
     ) -> Result<(), Ignored> {
         let n = self.decided.len();
-        let Some(votes) = self.votes.get_mut(from).filter(|_| past.len() == n) else {
+        let Some(votes) = self.votes.get(from).filter(|_| past.len() == n) else {
             return Err(Ignored::Old);
         };
-        let last = votes.last().map_or(&self.decided, |vote| &vote.roll);
-        // A higher number would count a member again that is out, which nothing lets back in.
-        let is_near = |(one, own): (&u16, &u16)| *one <= own | 1;
-        if !is_within(last, roll) || last == roll || !roll.iter().zip(&self.wanted).all(is_near) {
+        let (last, is_first) = match votes.last() {
+            Some(vote) => (&vote.roll, false),
+            None => (&self.decided, self.is_strange),
+        };
+        // A number that is far ahead is none that votes lead to, nor is another start.
+        let is_near = |((one, own), decided): ((&u64, &u64), &u64)| {
+            // One that is let back may have failed again before the vote.
+            let steps = match status(*own) {
+                Status::In => 1,
+                Status::Out => 3,
+                Status::Coming(_) => 2,
+            };
+            let most = next(*own, steps) | ((1 << START_BITS) - 1);
+            let is_same = one >> START_BITS == decided >> START_BITS;
+            *one <= most && (!is_same || one == decided)
+        };
+        let mut all = roll.iter().zip(&self.wanted).zip(&self.decided);
+        let is_far = !self.is_strange && !all.all(is_near);
+        if !is_within(last, roll) || last == roll && !is_first || is_far {
             return Err(Ignored::Old);
         }
-        votes.push(Vote { roll: roll.into(), seq, past });
+        self.votes[from].push(Vote { roll: roll.into(), seq, depth, past });
+        let all = self.votes.iter().flatten();
+        let proved: Vec<Up<B>> = all.filter_map(|vote| self.proved(vote)).collect();
+        self.up.extend(proved);
         let mut joined = self.wanted.clone();
         join(&mut joined, roll);
         if self.leaves() {
@@ -255,16 +434,31 @@ impl<B> Agreement<B> {
         }
         let can_decide = bits(&joined).count_ones() >= self.quorum();
         // One that is on its way out has no say any more.
-        if can_decide && is_in(self.wanted[from]) && !self.is_out() {
+        let has_say = is_in(if self.is_strange { roll[from] } else { self.wanted[from] });
+        if can_decide && has_say && !self.is_out() {
             self.wanted = joined;
         }
         self.decide();
         if can_decide { Ok(()) } else { Err(Ignored::TooFew) }
     }
 
+    /// The base of a member that is in by a vote, but not coming yet as far as this member has
+    /// decided.
+    fn proved(&self, Vote { roll, past, .. }: &Vote) -> Option<Up<B>> {
+        let changes = |roll: &Roll, at: usize| roll[at] >> START_BITS;
+        let is_ahead = |at: &usize| changes(roll, *at) > changes(&self.decided, *at) + 1;
+        let mut all = (0..roll.len()).filter(|at| is_in(roll[*at]) && !self.is_strange);
+        let at = all.find(is_ahead)?;
+        let mut own = self.votes[self.me].iter().filter(|own| is_coming(own.roll[at]));
+        own.find_map(|Vote { roll, .. }| {
+            let base = join_pasts(&self.votes_for(roll, past)?);
+            Some(Up::LetIn(change(at, roll[at], base[at]), base))
+        })
+    }
+
     /// The votes of the members that are in by a roll, if all of them have voted for it, within the
     /// messages that `seen` says.
-    fn votes_for(&self, roll: &[u16], seen: &[u32]) -> Option<Vec<&Vote>> {
+    fn votes_for(&self, roll: &[u64], seen: &[u32]) -> Option<Vec<&Vote>> {
         let all = (0..roll.len()).filter(|at| is_in(roll[*at]));
         let vote = |at: usize| {
             self.votes[at].iter().find(|vote| vote.roll == roll && vote.seq <= seen[at])
@@ -292,18 +486,18 @@ impl<B> Agreement<B> {
             return;
         }
         // From the highest down: each with what precedes its votes.
-        let mut chain: Vec<(Roll, Vec<u32>)> = Vec::new();
+        let mut chain: Vec<(Roll, Vec<u32>, u32)> = Vec::new();
         let mut seen = alloc::vec![u32::MAX; self.wanted.len()];
         for own in self.votes[self.me].iter().rev() {
             if let Some(votes) = self.votes_for(&own.roll, &seen) {
-                let mut past = alloc::vec![0; self.wanted.len()];
-                votes.iter().for_each(|vote| join(&mut past, &vote.past));
+                let past = join_pasts(&votes);
+                let depth = votes.iter().map(|vote| vote.depth).max().unwrap_or(0);
                 seen.clone_from(&past);
-                chain.push((own.roll.clone(), past));
+                chain.push((own.roll.clone(), past, depth));
             }
         }
-        while let Some((roll, past)) = chain.pop() {
-            self.enter(roll, &past);
+        while let Some((roll, past, depth)) = chain.pop() {
+            self.enter(roll, past, depth);
         }
         let rest = core::mem::take(&mut self.held);
         rest.into_iter().for_each(|held| self.pass(held));
@@ -313,37 +507,48 @@ impl<B> Agreement<B> {
             .for_each(|votes| votes.retain(|vote| !is_within(&vote.roll, decided)));
     }
 
-    /// Enters a roll that is decided: what precedes its votes goes up before it.
-    fn enter(&mut self, roll: Roll, past: &[u32]) {
-        let mut changes = Vec::new();
-        for (at, (new, old)) in roll.iter().zip(&self.decided).enumerate() {
-            if new != old {
-                let (incarnation, cut) = (if is_in(*new) { new / 2 + 1 } else { 0 }, past[at]);
-                self.cuts[at] = if incarnation > 0 { u32::MAX } else { cut };
-                changes.push(Change { member: at as u8, incarnation, cut });
-            }
-        }
+    /// Enters a roll that is decided: what precedes its votes goes up before it. At a member that
+    /// comes back this is part of the state that it is given.
+    fn enter(&mut self, roll: Roll, past: Vec<u32>, depth: u32) {
+        let is_new = core::mem::take(&mut self.is_strange);
         let is_before = |held: &Held<B>| held.id.seq <= past[usize::from(held.id.sender)];
         let (before, after) = core::mem::take(&mut self.held).into_iter().partition(is_before);
         self.held = after;
-        VecDeque::into_iter(before).for_each(|held| self.pass(held));
-        self.up.push_back(Up::View(bits(&roll), changes));
+        let mut changes = Vec::new();
+        for (at, (new, old)) in roll.iter().zip(&self.decided).enumerate() {
+            // One that comes back knows of none that were in.
+            let is_told = if is_new { at == self.me || !is_in(*new) } else { new != old };
+            changes.extend(is_told.then(|| change(at, *new, past[at])));
+        }
+        let all: VecDeque<Held<B>> = before;
+        match is_new {
+            true => self.up.extend(all.into_iter().map(Up::Place)),
+            false => all.into_iter().for_each(|held| self.pass(held)),
+        }
+        for (at, number) in roll.iter().enumerate() {
+            match status(*number) {
+                Status::In => self.cuts[at] = u32::MAX,
+                _ if *number != self.decided[at] => self.cuts[at] = past[at],
+                _ => {}
+            }
+        }
+        self.up.push_back(Up::View(Decided { members: bits(&roll), changes, past, depth }));
         self.decided = roll;
     }
 
     /// Has a message go up, unless it lies beyond a cut.
     fn pass(&mut self, held: Held<B>) {
-        let counts = self.check(held.id).is_ok();
-        self.up.push_back(if counts { Up::Message(held) } else { Up::BeyondCut });
+        if self.counts(held.id) {
+            self.up.push_back(Up::Message(held));
+        } else if !held.is_null {
+            self.up.push_back(Up::BeyondCut);
+        }
     }
 
     /// Whether a message counts, as far as it is decided.
-    ///
-    /// # Errors
-    /// Why it does not.
-    pub fn check(&self, id: NodeId) -> Result<(), Ignored> {
-        let cut = self.cuts.get(usize::from(id.sender));
-        if cut.is_some_and(|cut| id.seq <= *cut) { Ok(()) } else { Err(Ignored::BeyondCut) }
+    #[must_use]
+    pub fn counts(&self, id: NodeId) -> bool {
+        self.cuts.get(usize::from(id.sender)).is_some_and(|cut| id.seq <= *cut)
     }
 
     /// Notes that a message has come.
@@ -360,14 +565,15 @@ impl<B> Agreement<B> {
     /// Why it never goes up.
     pub fn take(&mut self, held: Held<B>) -> Result<(), Ignored> {
         self.note(held.id);
-        self.check(held.id)?;
         if !self.is_open() {
-            self.up.push_back(Up::Message(held));
+            self.pass(held);
             return Ok(());
         }
         let is_idle = |one: &Held<B>| one.is_null && one.id.sender == held.id.sender;
         self.held.retain(|one| !is_idle(one));
         if self.held.len() >= self.held_max {
+            // The others pass it up: this member has no part in that any more.
+            self.fail();
             return Err(Ignored::TooMany);
         }
         self.held.push_back(held);

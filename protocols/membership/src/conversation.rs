@@ -1,12 +1,12 @@
 //! A conversation of this member: messages of the layer above go through, unless members are being
-//! agreed on; members that are silent are found out, and votes sent.
+//! agreed on; members that are silent are found out, those that come back are let in, and votes sent.
 //!
 //! Nothing is borrowed while a message goes up or down. Votes and signs of life are sent by timers,
 //! so that no upcall waits for room for them.
 
-use crate::agreement::{Agreement, Change, Held, Ignored, Up};
+use crate::agreement::{Agreement, Change, Decided, Held, Ignored, Status, Up, status};
 use crate::protocol::Membership;
-use crate::wire::{self, ALIVE, DATA, HEADER_OCTETS, Header};
+use crate::wire::{self, ALIVE, DATA, DECIDED, HEADER_OCTETS, Header};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -17,8 +17,8 @@ use xk_core::reason::Class;
 use xk_core::{Answer, Ask, Kernel, Message, Reason, SessionRef, Time, reason};
 use xk_kit::Turns;
 use xk_kit::group::{
-    Aside, IsStable, Leave, MaskOut, MemberState, MyMember, Node, NodeId, Outstanding, PlaceOf,
-    SendNull, TakeNulls, TakeViews, View, ViewChange,
+    Aside, IsStable, Leave, MaskIn, MaskOut, MemberState, MyMember, Node, NodeId, Outstanding,
+    PlaceOf, SendNull, TakeNulls, TakeViews, View, ViewChange,
 };
 use xk_kit::layer::Conversation;
 use xk_kit::net::ports::less_header;
@@ -29,6 +29,10 @@ use xk_kit::rpc::wait_queue::{Pushes, Room};
 const RETRY: Duration = Duration::from_millis(10);
 /// Time that a push may wait while an upcall is under way, which may be what it waits for.
 const IN_UPCALL: Duration = Duration::from_secs(1);
+/// Time between two signs of life of a member that comes back.
+const SIGN: Duration = Duration::from_millis(50);
+/// Signs of life in a row that stand for a message that follows this member's.
+const SIGNS_MAX: u8 = 16;
 /// Room in front of a message for the headers of the layers below.
 const HEADROOM: usize = 128;
 /// Own votes whose numbers are kept, for the layer above to tell them from its own messages.
@@ -60,15 +64,22 @@ struct Watch {
     /// before.
     mark: u32,
     followed_at: Time,
+    /// Signs of life since then that stood for one.
+    signs: u8,
 }
 
 /// State of a conversation.
 pub struct Talk {
     agreement: RefCell<Agreement<Message>>,
     pub(crate) me: u8,
+    incarnation: u16,
     watched: RefCell<Vec<Watch>>,
-    /// The members that the layer below does not count, as bits.
+    /// The members that the layer below does not count, and those that it keeps messages for, as
+    /// bits.
     masked: Cell<u64>,
+    kept: Cell<u64>,
+    /// The members that have told this one that it is out, as bits.
+    told: Cell<u64>,
     /// The members that are left while a change is agreed on, and since when.
     open: Cell<Option<(u64, Time)>>,
     has_quorum: Cell<bool>,
@@ -95,15 +106,30 @@ pub struct Talk {
 }
 
 impl Talk {
-    pub(crate) fn new(now: Time, my: MyMember) -> Self {
+    /// The state of a conversation on the session `lower`.
+    pub(crate) fn new(cx: &Kernel, lower: &SessionRef) -> Self {
+        let (now, my) = (cx.now(), lower.ask(cx, MyMember::default()).unwrap_or_default());
         let (members, window) = (usize::from(my.members.max(1)), usize::from(my.window.max(1)));
-        let watch = Watch { last: 0, spoke_at: now, mark: 0, followed_at: now };
+        // What each may have sent when the others vote, and as much again.
+        let mut agreement = Agreement::new(members, my.index.into(), 2 * members * window);
+        let watch = Watch { last: 0, spoke_at: now, mark: 0, followed_at: now, signs: 0 };
+        let (mut sent, mut masked) = (0, 0);
+        if my.incarnation > 1 {
+            let state = |index| MemberState { index, ..MemberState::default() };
+            let all = (0..my.members).map(|at| lower.ask(cx, state(at)).unwrap_or_default());
+            let all: Vec<MemberState> = all.collect();
+            sent = all[usize::from(my.index)].last;
+            masked = all.iter().fold(0, |bits, one| bits | u64::from(one.is_masked) << one.index);
+            agreement.come_back(my.incarnation, all.iter().map(|one| one.last).collect());
+        }
         Self {
-            // What each may have sent when the others vote, and as much again.
-            agreement: RefCell::new(Agreement::new(members, my.index.into(), 2 * members * window)),
+            agreement: RefCell::new(agreement),
             me: my.index,
+            incarnation: my.incarnation,
             watched: RefCell::new(alloc::vec![watch; members]),
-            masked: Cell::new(0),
+            masked: Cell::new(masked),
+            kept: Cell::default(),
+            told: Cell::default(),
             open: Cell::new(None),
             has_quorum: Cell::new(true),
             is_untold: Cell::new(false),
@@ -113,7 +139,7 @@ impl Talk {
             takes_views: Cell::new(false),
             pushes: Pushes::default(),
             turns: Turns::default(),
-            sent: Cell::new(0),
+            sent: Cell::new(sent),
             sent_at: Cell::new(now),
             votes: RefCell::default(),
             votes_soon: Cell::new(false),
@@ -154,8 +180,16 @@ impl Talk {
         }
     }
 
+    /// Has members that are silent be so from now on, those of `members`.
+    fn watch_again(&self, now: Time, members: u64) {
+        let mut watched = self.watched.borrow_mut();
+        let all = watched.iter_mut().enumerate().filter(|(at, _)| members >> at & 1 != 0);
+        all.for_each(|(_, watch)| (watch.spoke_at, watch.followed_at, watch.signs) = (now, now, 0));
+    }
+
     fn view(&self) -> ViewChange {
-        let (members, has_quorum) = (self.members(), self.has_quorum.get());
+        let has_quorum = self.has_quorum.get() && !self.agreement.borrow().is_strange();
+        let members = self.members();
         ViewChange { members, has_quorum, ..ViewChange::default() }
     }
 }
@@ -184,22 +218,8 @@ pub(crate) fn push(
         let _ = message.set_attribute(limit);
         options = Some(limit);
     }
-    if let Err(error) = talk.pushes.wait(cx, this.id(), options, || talk.room()) {
-        let why = match error {
-            PushError::QueueFull => &reason::QUEUE_FULL,
-            PushError::NoRoute => &NO_QUORUM,
-            PushError::Unreachable => &OUT,
-            _ => &reason::CLOSED,
-        };
-        this.discard(cx, message, why);
-        talk.let_push_go_on(cx);
-        return Err(error);
-    }
     let sent = match message.push_array(&header) {
-        Ok(()) => {
-            let limit = CallOptions::clip(options, cx.now(), Duration::MAX).unwrap_or_default();
-            send(own, cx, this, message, (limit != Duration::MAX).then_some(limit)).map(drop)
-        }
+        Ok(()) => send(own, cx, this, message, options),
         Err(_) => {
             this.discard(cx, message, &reason::NO_BUFFERS);
             Err(PushError::NoBuffers)
@@ -209,25 +229,46 @@ pub(crate) fn push(
     sent
 }
 
-/// Sends a message, and returns its number; waits for its turn no longer than `limit`.
+/// Sends a message, once none is to be agreed on: what comes after a vote and before its decision
+/// would have no place in the order of all messages.
 fn send(
     own: &Own,
     cx: &Kernel,
     this: &SessionRef,
     message: Message,
-    limit: Option<Duration>,
-) -> Result<u32, PushError> {
-    let turn = own.state.turns.take_within(cx, (), limit);
-    if !turn.is_taken() {
-        this.discard(cx, message, &reason::QUEUE_FULL);
-        return Err(PushError::QueueFull);
+    options: Option<CallOptions>,
+) -> Result<(), PushError> {
+    let talk = &own.state;
+    let refuse = |message, error| {
+        let why = match error {
+            PushError::QueueFull => &reason::QUEUE_FULL,
+            PushError::NoRoute => &NO_QUORUM,
+            PushError::Unreachable => &OUT,
+            _ => &reason::CLOSED,
+        };
+        this.discard(cx, message, why);
+        Err(error)
+    };
+    loop {
+        if let Err(error) = talk.pushes.wait(cx, this.id(), options, || talk.room()) {
+            return refuse(message, error);
+        }
+        let limit = CallOptions::clip(options, cx.now(), Duration::MAX).unwrap_or_default();
+        let limit = (limit != Duration::MAX).then_some(limit);
+        let turn = talk.turns.take_within(cx, (), limit);
+        if !turn.is_taken() {
+            return refuse(message, PushError::QueueFull);
+        }
+        if this.head().is_closed() {
+            return refuse(message, PushError::Closed);
+        }
+        // A vote may have been sent meanwhile.
+        if !matches!(talk.room(), Ok(Room::None)) {
+            own.lower().push(cx, message)?;
+            talk.note_sent(cx);
+            return Ok(());
+        }
     }
-    if this.head().is_closed() {
-        this.discard(cx, message, &reason::CLOSED);
-        return Err(PushError::Closed);
-    }
-    own.lower().push(cx, message)?;
-    Ok(own.state.note_sent(cx))
 }
 
 impl Talk {
@@ -298,16 +339,14 @@ pub(crate) fn take(
     let is_free = {
         let agreement = talk.agreement.borrow();
         // Another shepherd may be passing up what comes before.
-        is_data
-            && talk.up.get().is_none()
-            && agreement.is_calm()
-            && agreement.check(node.id).is_ok()
+        is_data && talk.up.get().is_none() && agreement.is_calm() && agreement.counts(node.id)
     };
     if is_free {
         talk.agreement.borrow_mut().note(node.id);
         return hand_up(own, cx, this, message);
     }
-    let roll = header.and_then(|header| wire::read(header, &message));
+    let vote = header.filter(|header| header.kind == wire::VOTE);
+    let roll = vote.and_then(|header| wire::read(header, &message));
     if !is_data {
         // For the layer above it has its place alone.
         message.truncate(0);
@@ -325,13 +364,13 @@ pub(crate) fn take(
         if is_last {
             agreement.leave(from);
         }
-        (taken, vote.map(|(roll, past)| agreement.vote(from, &roll, node.id.seq, past)))
+        let place = (node.id.seq, node.depth);
+        (taken, vote.map(|(roll, past)| agreement.vote(from, &roll, place, past)))
     };
     [taken, voted.unwrap_or(Ok(()))].into_iter().filter_map(Result::err).for_each(|why| {
         let why = match why {
             Ignored::Old => &OLD_VOTE,
             Ignored::TooFew => &TOO_FEW,
-            Ignored::BeyondCut => &BEYOND_CUT,
             Ignored::TooMany => &TOO_MANY,
         };
         this.count_drop(cx, why);
@@ -349,12 +388,26 @@ fn take_aside(
     mut message: Message,
     from: u8,
 ) -> Result<(), Refused> {
-    match message.pop_array::<HEADER_OCTETS>().map(Header::parse) {
-        Some(Header { kind: DATA, members: 0 }) => hand_up(own, cx, this, message),
-        Some(Header { kind: ALIVE, members: 0 }) => {
-            // It hears enough others, and can only not say so by a message that follows theirs.
-            if let Some(watch) = own.state.watched.borrow_mut().get_mut(usize::from(from)) {
-                (watch.spoke_at, watch.followed_at) = (cx.now(), cx.now());
+    let talk = &own.state;
+    let header = message.pop_array::<HEADER_OCTETS>().map(Header::parse);
+    match (header, header.and_then(|header| wire::read(header, &message))) {
+        (Some(Header { kind: DATA, members: 0 }), _) => hand_up(own, cx, this, message),
+        (Some(Header { kind: ALIVE, members: 0 }), _) => {
+            if let Some(watch) = talk.watched.borrow_mut().get_mut(usize::from(from)) {
+                watch.spoke_at = cx.now();
+                // It hears enough others, and can only not say so by a message that follows theirs.
+                if watch.signs < SIGNS_MAX {
+                    (watch.followed_at, watch.signs) = (cx.now(), watch.signs + 1);
+                }
+            }
+            talk.agreement.borrow_mut().hello(from.into());
+            act(own, cx, this);
+            Ok(())
+        }
+        (Some(Header { kind: DECIDED, .. }), Some(roll)) => {
+            // A lie of one, or of a few, is not enough.
+            if talk.agreement.borrow().is_out_by(&roll) {
+                talk.told.set(talk.told.get() | 1 << from);
             }
             Ok(())
         }
@@ -374,20 +427,57 @@ fn hand_up(own: &Own, cx: &Kernel, this: &SessionRef, message: Message) -> Resul
     taken
 }
 
-/// Does what the agreement calls for: members that are to go are masked before the vote, so that
-/// what comes of them afterwards is what others have followed.
+/// Has the layer below count as the agreement calls for: members that are to go are masked before
+/// the vote, so that what comes of them afterwards is what others have followed; for one that is to
+/// come back messages are kept from the vote on.
+fn mask(own: &Own, cx: &Kernel) {
+    let talk = &own.state;
+    let wanted = talk.agreement.borrow().wanted().to_vec();
+    for (number, index) in wanted.into_iter().zip(0..).filter(|(_, at)| *at != talk.me) {
+        let bit = 1 << index;
+        let (masked, kept) = (talk.masked.get(), talk.kept.get());
+        match status(number) {
+            Status::Out if (masked | kept) & bit == 0 => {
+                talk.masked.set(masked | bit);
+                let _ = own.lower().ask(cx, MaskOut { index, last: 0 });
+            }
+            Status::Coming(_) if masked & !kept & bit != 0 => {
+                let question = MaskIn { index, ..MaskIn::default() };
+                if own.lower().ask(cx, question).is_some() {
+                    talk.kept.set(kept | bit);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Has the layer below count a member again, unless it does so already.
+fn let_in(own: &Own, cx: &Kernel, change: &Change, base: Vec<u32>) {
+    let (talk, index) = (&own.state, change.member);
+    let (bit, Change { incarnation, .. }) = (1 << index, *change);
+    let Status::Coming(start) = change.status else {
+        return;
+    };
+    if talk.kept.get() & bit != 0 {
+        let is_in = own.lower().ask(cx, MaskIn { index, incarnation, start, base }).is_some();
+        talk.kept.set(talk.kept.get() & !bit);
+        talk.masked.set(talk.masked.get() & !bit);
+        if !is_in {
+            talk.agreement.borrow_mut().fail();
+        }
+        talk.watch_again(cx.now(), 1 << index);
+    }
+}
+
+/// Does what the agreement calls for.
 fn act(own: &Own, cx: &Kernel, this: &SessionRef) {
     let talk = &own.state;
+    mask(own, cx);
     let (hoped, is_open, is_unsaid) = {
         let agreement = talk.agreement.borrow();
         (agreement.hoped(), agreement.is_open(), agreement.unsaid().is_some())
     };
-    let count = talk.watched.borrow().len() as u8;
-    let is_to_go = |at: &u8| *at != talk.me && (hoped | talk.masked.get()) >> at & 1 == 0;
-    for index in (0..count).filter(is_to_go) {
-        talk.masked.set(talk.masked.get() | 1 << index);
-        let _ = own.lower().ask(cx, MaskOut { index, last: 0 });
-    }
     let since = talk.open.get().filter(|(left, _)| *left == hoped);
     talk.open.set(is_open.then(|| since.unwrap_or((hoped, cx.now()))));
     if is_unsaid && !talk.votes_soon.get() {
@@ -419,7 +509,7 @@ fn tell_own(own: &Own, cx: &Kernel, this: &SessionRef, seq: u32) {
     if own.state.takes_nulls.get()
         && let Some(PlaceOf { depth, .. }) = place_of(own, cx, id)
     {
-        let node = Node { id, incarnation: 1, depth, is_null: true };
+        let node = Node { id, incarnation: own.state.incarnation, depth, is_null: true };
         // The next one makes up for it.
         pass(own, cx, this, |message| message.set_attribute(node).is_ok());
     }
@@ -435,23 +525,6 @@ fn pass(
     let marked = cx.pool().empty(HEADROOM).ok();
     let marked = marked.and_then(|mut message| mark(&mut message).then_some(message));
     marked.map(|message| drop(hand_up(own, cx, this, message))).is_some()
-}
-
-/// Tells the layer above of a decided view, change by change; false if what is left waits for a
-/// buffer.
-fn tell_view(own: &Own, cx: &Kernel, this: &SessionRef, members: u64, changes: &[Change]) -> bool {
-    let talk = &own.state;
-    for (at, change) in changes.iter().enumerate() {
-        let (member, last) = (Some(change.member), change.cut);
-        let incarnation = change.incarnation;
-        let view = ViewChange { members, member, last, incarnation, ..talk.view() };
-        if !tell(own, cx, this, view) {
-            let left = Up::View(members, changes[at..].to_vec());
-            talk.agreement.borrow_mut().put_back(left);
-            return false;
-        }
-    }
-    true
 }
 
 /// Passes up what is held back no longer, one after the other, behind another shepherd that does.
@@ -476,20 +549,61 @@ fn deliver(own: &Own, cx: &Kernel, this: &SessionRef) {
             // A refusal ends here, as below: others have passed it up.
             Some(Up::Message(held)) => drop(hand_up(own, cx, this, held.body)),
             Some(Up::BeyondCut) => this.count_drop(cx, &BEYOND_CUT),
-            Some(Up::View(members, changes)) => {
+            // The place counts, the octets are part of the state that this member is given.
+            Some(Up::Place(Held { id, body: mut message, .. })) => {
+                let node = message.attribute::<Node>();
+                message.truncate(0);
+                let marked =
+                    node.map(|node| message.set_attribute(Node { id, is_null: true, ..node }));
+                if talk.takes_nulls.get() && marked == Some(Ok(())) {
+                    let _ = hand_up(own, cx, this, message);
+                }
+            }
+            Some(Up::LetIn(change, base)) => let_in(own, cx, &change, base),
+            Some(Up::View(decided)) => {
                 let before = talk.changes.replace(talk.changes.get() + 1);
-                if !tell_view(own, cx, this, members, &changes) {
+                if !enter(own, cx, this, decided) {
                     talk.changes.set(before);
                     is_stuck = true;
                 }
             }
         }
+        mask(own, cx);
     }
     talk.up.set(None);
     if is_stuck {
         // The timer of votes looks here again.
         talk.votes_soon.set(cx.schedule(this, RETRY, VOTE).is_ok());
     }
+}
+
+/// Enters a roll that is decided, change by change; false if what is left waits for a buffer.
+fn enter(own: &Own, cx: &Kernel, this: &SessionRef, mut decided: Decided) -> bool {
+    let talk = &own.state;
+    for (at, change) in decided.changes.iter().enumerate() {
+        let bit = 1 << change.member;
+        match change.status {
+            Status::Coming(_) => {
+                let_in(own, cx, change, decided.past.clone());
+                continue;
+            }
+            Status::Out if change.member != talk.me => {
+                talk.kept.set(talk.kept.get() & !bit);
+                talk.masked.set(talk.masked.get() | bit);
+                let _ = own.lower().ask(cx, MaskOut { index: change.member, last: 0 });
+            }
+            _ => talk.watch_again(cx.now(), if change.member == talk.me { u64::MAX } else { bit }),
+        }
+        let Decided { members, depth, .. } = decided;
+        let (member, incarnation) = (Some(change.member), change.incarnation);
+        let view = ViewChange { members, member, depth, incarnation, ..talk.view() };
+        if !tell(own, cx, this, view) {
+            drop(decided.changes.drain(..at));
+            talk.agreement.borrow_mut().put_back(Up::View(decided));
+            return false;
+        }
+    }
+    true
 }
 
 /// Tokens of the timers: a look at the members is due; a vote is.
@@ -501,6 +615,7 @@ pub(crate) fn watch(own: &Own, cx: &Kernel, this: &SessionRef) {
     let talk = &own.state;
     let timer = talk.tick.take();
     let every = own.all.layer.settings.suspect / 4;
+    let every = if talk.agreement.borrow().is_strange() { every.min(SIGN) } else { every };
     talk.tick.set(timer.or_else(|| cx.schedule(this, every, TICK).ok()));
 }
 
@@ -512,28 +627,66 @@ pub(crate) fn timeout(own: &Own, cx: &Kernel, this: &SessionRef, token: u64) {
         vote(own, cx, this);
     } else {
         talk.tick.set(None);
-        if !talk.agreement.borrow().is_out() {
-            look_after(own, cx, this);
-            watch(own, cx, this);
+        if talk.told.get().count_ones() >= talk.agreement.borrow().quorum() {
+            // The next packet of the conversation has the layer below ask to come back.
+            own.lower().abort(cx);
+            return;
         }
+        let is_strange = talk.agreement.borrow().is_strange();
+        match is_strange {
+            true => sign(own, cx, u64::MAX),
+            false => look_after(own, cx, this),
+        }
+        watch(own, cx, this);
     }
     act(own, cx, this);
     deliver(own, cx, this);
 }
 
 /// Sends a vote at once; returns its number.
-fn send_vote(own: &Own, cx: &Kernel, roll: &[u16]) -> Option<u32> {
+fn send_vote(own: &Own, cx: &Kernel, roll: &[u64]) -> Option<u32> {
     let turn = own.state.turns.take_within(cx, (), Some(Duration::ZERO));
-    let mut message = cx.pool().copy_from(HEADROOM, &wire::emit(roll)).ok()?;
+    let mut message = cx.pool().copy_from(HEADROOM, &wire::emit(wire::VOTE, roll)).ok()?;
     message.set_attribute(CallOptions { deadline: cx.now(), tag: 0 }).ok()?;
-    let is_sent = turn.is_taken() && own.lower().push(cx, message).is_ok();
-    is_sent.then(|| own.state.note_sent(cx))
+    if !turn.is_taken() {
+        return None;
+    }
+    {
+        // The layer above may ask what has this number before the push returns.
+        let mut votes = own.state.votes.borrow_mut();
+        votes.push_back(own.state.sent.get() + 1);
+        while votes.len() > VOTES_MAX {
+            votes.pop_front();
+        }
+    }
+    if own.lower().push(cx, message).is_err() {
+        own.state.votes.borrow_mut().pop_back();
+        return None;
+    }
+    Some(own.state.note_sent(cx))
+}
+
+/// Sends octets to some members, beside the conversation.
+fn tell_aside(own: &Own, cx: &Kernel, members: u64, octets: &[u8]) {
+    let (count, me) = (own.state.watched.borrow().len() as u8, own.state.me);
+    for member in (0..count).filter(|at| *at != me && members >> at & 1 != 0) {
+        if let Ok(mut message) = cx.pool().copy_from(HEADROOM, octets)
+            && message.set_attribute(Aside { member }).is_ok()
+        {
+            let _ = own.lower().push(cx, message);
+        }
+    }
+}
+
+/// Gives a sign of life to some members.
+fn sign(own: &Own, cx: &Kernel, members: u64) {
+    tell_aside(own, cx, members, &Header { kind: ALIVE, members: 0 }.emit());
 }
 
 /// Sends the vote that is due.
 fn vote(own: &Own, cx: &Kernel, this: &SessionRef) {
     let talk = &own.state;
-    let Some(roll) = talk.agreement.borrow().unsaid().map(<[u16]>::to_vec) else {
+    let Some(roll) = talk.agreement.borrow().unsaid().map(<[u64]>::to_vec) else {
         return;
     };
     let sent = send_vote(own, cx, &roll);
@@ -541,16 +694,9 @@ fn vote(own: &Own, cx: &Kernel, this: &SessionRef) {
         talk.votes_soon.set(cx.schedule(this, RETRY, VOTE).is_ok());
         return;
     };
-    {
-        let mut votes = talk.votes.borrow_mut();
-        votes.push_back(seq);
-        while votes.len() > VOTES_MAX {
-            votes.pop_front();
-        }
-    }
     let place = place_of(own, cx, NodeId { sender: talk.me, seq });
-    let past = place.unwrap_or_default().past;
-    let _ = talk.agreement.borrow_mut().vote(talk.me.into(), &roll, seq, past);
+    let PlaceOf { depth, past, .. } = place.unwrap_or_default();
+    let _ = talk.agreement.borrow_mut().vote(talk.me.into(), &roll, (seq, depth), past);
     tell_own(own, cx, this, seq);
 }
 
@@ -558,15 +704,27 @@ fn vote(own: &Own, cx: &Kernel, this: &SessionRef) {
 fn look_after(own: &Own, cx: &Kernel, this: &SessionRef) {
     let talk = &own.state;
     let (now, suspect) = (cx.now(), own.all.layer.settings.suspect);
-    let (hoped, quorum, missing) = {
+    let (hoped, quorum, missing, decided, wanted) = {
         let agreement = talk.agreement.borrow();
-        (agreement.hoped(), agreement.quorum(), agreement.missing())
+        let rolls = (agreement.decided().to_vec(), agreement.wanted().to_vec());
+        (agreement.hoped(), agreement.quorum(), agreement.missing(), rolls.0, rolls.1)
     };
     let me = 1_u64 << talk.me;
-    let (mut failed, mut recent) = (0, me);
-    let count = talk.watched.borrow().len() as u8;
-    for index in (0..count).filter(|at| (hoped & !me) >> at & 1 != 0) {
+    let (mut failed, mut recent, mut lost, mut out) = (0, me, 0, 0);
+    for index in (0..decided.len() as u8).filter(|at| *at != talk.me) {
         let state = own.lower().ask(cx, MemberState { index, ..MemberState::default() });
+        let (asks, at) = (state.map_or(0, |state| state.asks), usize::from(index));
+        if status(decided[at]) == Status::Out {
+            out |= 1 << index;
+            talk.agreement.borrow_mut().admit(at, asks);
+            continue;
+        }
+        // One that is counted has lost its state, if it asks; or it has not heard of the others yet.
+        let has_begun = state.is_some_and(|state| state.last > 0);
+        lost |= u64::from(asks != 0 && has_begun) << index;
+        if status(wanted[at]) == Status::Out {
+            continue;
+        }
         let id = NodeId { sender: talk.me, seq: talk.watched.borrow()[usize::from(index)].mark };
         let stable = own.lower().ask(cx, IsStable { id, ..IsStable::default() });
         let is_followed = stable.is_some_and(|stable| stable.members >> index & 1 != 0);
@@ -579,15 +737,17 @@ fn look_after(own: &Own, cx: &Kernel, this: &SessionRef) {
         let silent = now.since(watch.spoke_at).min(state.silent);
         // One that does not speak cannot say that it hears.
         if is_followed || id.seq == 0 || silent >= suspect / 2 {
-            (watch.mark, watch.followed_at) = (talk.sent.get(), now);
+            (watch.mark, watch.followed_at, watch.signs) = (talk.sent.get(), now, 0);
         }
-        // It takes longer to begin a conversation.
-        let limit = if watch.last == 0 { 4 * suspect } else { suspect };
+        // It takes longer to begin a conversation, or to come back into it.
+        let is_new = watch.last == 0 || status(decided[at]) != Status::In;
+        let limit = if is_new { 4 * suspect } else { suspect };
         if silent >= limit || now.since(watch.followed_at) >= 4 * suspect {
             failed |= 1 << index;
         }
         recent |= u64::from(silent < suspect * 3 / 4) << index;
     }
+    failed |= lost;
     let is_stalled = |(_, since)| now.since(since) >= 4 * suspect;
     if talk.open.get().is_some_and(is_stalled) {
         failed |= missing & !me;
@@ -597,34 +757,30 @@ fn look_after(own: &Own, cx: &Kernel, this: &SessionRef) {
     let is_heard = (hoped & !failed).count_ones() >= quorum;
     if is_heard && !talk.has_quorum.get() {
         // The others are heard again one after the other.
-        for watch in talk.watched.borrow_mut().iter_mut() {
-            (watch.spoke_at, watch.followed_at) = (now, now);
-        }
+        talk.watch_again(now, u64::MAX);
     }
     // After such a time, and short ones go unnoticed, the others are heard again one after the
     // other: one that is accused was found failed before, too.
     let found = if can_tell { failed } else { 0 };
-    let accused = found & talk.doubted.replace(found);
+    let accused = found & (talk.doubted.replace(found) | lost);
     if accused != 0 {
         talk.agreement.borrow_mut().suspect(accused);
     }
     look(own, cx, this, is_heard);
-    if now.since(talk.sent_at.get()) < suspect / 8 || talk.agreement.borrow().leaves() {
+    if out != 0 && talk.has_quorum.get() {
+        tell_aside(own, cx, out, &wire::emit(DECIDED, &decided));
+    }
+    let is_silent = {
+        let agreement = talk.agreement.borrow();
+        agreement.is_out() || agreement.leaves()
+    };
+    if now.since(talk.sent_at.get()) < suspect / 8 || is_silent {
         return;
     }
     match send_null(own, cx) {
         Some(seq) => tell_own(own, cx, this, seq),
         // The window is full, perhaps of messages that a member lacks which has failed.
-        None if talk.has_quorum.get() => {
-            for member in (0..count).filter(|at| (hoped & !me) >> at & 1 != 0) {
-                let header = Header { kind: ALIVE, members: 0 }.emit();
-                if let Ok(mut message) = cx.pool().copy_from(HEADROOM, &header)
-                    && message.set_attribute(Aside { member }).is_ok()
-                {
-                    let _ = own.lower().push(cx, message);
-                }
-            }
-        }
+        None if talk.has_quorum.get() => sign(own, cx, hoped),
         None => {}
     }
 }
@@ -643,7 +799,7 @@ pub(crate) fn control(own: &Own, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
         return leave(own, cx, question);
     } else if ask.get::<SendNull>().is_some() {
         return if send_null(own, cx).is_some() { Answer::Answered } else { Answer::Unknown };
-    } else if ask.get::<MaskOut>().is_some() {
+    } else if ask.get::<MaskOut>().is_some() || ask.get::<MaskIn>().is_some() {
         // One alone does not decide.
         return Answer::Unknown;
     } else {

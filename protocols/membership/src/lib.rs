@@ -1,6 +1,6 @@
 //! # Synopsis
-//! `membership LOWER [suspect=2s]` — the members of a conversation agree which of them have failed,
-//! and after which messages; members without a majority stop.
+//! `membership LOWER [suspect=2s]` — the members of a conversation agree which of them have failed
+//! or come back, and after which messages; members without a majority stop.
 //!
 //! # Participants
 //! Those of `psync`: the members of the conversation, this one first.
@@ -24,7 +24,17 @@
 //! A member that hears too few others to decide accuses none, since it may be cut off itself: it
 //! refuses pushes as *no quorum*, and goes on when it hears enough again. A member that is accused
 //! in a vote is out, even if it is well: it refuses pushes, passes up nothing more, and confirms
-//! this in a vote of its own.
+//! this in a vote of its own. So is a member that cannot hold back all that it must.
+//!
+//! A member that is out *comes back*, with a new session and without its state. If its host was
+//! started again, the layer below asks for this. If a removed member hears from a quorum of members
+//! that it is out, which they repeat, it gives up the session below, so that its host asks as well.
+//! The process must be enabled there. The lowest member that is in then votes for its return. Once
+//! this is decided, the member hears the messages of the others, but does not count yet: it passes
+//! up nothing, and its pushes wait. When it says that it is there, the members, now with it, vote
+//! once more. From that decision on it counts, and all members have it in at the same place. The
+//! messages before that place it does not receive: the protocol above fetches its state from the
+//! others. One member comes back at a time.
 //!
 //! A member *leaves* by a last message, when its session is asked `leave`. It has not failed: those
 //! that have the message vote at once for a view without it, and all its messages count. It casts
@@ -34,7 +44,8 @@
 //! The protocol above may ask for the `view` at any time. Once it has put `take-views` to its
 //! session, each change comes up as a message without octets, with the attribute `view-change`,
 //! after the messages that count before it; so do loss and return of the quorum. `order` takes
-//! views: it counts a failed member up to the last of its messages that count.
+//! views, and passes them up in their place among all messages. A member that has come back first
+//! hears which others are out, and of its own return.
 //!
 //! A push waits while a change is being agreed on: until the deadline of a message with
 //! `call-options`, otherwise without a limit; in an upcall a second at most. It fails with "no
@@ -51,7 +62,8 @@
 //! A vote is taken only from a member, as `psync` identifies it, and only if it lowers no number of
 //! the sender's last vote and raises at least one; otherwise it is ignored and counted. A lying
 //! member can have others removed, as long as more than half remain. Members that accuse each other
-//! in turn can leave too few to decide: then all stop.
+//! in turn can leave too few to decide: then all stop. They stop as well if more than half lose
+//! their state at one time.
 //!
 //! # Example
 //! ```kdl
@@ -70,7 +82,8 @@
 //! # Standard
 //! Mishra, Peterson and Schlichting, "Consul: A Communication Substrate for Fault-Tolerant
 //! Distributed Programs" (1993), for agreement by messages of the conversation. There other members
-//! may defend a member that they still hear; here it is removed all the same.
+//! may defend a member that they still hear; here it is removed all the same. There a
+//! member comes back by one round of messages; here by two, so that it has a part in the second.
 #![no_std]
 
 extern crate alloc;
@@ -90,7 +103,7 @@ use xk_core::graph::{Family, Guarantees, Realm, Service, question};
 /// The catalog entry.
 #[rustfmt::skip]
 pub static ENTRY: Entry = Entry::layer("membership", include_str!("lib.rs"), build)
-    .summary("the members of a conversation agree which of them have failed")
+    .summary("the members of a conversation agree which of them have failed or come back")
     .above(Family::Other("processes"))
     .on(&[Realm::Async], &[Family::Other("processes")])
     .needs(Guarantees::SESSIONS.and(Guarantees::PARTIAL))
@@ -108,6 +121,7 @@ pub static ENTRY: Entry = Entry::layer("membership", include_str!("lib.rs"), bui
         question("send-null", "of a session: sends a message without octets"),
         question("leave", "of a session: sends the last message of this member"),
         question("mask-out", "of a session: refused, since one alone does not decide"),
+        question("mask-in", "of a session: refused as well"),
         question("describe", "a conversation, and who is in"),
     ])
     .reasons(&[

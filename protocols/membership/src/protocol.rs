@@ -11,7 +11,7 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Participants, ProtocolRef, Reason, SessionRef, Upper, reason,
 };
 use xk_kit::control::max_packet;
-use xk_kit::group::{self, MyMember, NO_PROCESS, TakeMembers, TakeNulls, TakeViews};
+use xk_kit::group::{self, NO_PROCESS, TakeMembers, TakeNulls, TakeViews};
 use xk_kit::layer::{Arrival, Layer, Layered, Unsent};
 
 xk_core::settings! {
@@ -102,7 +102,7 @@ impl Layer<0> for Membership {
         let _ = lower.ask(cx, TakeNulls);
         let _ = lower.ask(cx, TakeMembers);
         let _ = lower.ask(cx, TakeViews);
-        Talk::new(cx.now(), lower.ask(cx, MyMember::default()).unwrap_or_default())
+        Talk::new(cx, lower)
     }
 
     /// A conversation begins above when it begins below, not with the first message: each member

@@ -1,4 +1,4 @@
-//! The header: two octets. A vote has a number of two octets for each member behind it. What is
+//! The header: two octets. A vote has a number of eight octets for each member behind it. What is
 //! sent for its place alone has no header.
 
 use crate::agreement::Roll;
@@ -8,9 +8,9 @@ use xk_core::Message;
 xk_kit::header! {
     /// The header.
     pub struct Header {
-        /// [`DATA`], [`VOTE`] or [`ALIVE`].
+        /// [`DATA`], [`VOTE`], [`ALIVE`] or [`DECIDED`].
         pub kind: u8,
-        /// Number of members of a vote; 0 of data.
+        /// Number of members of a roll; 0 of data.
         pub members: u8,
     }
 }
@@ -22,27 +22,29 @@ pub const HEADER_OCTETS: usize = Header::OCTETS;
 pub const DATA: u8 = 0;
 /// A vote.
 pub const VOTE: u8 = 1;
-/// A sign of life beside the conversation, of a member that has no room for a null.
+/// A sign of life beside the conversation, of a member that has no room for a null, or comes back.
 pub const ALIVE: u8 = 2;
+/// The roll that was decided last, beside the conversation, to a member that is out by it.
+pub const DECIDED: u8 = 3;
 
-/// Writes a vote.
+/// Writes a roll.
 #[must_use]
-pub fn emit(roll: &[u16]) -> Vec<u8> {
-    let header = Header { kind: VOTE, members: roll.len() as u8 };
-    let numbers = roll.iter().flat_map(|changes| changes.to_be_bytes());
+pub fn emit(kind: u8, roll: &[u64]) -> Vec<u8> {
+    let header = Header { kind, members: roll.len() as u8 };
+    let numbers = roll.iter().flat_map(|number| number.to_be_bytes());
     header.emit().into_iter().chain(numbers).collect()
 }
 
-/// Reads what is behind the header of a vote; `None` if it is none.
+/// Reads what is behind the header of a roll; `None` if it is none.
 #[must_use]
 pub fn read(header: Header, message: &Message) -> Option<Roll> {
-    let mut octets = [0; 2 * 64];
+    let mut octets = [0; 8 * 64];
     let length = message.copy_to(0, &mut octets);
-    let is_sound = header.kind == VOTE && length == message.len();
+    let is_sound = matches!(header.kind, VOTE | DECIDED) && length == message.len();
     let octets =
-        octets.get(..length).filter(|_| is_sound && length == 2 * usize::from(header.members));
+        octets.get(..length).filter(|_| is_sound && length == 8 * usize::from(header.members));
     octets.map(|octets| {
-        octets.as_chunks().0.iter().map(|number| u16::from_be_bytes(*number)).collect()
+        octets.as_chunks().0.iter().map(|number| u64::from_be_bytes(*number)).collect()
     })
 }
 
@@ -53,9 +55,9 @@ mod tests {
 
     #[test]
     fn real_octets() {
-        let roll = [0, 1, 2, 0x102];
-        let octets = [1, 4, 0, 0, 0, 1, 0, 2, 1, 2];
-        assert_eq!(emit(&roll), octets);
+        let roll = [1, 0x102_0304_0506_0708];
+        let octets = [1, 2, 0, 0, 0, 0, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8];
+        assert_eq!(emit(VOTE, &roll), octets);
         let pool = Pool::new(&PoolConfig::default()).unwrap();
         let read = |octets: &[u8]| {
             let mut message = pool.copy_from(0, octets).unwrap();
@@ -66,11 +68,11 @@ mod tests {
         for end in 0..octets.len() {
             assert_eq!(read(&octets[..end]), None, "cut at {end}");
         }
-        for (at, octet) in [(0, 0), (0, 2), (1, 3), (1, 5), (1, 255)] {
+        for (at, octet) in [(0, 0), (0, 2), (1, 1), (1, 3), (1, 255)] {
             let mut other = octets;
             other[at] = octet;
             assert_eq!(read(&other), None, "octet {at}");
         }
-        assert_eq!(read(&[&octets[..], &[0; 200]].concat()), None, "longer");
+        assert_eq!(read(&[&octets[..], &[0; 600]].concat()), None, "longer");
     }
 }

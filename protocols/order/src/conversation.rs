@@ -337,7 +337,8 @@ pub(crate) fn take(
     Ok(())
 }
 
-/// Takes a change of the members: all messages of one that is gone have come before it.
+/// Takes a change of the members, which has its place among the messages; all of one that is gone
+/// have come before it.
 fn take_change(
     own: &Own,
     cx: &Kernel,
@@ -347,11 +348,21 @@ fn take_change(
 ) -> Result<(), Refused> {
     let talk = &own.state;
     talk.is_refused.set(!change.has_quorum);
-    if let (Some(member), 0) = (change.member, change.incarnation) {
-        mask(own, cx, this, member, 0);
+    let ViewChange { depth, incarnation, .. } = change;
+    let Some(index) = change.member else {
+        go_on(own, cx, this);
+        return if talk.takes_views.get() { own.upper.demux(cx, this, message) } else { Ok(()) };
+    };
+    if incarnation == 0 {
+        mask(own, cx, this, index, 0);
+    } else if index != talk.me {
+        let question = MemberState { index, ..MemberState::default() };
+        let last = own.lower().ask(cx, question).map_or(0, |state| state.last);
+        talk.waves.borrow_mut().unmask(index.into(), last, depth.saturating_add(1));
     }
+    talk.waves.borrow_mut().change(index, depth, Some(message));
     go_on(own, cx, this);
-    if talk.takes_views.get() { own.upper.demux(cx, this, message) } else { Ok(()) }
+    Ok(())
 }
 
 /// Sends a null if one is due, and it is time for it; else sets the timer to that.
@@ -433,7 +444,11 @@ fn deliver(own: &Own, cx: &Kernel, this: &SessionRef) {
             break;
         };
         if let Some(mut message) = body {
-            match message.set_attribute(node) {
+            let is_change = message.attribute::<ViewChange>().is_some();
+            if is_change && !talk.takes_views.get() {
+                continue;
+            }
+            match if is_change { Ok(()) } else { message.set_attribute(node) } {
                 // A refusal ends here, as below: others have passed it up.
                 Ok(()) => drop(own.upper.demux(cx, this, message)),
                 Err(_) => this.count_drop(cx, &reason::NO_BUFFERS),

@@ -12,7 +12,8 @@
 //! of a member are deeper. Complete waves are passed up one after the other, the messages of a wave
 //! in the order of the members. So each member computes the same order, which extends the order of
 //! the layer below. A member that delays a wave delays all members, until it answers or is masked
-//! out, which all members must do after the same messages.
+//! out, which all members must do after the same messages. On `membership` changes of the members
+//! come up in their place in the order, if the protocol above has put `take-views`.
 //!
 //! A protocol above that puts `take-own` to its session also gets this member's own messages, in
 //! their places. A message that comes up has the attribute `node`, as on `psync`.

@@ -11,6 +11,8 @@
 //! be executed in either order. A *barrier* is a message of class 0, or one of a class other than
 //! that of the last barrier in its past. Barriers have their order as above. All others lie in the
 //! run behind the last barrier in their past, in whichever order they come.
+//!
+//! A *change* of the members is a barrier as well, behind the messages that are no deeper than it.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -61,6 +63,8 @@ struct Member {
     waiting: u32,
     /// Number of the message from which on it is counted no longer.
     masked_after: Option<u32>,
+    /// Depth from which on it is counted, if it has come back.
+    from: u32,
 }
 
 impl Member {
@@ -79,6 +83,9 @@ struct Barrier<B> {
     followers: u64,
     run: VecDeque<(Node, B)>,
 }
+
+/// Senders from here on are those of changes.
+const CHANGE: u8 = 128;
 
 /// The order. `B` is what is handed up. The default is of no members, and takes no message.
 #[derive(Default)]
@@ -182,7 +189,11 @@ impl<B> Waves<B> {
         }
         member.waiting += 1;
         let mut barriers = self.barriers.values_mut().rev();
-        let tag = barriers.find(|barrier| class != 0 && follows(barrier.node.id) == Some(true));
+        let is_before = |barrier: &Barrier<B>| match barrier.node.id.sender < CHANGE {
+            true => follows(barrier.node.id) == Some(true),
+            false => barrier.node.depth < node.depth,
+        };
+        let tag = barriers.find(|barrier| class != 0 && is_before(barrier));
         let (run_class, run) = match tag {
             Some(barrier) => (barrier.class, &mut barrier.run),
             None => (self.class, &mut self.run),
@@ -200,10 +211,10 @@ impl<B> Waves<B> {
     fn may_go(&self, first: &Barrier<B>) -> bool {
         self.members.iter().enumerate().all(|(at, member)| {
             let has_answered = match self.counts_followers {
-                true => first.followers >> at & 1 != 0,
+                true => first.followers >> at & 1 != 0 || member.from > first.node.depth,
                 false => member.levels > first.node.depth,
             };
-            has_answered || member.is_over()
+            has_answered || member.is_over() || first.node.id.sender >= CHANGE
         })
     }
 
@@ -236,7 +247,9 @@ impl<B> Waves<B> {
                 (first.node, first.body)
             }
         };
-        self.members[usize::from(next.0.id.sender)].waiting -= 1;
+        if let Some(member) = self.members.get_mut(usize::from(next.0.id.sender)) {
+            member.waiting -= 1;
+        }
         Some(next)
     }
 
@@ -245,7 +258,8 @@ impl<B> Waves<B> {
     /// for its place alone waits for nothing, so answers are not answered.
     #[must_use]
     pub fn due(&self) -> Option<Due> {
-        let mut all = self.barriers.values().rev();
+        let all = self.barriers.values().rev();
+        let mut all = all.filter(|barrier| barrier.node.id.sender < CHANGE);
         let found = match self.counts_followers {
             true => all.find(|barrier| barrier.followers >> self.me & 1 == 0),
             false => all.next().filter(|last| last.node.depth >= self.members[self.me].levels),
@@ -270,11 +284,19 @@ impl<B> Waves<B> {
         }
     }
 
+    /// Puts a change of a member behind all messages that are no deeper; it comes up as `body`.
+    pub fn change(&mut self, member: u8, depth: u32, body: B) {
+        let id = NodeId { sender: CHANGE | member, seq: 0 };
+        let node = Node { id, incarnation: 0, depth, is_null: true };
+        let barrier = Barrier { node, class: 0, body, followers: u64::MAX, run: VecDeque::new() };
+        self.barriers.insert((depth, id.sender), barrier);
+    }
+
     /// Counts a member again that has come back: what it sends lies beyond so many waves, and
     /// behind its message number `seq`.
     pub fn unmask(&mut self, member: usize, seq: u32, levels: u32) {
         if let Some(member) = self.members.get_mut(member) {
-            member.masked_after = None;
+            (member.masked_after, member.from) = (None, levels);
             (member.seq, member.arrived) = (seq, seq);
             member.levels = member.levels.max(levels);
         }

@@ -1216,12 +1216,13 @@ impl Inner {
             return self.take_held(header, from, message);
         }
         let has_left = self.graph.has_left(from.into());
-        if self.graph.is_masked(from.into()) && !has_left {
+        // Beside the graph those that have lost each other may talk, too.
+        let is_aside = header.kind == kind::SIDE;
+        if self.graph.is_masked(from.into()) && !has_left && !is_aside {
             self.remind(from, Act::Held { to: from }, now, acts);
             return Err(&MASKED);
         }
         let is_message = matches!(header.kind, kind::DATA | kind::RESENT);
-        let is_aside = header.kind == kind::SIDE;
         let has_body = is_message || is_aside;
         if !is_message && header.seq != 0 || !has_body && header.length != 0 {
             return Err(&reason::MALFORMED);
@@ -1229,7 +1230,7 @@ impl Inner {
         let id = Id { sender: header.sender as u8, seq: header.seq };
         let is_of_now = match is_message {
             true => self.graph.is_of(id, header.incarnation),
-            false => self.graph.incarnation(from.into()) == header.incarnation,
+            false => is_aside || self.graph.incarnation(from.into()) == header.incarnation,
         };
         if !is_of_now {
             return Err(&OTHER_START);
@@ -1346,7 +1347,7 @@ fn hand_up(own: &Own, cx: &Kernel, this: &SessionRef, begun: Begun, mut body: Me
             members: inner.graph.counted(),
             has_quorum: true,
             member: Some(id.sender),
-            last: id.seq,
+            depth: inner.graph.depth(id).unwrap_or(0),
             incarnation: 0,
         };
         let leaves = inner.takes_views && inner.graph.is_last(id);

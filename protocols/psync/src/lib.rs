@@ -53,7 +53,7 @@
 //!
 //! A message with the attribute `aside` goes to one member, outside the graph: it has no place
 //! there, is not retransmitted, waits for no other message, and comes up with that attribute, even
-//! while upcalls run.
+//! while upcalls run, or if its sender is masked out.
 //!
 //! A message has at most 16,384 octets, or fewer if the layer below takes less: eight octets for
 //! each of 64 predecessors are reserved. A conversation of `n` members keeps at most `2 n window`

@@ -61,9 +61,9 @@ pub(crate) enum Heard {
 }
 
 impl Restart {
-    /// A return that begins now; `start` is a random number.
+    /// A return that begins now; `start` is a random number, of which 48 bits are used.
     pub(crate) fn new(start: u64, now: Time) -> Self {
-        Self { start: start.max(1), cookies: Vec::new(), parts: None, due: now, tries: 0 }
+        Self { start: (start >> 16).max(1), cookies: Vec::new(), parts: None, due: now, tries: 0 }
     }
 
     /// Notes that the others are asked now.

@@ -1,5 +1,5 @@
 //! Membership in the simulator, below total order: hosts that are cut off from the others, in two
-//! sides and in three, and forged votes.
+//! sides and in three, and come back; and forged votes.
 
 use crate::total_order::Group;
 use core::time::Duration;
@@ -8,7 +8,7 @@ use std::rc::Rc;
 use xk_core::control::ListSessions;
 use xk_core::object::PushError;
 use xk_core::random::Random;
-use xk_kit::group::{MaskOut, Outstanding, TakeViews, View, ViewChange};
+use xk_kit::group::{MaskOut, Outstanding, TakeOwn, TakeViews, View, ViewChange};
 use xk_testkit::seeds;
 
 const MS: Duration = Duration::from_millis(1);
@@ -107,6 +107,35 @@ fn converse(seed: u64) {
         let heard = group.texts(at);
         assert!(one.starts_with(&heard), "seed {seed}: {at} has heard nothing else");
     }
+    part(&group, &vec![0; n]);
+    come_back(&mut group, &(most..n).collect::<Vec<usize>>(), seed);
+}
+
+/// Members that the others are without come back: all have one view, and receive the same.
+fn come_back(group: &mut Group, all: &[usize], seed: u64) {
+    group.pass(60_000 * MS);
+    let n = group.hosts.len();
+    for at in all {
+        let mut opened = group.tops[*at].take_opened();
+        let (session, ends) = opened.pop().unwrap_or_else(|| panic!("seed {seed}: {at} is out"));
+        assert_eq!(ends.len(), n);
+        session.hold();
+        group.sessions[*at] = session;
+        group.ask(*at, TakeOwn);
+    }
+    (0..2 * n).for_each(|round| group.push(round % n, &format!("{} again {round}", round % n)));
+    group.pass(60_000 * MS);
+    let one = group.texts(0);
+    assert_eq!(one.len(), 2 * n, "seed {seed}: {one:?}");
+    for at in 0..n {
+        let View { members, has_quorum, .. } = view(group, at);
+        assert_eq!((members, has_quorum), ((1 << n) - 1, true), "seed {seed}: {at} of {n}");
+        assert!(at == 0 || group.texts(at) == one, "seed {seed}: {at} of {n}");
+        assert_eq!(
+            drops(group, at, "order").iter().filter(|(why, _)| *why == "after its wave").count(),
+            0
+        );
+    }
 }
 
 #[test]
@@ -195,26 +224,35 @@ fn forged_votes_are_counted_and_change_nothing() {
     group.world.enter(host, |cx| {
         let list = cx.find_protocol("psync").unwrap().ask(cx, ListSessions::first(9)).unwrap();
         let lower = list.here().next().expect("it stands on one").clone();
-        let votes: [&[u8]; 8] = [
-            &[],
-            &[2, 0],
-            &[1, 4, 0, 0, 0, 0, 0, 0, 0, 0],
-            &[1, 5, 0, 0, 0, 0, 0, 0, 0, 0],
+        let vote = |numbers: [u64; 5]| {
+            [1, 5]
+                .into_iter()
+                .chain(numbers.into_iter().flat_map(u64::to_be_bytes))
+                .collect::<Vec<u8>>()
+        };
+        const OUT: u64 = 1 << 48;
+        let votes: [Vec<u8>; 10] = [
+            vec![],
+            vec![2, 0],
+            vec![1, 4, 0, 0, 0, 0, 0, 0, 0, 0],
+            vote([0; 5])[..41].to_vec(),
             // Nothing new, numbers that none has reached, too few left.
-            &[1, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-            &[1, 5, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0],
-            &[1, 5, 0, 1, 0, 1, 0, 1, 0, 0, 0, 0],
-            &[1, 5, 0, 1, 0, 1, 0, 1, 0, 0, 0, 0],
+            vote([0; 5]),
+            vote([0xffff << 48, 0, 0, 0, 0]),
+            vote([2 * OUT, 0, 0, 0, 0]),
+            vote([1, 0, 0, 0, 0]),
+            vote([OUT, OUT, OUT, 0, 0]),
+            vote([OUT, OUT, OUT, 0, 0]),
         ];
         for octets in votes {
-            lower.push(cx, cx.pool().copy_from(128, octets).unwrap()).unwrap();
+            lower.push(cx, cx.pool().copy_from(128, &octets).unwrap()).unwrap();
         }
     });
     group.pass(1000 * MS);
     for at in 0..4 {
         let counted = drops(&mut group, at, "membership");
         let of = |name| counted.iter().find(|(reason, _)| *reason == name).map_or(0, |(_, n)| *n);
-        assert_eq!((of("malformed"), of("old vote"), of("too few left")), (3, 4, 1), "{counted:?}");
+        assert_eq!((of("malformed"), of("old vote"), of("too few left")), (4, 5, 1), "{counted:?}");
         assert_eq!(view(&mut group, at).members, 0b11111);
     }
 }

@@ -22,6 +22,8 @@ const DIGESTS_MAX: usize = 4096;
 /// Messages heard so far.
 #[derive(Default)]
 pub(crate) struct Heard {
+    /// It has come back into the conversation: what was before it has not heard.
+    pub(crate) is_back: bool,
     /// Number of the last message heard of each other member.
     last: Vec<(u32, u32)>,
     /// Number of the last message of its own that came up, where such come.
@@ -67,7 +69,10 @@ impl Heard {
     /// The octets of a message that is sent now; with the order of what was heard if all others
     /// are to have that.
     pub(crate) fn message(&self, name: u32, number: u32, size: usize, in_order: bool) -> Vec<u8> {
-        let (place, digest) = if in_order { (self.place, self.digest) } else { (0, 0) };
+        let (place, digest) = match in_order && !self.is_back {
+            true => (self.place, self.digest),
+            false => (0, 0),
+        };
         let mut octets = (self.last.len() as u16).to_be_bytes().to_vec();
         octets.extend(place.to_be_bytes());
         octets.extend(digest.to_be_bytes());
@@ -79,8 +84,8 @@ impl Heard {
         octets
     }
 
-    fn last(&self, name: u32) -> u32 {
-        self.last.iter().find(|(other, _)| *other == name).map_or(0, |(_, number)| *number)
+    fn known(&self, name: u32) -> Option<u32> {
+        self.last.iter().find(|(other, _)| *other == name).map(|(_, number)| *number)
     }
 
     /// The digest of all messages up to a place; `None` if they have not come, or long ago.
@@ -100,14 +105,21 @@ impl Heard {
             return Verdict::Stranger;
         };
         let Said { name, number, .. } = said;
-        let last = if name == me { self.own } else { self.last(name) };
+        let last = if name == me { Some(self.own) } else { self.known(name) };
+        let last = last.unwrap_or(if self.is_back { number - 1 } else { 0 });
         if number <= last {
             return Verdict::Twice;
         }
-        let has_come = |(other, number): &(u32, u32)| *other == me || *number <= self.last(*other);
+        let has_come = |(other, number): &(u32, u32)| {
+            let known = self.known(*other).unwrap_or(if self.is_back { u32::MAX } else { 0 });
+            *other == me || *number <= known
+        };
         let verdict = match number == last + 1 && said.before.iter().all(has_come) {
             false => Verdict::Early,
-            true if said.place > 0 && self.digest_at(said.place) != Some(said.digest) => {
+            true if said.place > 0
+                && !self.is_back
+                && self.digest_at(said.place) != Some(said.digest) =>
+            {
                 Verdict::OtherOrder
             }
             true => Verdict::InOrder,

@@ -25,7 +25,9 @@
 //! messages. It has finished when it has sent all messages and has received `count` messages of
 //! each peer, and its own if they come up, or if none arrived for `timeout`. It has failed if a
 //! push failed, or if a message was early, repeated, out of order or missing by then. If the layer
-//! below names the members that are in (`view`), as `membership` does, it waits for these only.
+//! below names the members that are in (`view`), as `membership` does, it waits for these only. A
+//! member that has come back into the conversation after a restart counts as another one. It waits
+//! for no others, and checks what it receives from its return on, but not the digest.
 //!
 //! A member is identified by a random number of 32 bits. At most 64 members are counted; messages
 //! of others are dropped as `stranger`.

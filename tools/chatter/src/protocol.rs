@@ -175,7 +175,9 @@ impl Chatter {
         .to_vec();
         let own = if self.in_order.get() { self.settings.count } else { 0 };
         let done = self.heard.borrow().done(self.settings.count);
-        let has_all = done >= self.peers(cx) && self.heard.borrow().own() >= own;
+        // Others may have sent all before it came back.
+        let has_heard = self.heard.borrow().is_back || done >= self.peers(cx);
+        let has_all = has_heard && self.heard.borrow().own() >= own;
         let has_sent = self.sent.get() >= self.settings.count;
         let is_quiet = cx.now().since(self.heard_at.get()) >= self.settings.timeout;
         let waits = self.session.borrow().is_none() && self.settings.to.is_empty();
@@ -227,6 +229,8 @@ impl Protocol for Chatter {
         lower.hold();
         *session = Some(lower.clone());
         drop(session);
+        let my = lower.ask(cx, MyMember::default());
+        self.heard.borrow_mut().is_back = my.is_some_and(|my| my.incarnation > 1);
         self.heard_at.set(cx.now());
         self.plan(cx, this, self.settings.interval);
         Ok(())

@@ -1,10 +1,11 @@
 //! A model of conversations of two to nine members: messages reach each member after those that
 //! they follow, by any member that has them, at any time. Members fail, are cut off, and suspect
-//! each other, rightly or not.
+//! each other, rightly or not. Those that are out come back without their state.
 
 use super::*;
 use std::collections::BTreeMap;
 use std::format;
+use std::println;
 use std::string::String;
 use std::vec;
 use xk_core::random::Random;
@@ -21,20 +22,29 @@ enum Kind {
 #[derive(Clone, Debug)]
 struct Node {
     id: NodeId,
+    incarnation: u16,
     depth: u32,
     past: Vec<u32>,
     kind: Kind,
 }
 
+/// Something in the total order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Entry {
+    Message(NodeId, u16),
+    /// A member has changed, with the number of its start if it is in again.
+    Change(u8, u16),
+}
+
 /// Total order of what comes up, by complete waves.
 #[derive(Clone, Default)]
 struct Waves {
-    waits: BTreeMap<(u32, u8), NodeId>,
+    waits: BTreeMap<(u32, u8), Entry>,
     /// Depth of the last message of each, and 1.
     levels: Vec<u32>,
     members: u64,
     last: Option<(u32, u8)>,
-    order: Vec<NodeId>,
+    order: Vec<Entry>,
 }
 
 impl Waves {
@@ -43,9 +53,21 @@ impl Waves {
         self.levels[usize::from(node.id.sender)] = node.depth + 1;
         if matches!(node.kind, Kind::Data) {
             assert!(self.last.is_none_or(|last| last < key), "{key:?} comes after {:?}", self.last);
-            self.waits.insert(key, node.id);
+            self.waits.insert(key, Entry::Message(node.id, node.incarnation));
         }
         self.go_on();
+    }
+
+    fn change(&mut self, members: u64, change: &Change, depth: u32) {
+        let Change { member, status, incarnation, .. } = *change;
+        self.members = members;
+        if status == Status::In {
+            let levels = &mut self.levels[usize::from(member)];
+            *levels = (*levels).max(depth + 1);
+        }
+        let key = (depth, 128 + member);
+        assert!(self.last.is_none_or(|last| last < key), "{change:?} comes late");
+        self.waits.insert(key, Entry::Change(member, incarnation));
     }
 
     fn go_on(&mut self) {
@@ -65,12 +87,19 @@ impl Waves {
 
 struct Member {
     is_alive: bool,
+    incarnation: u16,
+    /// The last start of each that was let in here, and the base for it.
+    let_in: BTreeMap<usize, (u16, u64, Vec<u32>)>,
+    /// Those that were let in, and are not out for this member since, of which messages are taken.
+    heard: u64,
     agreement: Agreement<()>,
     /// Messages in the graph, and in the view.
     image: Vec<u32>,
     view: Vec<u32>,
     /// Last message with octets of each that came up, and all views.
     handed: Vec<u32>,
+    /// Those before are part of the state that a member is given which comes back.
+    based: Vec<u32>,
     views: Vec<(u64, Vec<Change>)>,
     cuts: Vec<u32>,
     waves: Waves,
@@ -83,6 +112,11 @@ struct Model {
     members: Vec<Member>,
     /// The side of each member of a network that is parted.
     side: Vec<u8>,
+    /// Starts of members that ask to come back; 0 for those that do not.
+    asks: Vec<u64>,
+    starts: u64,
+    /// Times that a member was in again.
+    returns: u64,
     log: String,
 }
 
@@ -91,10 +125,14 @@ impl Model {
         let waves = Waves { levels: vec![0; n], members: (1 << n) - 1, ..Waves::default() };
         let member = |me| Member {
             is_alive: true,
+            incarnation: 1,
+            let_in: BTreeMap::new(),
+            heard: (1 << n) - 1,
             agreement: Agreement::new(n, me, 4096),
             image: vec![0; n],
             view: vec![0; n],
             handed: vec![0; n],
+            based: vec![0; n],
             views: Vec::new(),
             cuts: vec![u32::MAX; n],
             waves: waves.clone(),
@@ -105,6 +143,9 @@ impl Model {
             nodes: vec![Vec::new(); n],
             members: (0..n).map(member).collect(),
             side: vec![0; n],
+            asks: vec![0; n],
+            starts: 0,
+            returns: 0,
             log: String::new(),
         }
     }
@@ -127,7 +168,8 @@ impl Model {
         member.view[me] += 1;
         member.image[me] = member.view[me];
         let id = NodeId { sender: me as u8, seq: member.view[me] };
-        let node = Node { id, depth, past: member.view.clone(), kind };
+        let incarnation = member.incarnation;
+        let node = Node { id, incarnation, depth, past: member.view.clone(), kind };
         if matches!(node.kind, Kind::Data) {
             member.handed[me] = id.seq;
         }
@@ -135,7 +177,7 @@ impl Model {
         self.nodes[me].push(node.clone());
         match node.kind {
             Kind::Vote(roll) => {
-                let _ = self.members[me].agreement.vote(me, &roll, id.seq, node.past);
+                let _ = self.members[me].agreement.vote(me, &roll, (id.seq, node.depth), node.past);
                 self.hand_up(me);
             }
             Kind::Last => self.members[me].agreement.leave(me),
@@ -143,20 +185,133 @@ impl Model {
         }
     }
 
+    /// Whether a member takes messages of another that it gets.
+    fn hears(&self, me: usize, from: usize) -> bool {
+        let member = &self.members[me];
+        let is_out = status(member.agreement.wanted()[from]) == Status::Out;
+        member.heard >> from & 1 != 0 && !is_out
+    }
+
+    /// Whether a message comes up at a member: of one that it does not hear only what another has
+    /// followed that it hears; none of a start that is not let in.
+    fn comes_up(&self, me: usize, sender: usize, seq: u32) -> bool {
+        let member = &self.members[me];
+        let follows = |at: usize| {
+            let last = member.image[at];
+            at != sender
+                && (at == me || self.hears(me, at))
+                && last > 0
+                && self.node(at, last).past[sender] >= seq
+        };
+        self.is_known(me, sender, seq) && (self.hears(me, sender) || (0..self.n).any(follows))
+    }
+
+    /// Whether a message is of a start of its sender that a member counts.
+    fn is_known(&self, me: usize, sender: usize, seq: u32) -> bool {
+        let (known, base) = match self.members[me].let_in.get(&sender) {
+            Some((known, _, base)) => (*known, base[sender]),
+            None => (1, 0),
+        };
+        seq <= base || self.node(sender, seq).incarnation == known
+    }
+
+    /// A member begins again without its state, and asks to come back.
+    fn restart(&mut self, me: usize) {
+        self.starts += 1;
+        self.log += &format!("{me} starts again as {}\n", self.starts);
+        self.asks[me] = self.starts;
+        self.members[me].is_alive = false;
+    }
+
+    /// A member lets others back, or is told that it is out, or comes back itself.
+    fn tend(&mut self, me: usize) {
+        for other in 0..self.n {
+            let asks = self.asks[other];
+            if asks > 0 && self.members[me].is_alive && self.side[me] == self.side[other] {
+                let known = self.members[me].let_in.get(&other).map(|(_, start, _)| *start);
+                let agreement = &mut self.members[me].agreement;
+                match status(agreement.decided()[other]) {
+                    _ if known == Some(asks) => self.come_back(other, me),
+                    Status::Out => drop(agreement.admit(other, asks)),
+                    _ => drop(agreement.suspect(1 << other)),
+                }
+            }
+            if self.is_linked(me, other) {
+                if self.members[other].agreement.is_strange() {
+                    self.members[me].agreement.hello(other);
+                }
+                let is_told = |of: &usize| {
+                    let teller = &self.members[*of].agreement;
+                    self.is_linked(*of, other)
+                        && self.members[other].agreement.is_out_by(teller.decided())
+                };
+                let told = (0..self.n).filter(is_told).count() as u32;
+                if told >= self.members[me].agreement.quorum() {
+                    self.restart(other);
+                }
+            }
+        }
+    }
+
+    /// A member is back in the graph, by what another one tells it.
+    fn come_back(&mut self, me: usize, by: usize) {
+        let (incarnation, start, base) = self.members[by].let_in[&me].clone();
+        self.log += &format!("{me} is back by {by} on {base:?}\n");
+        self.asks[me] = 0;
+        self.nodes[me].truncate(base[me] as usize);
+        for at in (0..self.n).filter(|at| *at != me) {
+            let other = &mut self.members[at];
+            other.image[me] = other.image[me].min(base[me]);
+            if other.is_alive && other.view[me] > base[me] {
+                // One that is out, too.
+                assert!(
+                    other.agreement.members() >> me & 1 != 0,
+                    "{at} has seen more\n{}",
+                    self.log
+                );
+                self.restart(at);
+            }
+        }
+        let n = self.n;
+        let mut agreement = Agreement::new(n, me, 4096);
+        agreement.come_back(incarnation, base.clone());
+        let levels = |at: usize| match base[at] {
+            0 => 0,
+            seq => self.node(at, seq).depth + 1,
+        };
+        let members = (1 << n) - 1;
+        let waves = Waves { levels: (0..n).map(levels).collect(), members, ..Waves::default() };
+        let teller = &self.members[by];
+        let (mut let_in, heard) = (teller.let_in.clone(), teller.heard);
+        let_in.insert(me, (incarnation, start, base.clone()));
+        self.members[me] = Member {
+            is_alive: true,
+            incarnation,
+            let_in,
+            heard: heard | 1 << by,
+            agreement,
+            image: base.clone(),
+            view: base.clone(),
+            handed: base.clone(),
+            based: base,
+            views: Vec::new(),
+            cuts: vec![u32::MAX; n],
+            waves,
+        };
+    }
+
     /// A message that one member may get from another.
     fn transfers(&self, from: usize, to: usize) -> Vec<NodeId> {
-        if from == to
-            || !self.is_linked(from, to)
-            || self.members[to].agreement.hoped() >> from & 1 == 0
-        {
+        if from == to || !self.is_linked(from, to) || !self.hears(to, from) {
             return Vec::new();
         }
         let next = |sender: &usize| {
             let seq = self.members[to].image[*sender] + 1;
             let has = *sender != to && self.members[from].image[*sender] >= seq;
-            has && (0..self.n).all(|at| {
-                at == *sender || self.node(*sender, seq).past[at] <= self.members[to].image[at]
-            })
+            has && self.is_known(to, *sender, seq)
+                && (0..self.n).all(|at| {
+                    at == *sender || self.node(*sender, seq).past[at] <= self.members[to].image[at]
+                })
         };
         (0..self.n)
             .filter(next)
@@ -170,6 +325,7 @@ impl Model {
         let may = |sender: &usize| {
             let seq = member.view[*sender] + 1;
             seq <= member.image[*sender]
+                && self.comes_up(me, *sender, seq)
                 && (0..self.n)
                     .all(|at| at == *sender || self.node(*sender, seq).past[at] <= member.view[at])
         };
@@ -187,7 +343,8 @@ impl Model {
             member.agreement.leave(sender);
         }
         if let Kind::Vote(roll) = &node.kind {
-            let _ = member.agreement.vote(sender, roll, node.id.seq, node.past.clone());
+            let place = (node.id.seq, node.depth);
+            let _ = member.agreement.vote(sender, roll, place, node.past.clone());
         }
         self.hand_up(me);
         true
@@ -206,18 +363,61 @@ impl Model {
                     member.waves.take(&node);
                 }
                 Up::BeyondCut => {}
-                Up::View(members, changes) => {
+                Up::Place(held) => {
+                    let mut node = self.node(held.id.sender.into(), held.id.seq).clone();
+                    node.kind = Kind::Null;
+                    self.members[me].waves.take(&node);
+                }
+                Up::LetIn(change, base) => self.let_in(me, change, &base),
+                Up::View(Decided { members, changes, past, depth }) => {
                     self.log += &format!("{me} decides {members:b} {changes:?}\n");
-                    let member = &mut self.members[me];
-                    member.waves.members = members;
+                    let is_back =
+                        |one: &Change| usize::from(one.member) == me && one.status == Status::In;
+                    let is_new = changes.iter().any(is_back);
                     for change in &changes {
-                        let cut = if change.incarnation > 0 { u32::MAX } else { change.cut };
-                        member.cuts[usize::from(change.member)] = cut;
+                        self.change(me, *change, members, &past, depth);
+                        if is_new && change.status == Status::Out {
+                            // It has its place further on.
+                            self.members[me].waves.waits.remove(&(depth, 128 + change.member));
+                        }
                     }
+                    let member = &mut self.members[me];
                     member.views.push((members, changes));
                     member.waves.go_on();
                 }
             }
+        }
+    }
+
+    fn let_in(&mut self, me: usize, change: Change, base: &[u32]) {
+        let (at, Status::Coming(start)) = (usize::from(change.member), change.status) else {
+            return;
+        };
+        let member = &mut self.members[me];
+        if member.let_in.get(&at).is_none_or(|(incarnation, ..)| *incarnation < change.incarnation)
+        {
+            assert!(member.view[at] <= base[at], "{me} has seen more of {at}\n{}", self.log);
+            member.image[at] = member.image[at].min(base[at]);
+            member.let_in.insert(at, (change.incarnation, start, base.to_vec()));
+            member.heard |= 1 << at;
+            self.log += &format!("{me} lets {at} in\n");
+        }
+    }
+
+    fn change(&mut self, me: usize, change: Change, members: u64, past: &[u32], depth: u32) {
+        let at = usize::from(change.member);
+        if let Status::Coming(_) = change.status {
+            return self.let_in(me, change, past);
+        }
+        let member = &mut self.members[me];
+        let is_in = change.status == Status::In;
+        member.waves.change(members, &change, depth);
+        member.cuts[at] = if is_in { u32::MAX } else { change.cut };
+        if !is_in {
+            member.heard &= !(1 << at);
+        } else if at == me {
+            self.returns += 1;
+            (member.handed, member.based) = (past.to_vec(), past.to_vec());
         }
     }
 
@@ -228,7 +428,8 @@ impl Model {
             let last = node.past[sender].min(member.cuts[sender]);
             let data =
                 (1..=last).rev().find(|seq| matches!(self.node(sender, *seq).kind, Kind::Data));
-            let is_there = data.is_none_or(|seq| seq <= member.handed[sender]);
+            let is_there =
+                data.is_none_or(|seq| seq <= member.handed[sender].max(member.based[sender]));
             assert!(is_there, "{me} lacks {sender}:{data:?} before {node:?}\n{}", self.log);
         }
     }
@@ -240,9 +441,10 @@ impl Model {
             return;
         }
         let talks = talks && !self.members[me].agreement.leaves();
-        match self.random.below(10) {
+        match self.random.below(11) {
+            10 => self.tend(me),
             0 | 1 if talks && !self.members[me].agreement.is_open() => self.send(me, Kind::Data),
-            2 if self.random.chance(0.3) => self.null(me),
+            2 if self.random.chance(0.3) => self.answer(me),
             3 | 4 => self.speak(me),
             5 | 6 => drop(self.see(me)),
             _ => {
@@ -256,16 +458,22 @@ impl Model {
         }
     }
 
-    fn speak(&mut self, me: usize) {
-        if let Some(roll) = self.members[me].agreement.unsaid().map(<[u16]>::to_vec) {
-            self.log += &format!("{me} votes {roll:?}\n");
-            self.send(me, Kind::Vote(roll));
+    /// Sends a null, but not before a vote of one that comes back, which proves that it may.
+    fn answer(&mut self, me: usize) {
+        let member = &self.members[me];
+        if member.agreement.leaves() {
+            return;
+        }
+        let has_voted = !member.agreement.is_strange() || member.view[me] > member.based[me];
+        if member.is_alive && has_voted {
+            self.send(me, Kind::Null);
         }
     }
 
-    fn null(&mut self, me: usize) {
-        if self.members[me].is_alive && !self.members[me].agreement.leaves() {
-            self.send(me, Kind::Null);
+    fn speak(&mut self, me: usize) {
+        if let Some(roll) = self.members[me].agreement.unsaid().map(<[u64]>::to_vec) {
+            self.log += &format!("{me} votes {roll:?}\n");
+            self.send(me, Kind::Vote(roll));
         }
     }
 
@@ -286,6 +494,7 @@ impl Model {
     fn unheard(&self, me: usize) -> u64 {
         (0..self.n)
             .filter(|at| *at != me && !self.is_linked(me, *at))
+            .filter(|at| self.asks[*at] == 0 || self.side[*at] != self.side[me])
             .fold(0, |bits, at| bits | 1 << at)
     }
 
@@ -297,12 +506,13 @@ impl Model {
             }
             for me in 0..self.n {
                 let unheard = self.unheard(me);
-                self.suspect(me, unheard & self.members[me].agreement.members());
-                self.null(me);
+                self.suspect(me, unheard);
+                self.tend(me);
+                self.answer(me);
             }
         }
         for _ in 0..2 {
-            (0..self.n).for_each(|at| self.null(at));
+            (0..self.n).for_each(|at| self.answer(at));
             self.move_all();
         }
     }
@@ -315,6 +525,9 @@ impl Model {
                     moves = true;
                 }
                 self.speak(me);
+                if self.members[me].is_alive {
+                    self.tend(me);
+                }
                 for from in 0..self.n {
                     for id in self.transfers(from, me) {
                         self.members[me].image[usize::from(id.sender)] = id.seq;
@@ -332,10 +545,21 @@ impl Model {
         for one in 0..self.n {
             for other in (0..self.n).filter(|other| counts(one, *other) && counts(*other, one)) {
                 let (a, b) = (&self.members[one], &self.members[other]);
-                let same = a.views.iter().zip(&b.views).all(|(a, b)| a == b);
-                assert!(same, "{one}: {:?}\n{other}: {:?}\n{}", a.views, b.views, self.log);
-                let same = a.waves.order.iter().zip(&b.waves.order).all(|(a, b)| a == b);
-                assert!(same, "orders of {one} and {other}\n{}", self.log);
+                let (of_a, of_b) = (&a.waves.order, &b.waves.order);
+                // From where a member has come back.
+                let from = |all: &[Entry], me: usize, m: &Member| match m.incarnation {
+                    1 => Some(0),
+                    k => all.iter().position(|one| *one == Entry::Change(me as u8, k)),
+                };
+                let of = |all: &[Entry]| Some(from(all, one, a)?.max(from(all, other, b)?));
+                if let (Some(at), Some(to)) = (of(of_a), of(of_b)) {
+                    let same = of_a[at..].iter().zip(&of_b[to..]).all(|(a, b)| a == b);
+                    assert!(same, "{one}: {of_a:?}\n{other}: {of_b:?}\n{}", self.log);
+                }
+                if a.incarnation + b.incarnation == 2 {
+                    let same = a.views.iter().zip(&b.views).all(|(a, b)| a == b);
+                    assert!(same, "{one}: {:?}\n{other}: {:?}\n{}", a.views, b.views, self.log);
+                }
             }
         }
     }
@@ -348,9 +572,19 @@ impl Model {
             let member = &self.members[*at];
             assert!(!member.agreement.is_open(), "{at} is not done\n{}", self.log);
             assert_eq!(member.agreement.members(), bits, "{at}\n{}", self.log);
-            assert_eq!(member.waves.order, first.waves.order, "{at}");
-            let own = self.nodes[*at].iter().filter(|node| matches!(node.kind, Kind::Data));
-            let heard = first.waves.order.iter().filter(|id| usize::from(id.sender) == *at);
+            let (order, of_first) = (&member.waves.order, &first.waves.order);
+            let is_back = member.incarnation.max(first.incarnation) > 1;
+            assert!(is_back || order == of_first, "{at}");
+            let own = self.nodes[*at].iter().filter(|node| {
+                matches!(node.kind, Kind::Data) && node.incarnation == member.incarnation
+            });
+            let is_own = |one: &&Entry| match one {
+                Entry::Message(id, incarnation) => {
+                    usize::from(id.sender) == *at && *incarnation == member.incarnation
+                }
+                Entry::Change(..) => false,
+            };
+            let heard = order.iter().filter(is_own);
             assert_eq!(own.count(), heard.count(), "of {at}\n{}", self.log);
         }
     }
@@ -426,6 +660,46 @@ fn members_leave(seed: u64) {
     }
 }
 
+/// Fewer than half of the members fail, or are cut off from the others, and come back.
+fn members_come_back(seed: u64) -> [u64; 1] {
+    let mut model = Model::new(3 + (seed % 7) as usize, seed);
+    let n = model.n;
+    let first = model.random.below(n as u64) as usize;
+    let failing: Vec<usize> = (0..n.div_ceil(2) - 1).map(|at| (first + at) % n).collect();
+    for _ in 0..900 * n {
+        model.step(true);
+        let at = failing[model.random.below(failing.len() as u64) as usize];
+        match model.random.below(200 * n as u64) {
+            0..4 if model.members[at].is_alive => {
+                model.members[at].is_alive = false;
+                model.log += &format!("{at} fails\n");
+            }
+            4..12 if !model.members[at].is_alive && model.asks[at] == 0 => model.restart(at),
+            12 => model.side[at] = 1,
+            13..16 => model.side[at] = 0,
+            _ => {}
+        }
+        let me = model.random.below(n as u64) as usize;
+        if model.random.chance(0.02) && model.side[me] == 0 {
+            let failed = model.unheard(me) & !(model.random.next_u64() & model.random.next_u64());
+            model.suspect(me, failed);
+        }
+    }
+    model.side = vec![0; n];
+    for at in failing {
+        if !model.members[at].is_alive && model.asks[at] == 0 {
+            model.restart(at);
+        }
+    }
+    for _ in 0..4 {
+        model.calm_down();
+    }
+    model.check();
+    let all: Vec<usize> = (0..n).collect();
+    model.check_alive(&all);
+    [model.returns]
+}
+
 /// Members are cut off from each other; those of one side are more than half.
 fn sides_part(seed: u64) {
     let mut model = Model::new(3 + (seed % 7) as usize, seed);
@@ -473,6 +747,12 @@ fn anything_happens(seed: u64) {
                 let unheard = model.unheard(me);
                 model.suspect(me, unheard);
             }
+            20..26 => {
+                let at = model.random.below(n as u64) as usize;
+                if !model.members[at].is_alive && model.asks[at] == 0 {
+                    model.restart(at);
+                }
+            }
             _ => {}
         }
     }
@@ -488,15 +768,16 @@ fn a_decision_waits_for_all_that_its_votes_follow() {
     let mut agreement = Agreement::new(3, 0, 16);
     let held = |sender, seq| Held { id: NodeId { sender, seq }, is_null: false, body: () };
     assert!(agreement.suspect(0b100));
-    let roll = [0, 0, 1];
-    assert_eq!(agreement.vote(0, &roll, 1, vec![1, 0, 1]), Ok(()), "it follows one of 2");
+    let roll = [0, 0, 1 << START_BITS];
+    assert_eq!(agreement.vote(0, &roll, (1, 2), vec![1, 0, 1]), Ok(()), "it follows one of 2");
     assert_eq!(agreement.take(held(1, 1)), Ok(()));
-    assert_eq!(agreement.vote(1, &roll, 1, vec![0, 1, 0]), Ok(()));
+    assert_eq!(agreement.vote(1, &roll, (1, 1), vec![0, 1, 0]), Ok(()));
     assert!(agreement.is_open());
     assert_eq!(agreement.take(held(2, 1)), Ok(()));
-    let gone = Change { member: 2, incarnation: 0, cut: 1 };
+    let gone = Change { member: 2, status: Status::Out, incarnation: 0, cut: 1 };
+    let decided = Decided { members: 0b11, changes: vec![gone], past: vec![1; 3], depth: 2 };
     let all: Vec<Up<()>> = core::iter::from_fn(|| agreement.next()).collect();
-    assert_eq!(all, [Up::Message(held(1, 1)), Up::Message(held(2, 1)), Up::View(0b11, vec![gone])]);
+    assert_eq!(all, [Up::Message(held(1, 1)), Up::Message(held(2, 1)), Up::View(decided)]);
 }
 
 #[test]
@@ -507,6 +788,14 @@ fn members_that_leave_are_missed_at_once_and_nothing_of_them_is() {
 #[test]
 fn members_that_fail_go_at_the_same_cut_everywhere() {
     seeds::of(1).run(members_fail);
+}
+
+#[test]
+fn members_come_back_at_the_same_place_everywhere() {
+    if let Some([returns]) = seeds::of(1).sum(members_come_back) {
+        println!("{returns} returns");
+        assert!(returns > 100);
+    }
 }
 
 #[test]

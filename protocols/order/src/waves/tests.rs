@@ -471,3 +471,38 @@ fn masks_that_disagree_do_no_harm() {
     }
     assert!(dropped > 0, "some came after others that were behind them");
 }
+
+/// A change comes up behind all that is no deeper, and is the last barrier for what is deeper. One
+/// that has come back is waited for from there on.
+#[test]
+fn changes_have_their_places() {
+    for counts_followers in [false, true] {
+        let mut waves = Waves::new(3, 0, 9, counts_followers);
+        let arrived = |sender, seq, depth, past: [u32; 3]| Arrived {
+            node: Node { id: NodeId { sender, seq }, incarnation: 1, depth, is_null: false },
+            class: u8::from(counts_followers && depth > 4),
+            past: if counts_followers { past.to_vec() } else { Vec::new() },
+            body: Some(depth),
+        };
+        waves.mask(2, 0);
+        waves.take(arrived(0, 1, 0, [1, 0, 0]));
+        waves.unmask(2, 0, 4);
+        waves.change(2, 3, 33);
+        assert!(waves.next().is_none(), "1 has not answered");
+        waves.take(arrived(1, 1, 5, [1, 1, 0]));
+        let next = |waves: &mut Waves<u32>| waves.next().map(|(_, body)| body);
+        assert_eq!(
+            [next(&mut waves), next(&mut waves), next(&mut waves)],
+            [Some(0), Some(33), None]
+        );
+        assert_eq!(waves.due().map(|due| due.to.sender), Some(1), "a change is not answered");
+        waves.take(arrived(0, 2, 6, [2, 1, 0]));
+        assert_eq!(next(&mut waves), None, "2 has not answered");
+        waves.take(arrived(2, 1, 7, [2, 1, 1]));
+        assert_eq!(
+            next(&mut waves),
+            Some(5),
+            "as a barrier, since the change is one of another class"
+        );
+    }
+}
