@@ -24,6 +24,7 @@ pub mod questions;
 pub mod reasons;
 pub mod rpc;
 pub mod times;
+pub mod transfer;
 mod turns;
 pub mod wire;
 

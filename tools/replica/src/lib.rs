@@ -4,8 +4,10 @@
 //!
 //! # Participants
 //! `GROUP`, a conversation in total order, has the participants of `order`: with each other
-//! `member` the replica opens it, `start` after the beginning; without them it waits until another
-//! one does. All enable `local` (default `*`). `CALLS`, a layer of calls, is enabled for `at`.
+//! `member` the replica opens it, `start` after the beginning; with `waits=#true` it waits until
+//! another one does, and refuses a conversation of other hosts. Without any `member` it takes the
+//! first that is opened. All enable `local` (default `*`). `CALLS`, a layer of calls, is enabled for
+//! `at`.
 //!
 //! # Behaviour
 //! Each member of the conversation has all keys and values. A client calls any of them. The member
@@ -42,9 +44,10 @@
 //! another number.
 //!
 //! Without `membership` below `order` a member that fails stops all others. With it, they go on as
-//! long as they are more than half of all; a member that counts as failed, or was restarted, is
-//! out. A member replies "no quorum" if it cannot send to the conversation: it has none yet, is cut
-//! off, or is out. Nothing is executed before all members of the list have been in the
+//! long as they are more than half of all. A member that was restarted, or counted as failed, comes
+//! back: at its place in the order of all requests it fetches the state from another member, and
+//! executes the requests behind. A member replies "no quorum" if it cannot send to the
+//! conversation: it has none yet, is cut off, or is out. Nothing is executed before all members of the list have been in the
 //! conversation; so a restarted member cannot begin another one without them. While `concurrency`
 //! requests wait, the next one is refused with "server busy". An invalid request is refused with
 //! "garbage arguments".
@@ -53,10 +56,9 @@
 //! digest that is equal at members that have executed the same requests.
 //!
 //! # Security
-//! A replica takes part in the first conversation for its process that begins, on whichever host,
-//! and does not leave it once all its members have been heard. So a stranger that can open one
-//! before the replicas do keeps them apart: give strangers no way to the layer below `GROUP`. A
-//! client may read and write all keys; with 1,024 new numbers it has the others forgotten, which
+//! A replica takes part in the first conversation of its members, or without a list in the first
+//! for its process, and does not leave it once all its members have been heard. So a stranger that
+//! can open one before the replicas do keeps those without a list apart. A client may read and write all keys; with 1,024 new numbers it has the others forgotten, which
 //! are told so.
 //!
 //! # Example
@@ -106,7 +108,7 @@ pub static ENTRY: Entry = Entry::top("replica", include_str!("lib.rs"), protocol
     .parameters(protocol::Settings::PARAMETERS)
     .blocks(&[block("member", 0..=63,
         &[required("at", ParamKind::Participant(protocol::PEER), "its participant")],
-        &[], "another member, if this one opens the conversation")])
+        &[], "another member of the conversation")])
     .questions(&[question("report", "requests executed, keys, clients, a digest of the state")]);
 
 /// The catalog entry of the client.

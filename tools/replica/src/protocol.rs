@@ -1,7 +1,7 @@
 //! The protocol object: sends requests to all members, executes what comes up in its place, and
 //! replies to those that called here.
 
-use crate::store::Store;
+use crate::store::{SNAPSHOT_MAX, Store};
 use crate::wire::{Act, REQUEST_MAX, Reply, Request, Status, Told};
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -19,8 +19,9 @@ use xk_core::{
     SessionRef, Upper, reason,
 };
 use xk_kit::asks::{self, HEADROOM, SHORTEST};
-use xk_kit::group::{MyMember, Node, TakeOwn};
+use xk_kit::group::{Aside, MemberAt, MyMember, Node, TakeOwn, TakeViews, ViewChange};
 use xk_kit::rpc::call::{BAD_ARGUMENTS, BUSY, CallOptions};
+use xk_kit::transfer::Transfer;
 
 /// Tokens of the timers: the conversation is to be opened; this member is to say that it is there.
 const OPEN: u64 = 0;
@@ -37,9 +38,10 @@ xk_core::settings! {
             "how long after the beginning the conversation is opened, if none goes on"),
         patience: Duration = duration(Duration::from_secs(5), "how long a request waits"),
         concurrency: usize = int(1..=65_536, 1024, "how many requests wait at a time"),
+        waits: bool = flag(false, "whether another member opens the conversation"),
         local_reads: bool = flag(false, "whether a get is answered by this member alone"),
         ..
-        /// The other members; empty for a member that waits for another to open.
+        /// The other members; empty for a member that takes any conversation of its process.
         members: Vec<Participant> = Vec::new(),
         /// The local participant of the conversation.
         local: Participant = Participant::new(),
@@ -75,6 +77,8 @@ pub(crate) struct Replica {
     settings: Settings,
     talk: RefCell<Option<Talk>>,
     store: RefCell<Store>,
+    /// The state on its way to replicas that come back.
+    transfer: Transfer,
     waiting: RefCell<BTreeMap<u32, Rc<Waiter>>>,
     last_tag: Cell<u32>,
 }
@@ -103,6 +107,7 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         settings,
         talk: RefCell::default(),
         store: RefCell::default(),
+        transfer: Transfer::new(SNAPSHOT_MAX),
         waiting: RefCell::default(),
         last_tag: Cell::new(0),
     })
@@ -123,7 +128,11 @@ impl Replica {
     /// `open_done` of it still waits for an answer.
     fn begin(&self, cx: &Kernel, this: &ProtocolRef, session: &SessionRef) -> Option<Talk> {
         let _ = session.ask(cx, TakeOwn);
+        let _ = session.ask(cx, TakeViews);
         let my = session.ask(cx, MyMember::default())?;
+        if !self.is_of_members(cx, session, my) {
+            return None;
+        }
         match self.talk() {
             Some(talk) if talk.session.id() == session.id() => return Some(talk),
             // One that has state does not leave it for another conversation.
@@ -133,9 +142,28 @@ impl Replica {
         let talk = Talk { session: session.clone(), me: my.index, members: my.members };
         *self.store.borrow_mut() = Store::default();
         let before = self.talk.borrow_mut().replace(talk.clone());
-        drop(before);
-        plan(cx, this, SHORTEST, HELLO);
+        if let Some(Talk { session, .. }) = before {
+            match session.head().is_passive() {
+                true => session.ease(cx),
+                false => session.close(cx),
+            }
+        }
+        if my.incarnation <= 1 {
+            plan(cx, this, SHORTEST, HELLO);
+        }
         Some(talk)
+    }
+
+    /// Whether a conversation is that of the members of the graph, where these are given.
+    fn is_of_members(&self, cx: &Kernel, session: &SessionRef, my: MyMember) -> bool {
+        let members = &self.settings.members;
+        let is_listed = |index: u8| {
+            let asked = session.ask(cx, MemberAt { index, ..MemberAt::default() });
+            let host = Part::Host(asked.unwrap_or_default().host);
+            members.iter().any(|member| member.parts().any(|part| *part == host))
+        };
+        let mut others = (0..my.members).filter(|index| *index != my.index);
+        members.is_empty() || usize::from(my.members) == members.len() + 1 && others.all(is_listed)
     }
 
     /// Opens the conversation, unless one goes on.
@@ -208,7 +236,11 @@ impl Replica {
     /// Executes what has come to its place in the order.
     fn execute(&self, cx: &Kernel, talk: &Talk, from: u8, told: &Told<'_>) {
         match told {
-            Told::Hello => self.store.borrow_mut().hello(from),
+            Told::Hello => {
+                // One that has come back has its state.
+                self.transfer.forget(from);
+                self.store.borrow_mut().hello(from);
+            }
             Told::Request { tag, request } => {
                 let has_begun = self.store.borrow().has_begun(talk.members);
                 let reply = match has_begun {
@@ -221,6 +253,24 @@ impl Replica {
                     cx.signal(&waiter.replied);
                 }
             }
+        }
+    }
+
+    /// Takes a change of the members in its place in the order: to one that has come back all have
+    /// the same state to give; itself it waits for that before it executes what is behind.
+    fn change(&self, cx: &Kernel, this: &ProtocolRef, talk: &Talk, change: ViewChange) {
+        let ViewChange { member: Some(member), incarnation, .. } = change else {
+            return;
+        };
+        if incarnation == 0 {
+            self.transfer.forget(member);
+        } else if member != talk.me {
+            self.transfer.offer(member, incarnation, self.store.borrow().snapshot());
+        } else if let Some(state) = self.transfer.fetch(cx, &talk.session, incarnation)
+            && let Ok(store) = Store::restore(&state)
+        {
+            *self.store.borrow_mut() = store;
+            plan(cx, this, SHORTEST, HELLO);
         }
     }
 
@@ -252,7 +302,7 @@ impl Protocol for Replica {
         self.group.open_enable(cx, Upper::new(this), Participants::local(local)).map(drop)?;
         let at = Participants::local(self.settings.at.clone());
         self.calls.open_enable(cx, Upper::new(this), at).map(drop)?;
-        if !self.settings.members.is_empty() {
+        if !self.settings.members.is_empty() && !self.settings.waits {
             plan(cx, this, self.settings.start.max(SHORTEST), OPEN);
         }
         Ok(())
@@ -287,6 +337,14 @@ impl Protocol for Replica {
         let Some(talk) = talk else {
             return Err(this.refuse(message, &reason::CLOSED));
         };
+        if let Some(Aside { member }) = message.attribute() {
+            let is_taken = self.transfer.take(cx, &talk.session, member, &message);
+            return is_taken.then_some(()).ok_or_else(|| this.refuse(message, &reason::MALFORMED));
+        }
+        if let Some(change) = message.attribute::<ViewChange>() {
+            self.change(cx, this, &talk, change);
+            return Ok(());
+        }
         let octets: Vec<u8> = message.octets().take(REQUEST_MAX + HEADROOM).collect();
         match (message.attribute::<Node>(), Told::parse(&octets)) {
             (Some(node), Ok(told)) => self.execute(cx, &talk, node.id.sender, &told),
