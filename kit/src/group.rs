@@ -268,7 +268,8 @@ pub struct MemberState {
     /// Out: time since something was heard of it.
     pub silent: Duration,
     /// Out: number, of 48 bits, of a start of the member with which it asks to come back
-    /// ([`MaskIn`]); 0 if it does not. One that is counted has lost its state, then, and is to be masked out first.
+    /// ([`MaskIn`]); 0 if it does not. One that is counted has lost its state, then, and is to be
+    /// masked out first.
     pub asks: u64,
 }
 question!(

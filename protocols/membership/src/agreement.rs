@@ -4,9 +4,10 @@
 //! A *roll* has a number for each member, which grows: the member is in at first, out once it has
 //! failed, coming when it is let back, and in again. One that finds that another has failed raises
 //! its number, and tells its own roll, in a message of the conversation: this is its *vote*. One
-//! that hears a roll with a higher number joins it to its own, and votes again. A roll is *decided* when every member that is in by it has
-//! voted for exactly this one, and they are more than half of all that ever were. Rolls grow, and
-//! two majorities have a member in common, so all that are decided follow each other.
+//! that hears a roll with a higher number joins it to its own, and votes again. A roll is *decided*
+//! when every member that is in by it has voted for exactly this one, and they are more than half
+//! of all that ever were. Rolls grow, and two majorities have a member in common, so all that are
+//! decided follow each other.
 //!
 //! A member that goes is counted up to its *cut*: its last message that came before one of these
 //! votes, anywhere. A vote comes after all that its sender had, so a member that has the votes has
@@ -180,7 +181,7 @@ struct Vote {
     past: Vec<u32>,
 }
 
-/// What is one of the votes or precedes one.
+/// Last messages of each member that are one of the votes or precede one.
 fn join_pasts(votes: &[&Vote]) -> Vec<u32> {
     let mut past = Vec::new();
     for vote in votes {
@@ -231,8 +232,8 @@ impl<B> Agreement<B> {
         }
     }
 
-    /// Has this member begin with its return, at its start number `incarnation`. `seen` has the last
-    /// message of each member that it does not get.
+    /// Has this member begin with its return, at its start number `incarnation`. `seen` has the
+    /// last message of each member that it does not get.
     pub fn come_back(&mut self, incarnation: u16, seen: Vec<u32>) {
         (self.is_strange, self.seen) = (true, seen);
         self.decided[self.me] = started(incarnation);

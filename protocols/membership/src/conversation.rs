@@ -1,5 +1,6 @@
 //! A conversation of this member: messages of the layer above go through, unless members are being
-//! agreed on; members that are silent are found out, those that come back are let in, and votes sent.
+//! agreed on; members that are silent are found out, those that come back are let in, and votes
+//! sent.
 //!
 //! Nothing is borrowed while a message goes up or down. Votes and signs of life are sent by timers,
 //! so that no upcall waits for room for them.
@@ -719,7 +720,8 @@ fn look_after(own: &Own, cx: &Kernel, this: &SessionRef) {
             talk.agreement.borrow_mut().admit(at, asks);
             continue;
         }
-        // One that is counted has lost its state, if it asks; or it has not heard of the others yet.
+        // One that is counted has lost its state, if it asks; or it has not heard of the others
+        // yet.
         let has_begun = state.is_some_and(|state| state.last > 0);
         lost |= u64::from(asks != 0 && has_begun) << index;
         if status(wanted[at]) == Status::Out {

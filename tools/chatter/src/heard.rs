@@ -22,7 +22,7 @@ const DIGESTS_MAX: usize = 4096;
 /// Messages heard so far.
 #[derive(Default)]
 pub(crate) struct Heard {
-    /// It has come back into the conversation: what was before it has not heard.
+    /// Whether the member has come back into the conversation, and has not heard what was before.
     pub(crate) is_back: bool,
     /// Number of the last message heard of each other member.
     last: Vec<(u32, u32)>,

@@ -6,8 +6,8 @@
 //! `GROUP`, a conversation in total order, has the participants of `order`: with each other
 //! `member` the replica opens it, `start` after the beginning; with `waits=#true` it waits until
 //! another one does, and refuses a conversation of other hosts. Without any `member` it takes the
-//! first that is opened. All enable `local` (default `*`). `CALLS`, a layer of calls, is enabled for
-//! `at`.
+//! first that is opened. All enable `local` (default `*`). `CALLS`, a layer of calls, is enabled
+//! for `at`.
 //!
 //! # Behaviour
 //! Each member of the conversation has all keys and values. A client calls any of them. The member
@@ -47,10 +47,10 @@
 //! long as they are more than half of all. A member that was restarted, or counted as failed, comes
 //! back: at its place in the order of all requests it fetches the state from another member, and
 //! executes the requests behind. A member replies "no quorum" if it cannot send to the
-//! conversation: it has none yet, is cut off, or is out. Nothing is executed before all members of the list have been in the
-//! conversation; so a restarted member cannot begin another one without them. While `concurrency`
-//! requests wait, the next one is refused with "server busy". An invalid request is refused with
-//! "garbage arguments".
+//! conversation: it has none yet, is cut off, or is out. Nothing is executed before all members of
+//! the list have been in the conversation; so a restarted member cannot begin another one without
+//! them. While `concurrency` requests wait, the next one is refused with "server busy". An invalid
+//! request is refused with "garbage arguments".
 //!
 //! Its `report` has `executed` requests, `keys`, `clients`, `waiting` requests, and `state`, a
 //! digest that is equal at members that have executed the same requests.
@@ -58,8 +58,8 @@
 //! # Security
 //! A replica takes part in the first conversation of its members, or without a list in the first
 //! for its process, and does not leave it once all its members have been heard. So a stranger that
-//! can open one before the replicas do keeps those without a list apart. A client may read and write all keys; with 1,024 new numbers it has the others forgotten, which
-//! are told so.
+//! can open one before the replicas do keeps those without a list apart. A client may read and
+//! write all keys; with 1,024 new numbers it has the others forgotten, which are told so.
 //!
 //! # Example
 //! ```kdl

@@ -90,7 +90,7 @@ struct Member {
     incarnation: u16,
     /// The last start of each that was let in here, and the base for it.
     let_in: BTreeMap<usize, (u16, u64, Vec<u32>)>,
-    /// Those that were let in, and are not out for this member since, of which messages are taken.
+    /// Members that were let in, and are not out for this member since.
     heard: u64,
     agreement: Agreement<()>,
     /// Messages in the graph, and in the view.
@@ -98,7 +98,7 @@ struct Member {
     view: Vec<u32>,
     /// Last message with octets of each that came up, and all views.
     handed: Vec<u32>,
-    /// Those before are part of the state that a member is given which comes back.
+    /// Last messages that are part of the state which one that comes back is given.
     based: Vec<u32>,
     views: Vec<(u64, Vec<Change>)>,
     cuts: Vec<u32>,
