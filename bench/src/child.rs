@@ -218,14 +218,29 @@ impl Running {
         command: &mut Command,
         (signal, grace): (Signal, Duration),
     ) -> std::io::Result<Self> {
-        let child = command.stdin(Stdio::null()).spawn()?;
-        Ok(Self { child, signal, grace })
+        Self::start_with_input(command.stdin(Stdio::null()), (signal, grace))
+    }
+
+    /// Starts a program whose input the command says.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub(crate) fn start_with_input(
+        command: &mut Command,
+        (signal, grace): (Signal, Duration),
+    ) -> std::io::Result<Self> {
+        Ok(Self { child: command.spawn()?, signal, grace })
     }
 
     /// Tells it to end.
     pub(crate) fn signal(&self) {
+        self.send(self.signal);
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn send(&self, signal: Signal) {
         if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            let _ = kill_process(pid, self.signal);
+            let _ = kill_process(pid, signal);
         }
     }
 

@@ -1,7 +1,8 @@
 //! Conversations of many members, all in one process: what a message costs this machine until all
 //! have heard it, how many round trips of the network that takes, and how many frames.
 
-use crate::case::{Case, Sample, Trouble};
+use crate::case::{Case, Goal, Sample, Trouble};
+use crate::child;
 use crate::sim;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -26,6 +27,8 @@ const SINGLE: f64 = 200.0;
 const STREAM: f64 = 2000.0;
 /// Time of the network within which all must have come.
 const LIMIT: Duration = Duration::from_secs(600);
+/// Round trips until all have heard a message, at most: one and a fifth.
+const TRIPS: f64 = 1.2;
 /// Room for the headers of the layers below.
 const HEADROOM: usize = 128;
 
@@ -35,11 +38,25 @@ pub(crate) fn cases() -> Vec<Case> {
         for members in MEMBERS {
             for octets in OCTETS {
                 let row = format!("{words}, {members} members, {octets} octets");
-                list.push(Case::measured(format!("{row}, one at a time"), move |effort| {
+                let is_total = layer == "order";
+                let trips = is_total.then_some(Goal::AtMost(TRIPS));
+                // One at a time, members of a total order answer each message to all.
+                let frames = Goal::AtMost(members as f64 + 1.0);
+                let rows = [
+                    ("", "us", None),
+                    (", round trips", "round trips", trips),
+                    (", frames", "frames", (!is_total).then_some(frames)),
+                ];
+                let rows =
+                    rows.map(|(of, unit, goal)| (format!("{row}, one at a time{of}"), unit, goal));
+                list.extend(child::rows(rows, move |effort| {
                     single(layer, members, octets, effort).map_err(Trouble::Failed)
                 }));
                 for (senders, who) in [(1, "one sends"), (members, "all send")] {
-                    list.push(Case::measured(format!("{row}, {who}"), move |effort| {
+                    let rows = [("", "us", None), (", frames", "frames", Some(frames))];
+                    let rows =
+                        rows.map(|(of, unit, goal)| (format!("{row}, {who}{of}"), unit, goal));
+                    list.extend(child::rows(rows, move |effort| {
                         stream(layer, members, octets, senders, effort).map_err(Trouble::Failed)
                     }));
                 }
@@ -49,8 +66,9 @@ pub(crate) fn cases() -> Vec<Case> {
     list
 }
 
-/// Sends one message after the other, each when all have heard the one before.
-fn single(layer: &str, members: usize, octets: usize, effort: f64) -> Result<Sample, String> {
+/// Sends one message after the other, each when all have heard the one before: microseconds, round
+/// trips and frames of one, then the percentiles.
+fn single(layer: &str, members: usize, octets: usize, effort: f64) -> Result<Vec<f64>, String> {
     let mut group = Group::new(layer, members)?;
     group.send(&[0], 1, octets)?;
     let count = (SINGLE * effort) as usize + 1;
@@ -65,18 +83,18 @@ fn single(layer: &str, members: usize, octets: usize, effort: f64) -> Result<Sam
     let frames = (group.world.stats().frames - before) as f64 / count as f64;
     let trips = trips / count as f64 / (2 * DELAY).as_nanos() as f64;
     times.sort_by(f64::total_cmp);
-    let also = vec![("round trips", trips), ("frames", frames)];
-    Ok(Sample { also, ..Sample::of_times(&times, 1e3) })
+    let Sample { value, p50, p99, .. } = Sample::of_times(&times, 1e3);
+    Ok([Some(value), Some(trips), Some(frames), p50, p99].into_iter().flatten().collect())
 }
 
-/// Has senders send without waiting: microseconds a message.
+/// Has senders send without waiting: microseconds and frames of a message.
 fn stream(
     layer: &str,
     members: usize,
     octets: usize,
     senders: usize,
     effort: f64,
-) -> Result<Sample, String> {
+) -> Result<Vec<f64>, String> {
     let mut group = Group::new(layer, members)?;
     let all: Vec<usize> = (0..senders).collect();
     group.send(&all, 1, octets)?;
@@ -87,7 +105,7 @@ fn stream(
     group.calm();
     let count = (each * senders) as f64;
     let frames = (group.world.stats().frames - before) as f64 / count;
-    Ok(Sample { also: vec![("frames", frames)], ..(us / count).into() })
+    Ok(vec![us / count, frames])
 }
 
 /// Messages that came up at all members together, and the time of the last.
@@ -97,10 +115,15 @@ struct Heard {
     at: Cell<Time>,
 }
 
+/// The sessions by which a member sends to all others.
+type Sessions = Rc<RefCell<Vec<SessionRef>>>;
+
 /// The member above a conversation.
 struct Member {
     heard: Rc<Heard>,
-    session: Rc<RefCell<Option<SessionRef>>>,
+    sessions: Sessions,
+    /// Whether it answers each message.
+    answers: bool,
 }
 
 impl Protocol for Member {
@@ -112,7 +135,7 @@ impl Protocol for Member {
         _: Participants,
     ) -> Result<(), &'static Reason> {
         lower.hold();
-        *self.session.borrow_mut() = Some(lower.clone());
+        self.sessions.borrow_mut().push(lower.clone());
         Ok(())
     }
 
@@ -120,72 +143,118 @@ impl Protocol for Member {
         &self,
         cx: &Kernel,
         _: &ProtocolRef,
-        _: &SessionRef,
-        _: Message,
+        lower: &SessionRef,
+        message: Message,
     ) -> Result<(), Refused> {
+        if self.answers {
+            // One that does not go is missed by the sender.
+            let _ = cx.pool().alloc(HEADROOM, message.len()).map(|answer| lower.push(cx, answer));
+        }
         self.heard.count.set(self.heard.count.get() + 1);
         self.heard.at.set(cx.now());
         Ok(())
     }
 }
 
-/// A conversation whose members are hosts of one network.
-struct Group {
+/// A conversation whose members are hosts of one network; or, on `udp`, a host with a session to
+/// each of the others.
+pub(crate) struct Group {
     world: World,
-    sessions: Vec<SessionRef>,
+    sessions: Vec<Sessions>,
     heard: Rc<Heard>,
     /// Members that a message comes up at.
     hearers: u64,
 }
 
 impl Group {
-    fn new(layer: &str, members: usize) -> Result<Self, String> {
+    /// Has the hosts of a network join; on `layer`.
+    ///
+    /// # Errors
+    /// One could not.
+    pub(crate) fn new(layer: &str, members: usize) -> Result<Self, String> {
+        Self::answered(layer, members, false)
+    }
+
+    /// As [`Group::new`], with all but the first answering each message, if so wanted.
+    ///
+    /// # Errors
+    /// One could not join.
+    pub(crate) fn answered(layer: &str, members: usize, answers: bool) -> Result<Self, String> {
         let text = format!(
             "host \"h{{n}}\" count={members} {{\n sim link=lan\n eth sim\n arp eth\n \
-             ip arp {{ address \"10.0.0.{{n+1}}/24\"; }}\n psync ip window=64\n order psync\n}}\n\
-             link lan delay=\"{}us\"\n",
+             ip arp {{ address \"10.0.0.{{n+1}}/24\"; }}\n psync ip window=64\n order psync\n \
+             udp ip\n}}\nlink lan delay=\"{}us\"\n",
             DELAY.as_micros()
         );
         let mut world = sim::world(&text, SimulationConfig::default())?;
-        let (heard, mut slots) = (Rc::<Heard>::default(), Vec::new());
+        let (heard, mut sessions) = (Rc::<Heard>::default(), Vec::new());
         for host in 0..members {
-            let session = Rc::<RefCell<Option<SessionRef>>>::default();
-            slots.push(Rc::clone(&session));
-            let member = Member { heard: Rc::clone(&heard), session };
+            let list = Sessions::default();
+            sessions.push(Rc::clone(&list));
+            let answers = answers && host > 0;
+            let member = Member { heard: Rc::clone(&heard), sessions: Rc::clone(&list), answers };
             let layer = layer.to_owned();
             world.spawn(HostId(host as u32), move |cx| {
-                let slot = Rc::clone(&member.session);
-                if let Ok(Some(session)) = join(cx, &layer, member, host, members) {
-                    *slot.borrow_mut() = Some(session);
+                if let Ok(opened) = join(cx, &layer, member, host, members) {
+                    list.borrow_mut().extend(opened);
                 }
             });
         }
         world.run_until(Time::ZERO.after(Duration::from_secs(10)));
-        let sessions: Option<Vec<SessionRef>> =
-            slots.iter().map(|slot| slot.borrow().clone()).collect();
-        let sessions = sessions.ok_or("a member has no session")?;
         let mut hears_own = false;
-        for (host, session) in sessions.iter().enumerate() {
-            let asked = world.enter(HostId(host as u32), |cx| session.ask(cx, TakeOwn));
-            hears_own = asked.flatten().is_some();
+        if layer != "udp" {
+            for (host, sessions) in sessions.iter().enumerate() {
+                let session = sessions.borrow().first().cloned();
+                let session = session.ok_or("a member has no session")?;
+                let asked = world.enter(HostId(host as u32), |cx| session.ask(cx, TakeOwn));
+                hears_own = asked.flatten().is_some();
+            }
         }
         let hearers = members as u64 - u64::from(!hears_own);
         Ok(Self { world, sessions, heard, hearers })
     }
 
+    /// Has the first member send a message, and waits until it has been heard so often, with the
+    /// answers.
+    ///
+    /// # Errors
+    /// It was not.
+    pub(crate) fn exchange(&mut self, octets: usize, heard: u64) -> Result<(), String> {
+        let wanted = self.heard.count.get() + heard;
+        self.push(0, 1, octets);
+        self.wait_for(wanted)
+    }
+
     /// Has each of these members send so many messages, and waits until all have heard them.
-    fn send(&mut self, senders: &[usize], each: usize, octets: usize) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// They have not.
+    pub(crate) fn send(
+        &mut self,
+        senders: &[usize],
+        each: usize,
+        octets: usize,
+    ) -> Result<(), String> {
         let wanted = self.heard.count.get() + (senders.len() * each) as u64 * self.hearers;
-        for sender in senders {
-            let session = self.sessions[*sender].clone();
-            self.world.spawn(HostId(*sender as u32), move |cx| {
-                for _ in 0..each {
+        senders.iter().for_each(|sender| self.push(*sender, each, octets));
+        self.wait_for(wanted)
+    }
+
+    fn push(&mut self, sender: usize, each: usize, octets: usize) {
+        let sessions = Rc::clone(&self.sessions[sender]);
+        self.world.spawn(HostId(sender as u32), move |cx| {
+            let sessions = sessions.borrow().clone();
+            for _ in 0..each {
+                for session in &sessions {
                     if let Ok(message) = cx.pool().alloc(HEADROOM, octets) {
                         let _ = session.push(cx, message);
                     }
                 }
-            });
-        }
+            }
+        });
+    }
+
+    fn wait_for(&mut self, wanted: u64) -> Result<(), String> {
         let until = self.world.now().after(LIMIT);
         while self.heard.count.get() < wanted {
             if self.world.now() > until {
@@ -208,25 +277,32 @@ impl Group {
     }
 }
 
-/// Joins the conversation; the first opens it.
+/// The port on `udp`.
+const PORT: u16 = 7;
+
+/// Joins the conversation; the first opens it, and has the sessions.
 fn join(
     cx: &Kernel,
     layer: &str,
     member: Member,
     host: usize,
     members: usize,
-) -> Result<Option<SessionRef>, OpenError> {
+) -> Result<Vec<SessionRef>, OpenError> {
+    let name = if layer == "udp" { Part::port(PORT) } else { Part::Number(PROCESS, 7) };
     let layer = cx.find_protocol(layer).ok_or(OpenError::NoLower)?;
     let this = cx.add_protocol("member", "member", member);
-    let process = Part::Number(PROCESS, 7);
     if host > 0 {
-        let _ = layer.open_enable(cx, Upper::new(&this), Participants::local(process))?;
-        return Ok(None);
+        let _ = layer.open_enable(cx, Upper::new(&this), Participants::local(name))?;
+        return Ok(Vec::new());
     }
-    let peer =
-        |at: usize| Participant::of(Part::Host([10, 0, 0, at as u8 + 1].into())).with(process);
-    let ends = Participants::among(process.into(), (1..members).map(peer));
-    layer.open(cx, Upper::new(&this), ends).map(Some)
+    let peer = |at: usize| Participant::of(Part::Host([10, 0, 0, at as u8 + 1].into())).with(name);
+    let peers = (1..members).map(peer);
+    if name == Part::port(PORT) {
+        let open = |peer| layer.open(cx, Upper::new(&this), Participants::pair(name, peer));
+        return peers.map(open).collect();
+    }
+    let ends = Participants::among(name.into(), peers);
+    Ok(vec![layer.open(cx, Upper::new(&this), ends)?])
 }
 
 #[cfg(test)]
@@ -237,9 +313,9 @@ mod tests {
     fn every_message_is_heard_by_all() {
         for (words, layer) in ORDERS {
             let one = single(layer, 3, 64, 0.02).unwrap();
-            assert!(one.also[0].1 >= 0.5 && one.also[1].1 >= 2.0, "{words}: {:?}", one.also);
+            assert!(one[1] >= 0.5 && one[2] >= 2.0, "{words}: {one:?}");
             let all = stream(layer, 3, 64, 3, 0.02).unwrap();
-            assert!(all.value > 0.0, "{words}");
+            assert!(all[0] > 0.0, "{words}");
         }
     }
 }

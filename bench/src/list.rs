@@ -6,8 +6,8 @@ use crate::child::{self, Work};
 use crate::papers::subsystems;
 use crate::record::Record;
 use crate::{
-    demux, domain, footprint, group, instructions, micro, net, papers, rpc, sim, sweep, tcp_idle,
-    tcp_inprocess, udp_inprocess, world,
+    demux, domain, footprint, group, igmp, instructions, micro, net, object, papers, rpc, sim,
+    sweep, tcp_idle, tcp_inprocess, udp_inprocess, world,
 };
 use serde::Deserialize;
 use std::collections::HashMap;
@@ -25,6 +25,7 @@ const WORKS: &[(&str, Work)] = &[
     ("footprint", footprint::measure),
     ("tcp-idle", tcp_idle::measure),
     ("sweep-bare", sweep::bare_process),
+    ("group-member", net::group::member::member),
     ("domain-mirror", domain::operations::mirror_process),
     ("domain-echo", domain::operations::echo_process),
 ];
@@ -61,6 +62,10 @@ const ROWS: &[Rows] = &[
     ("world", world::cases, none),
     ("sweep", sweep::cases, none),
     ("group", group::cases, none),
+    ("group-delivery", net::group::delivery_cases, none),
+    ("group-stream", net::group::stream_cases, none),
+    ("igmp", igmp::cases, none),
+    ("object", object::cases, none),
     ("footprint", footprint::cases, none),
     ("tcp-idle", tcp_idle::cases, none),
     ("domain", domain::operations::cases, domain::operations::derived),
@@ -90,6 +95,7 @@ const ROWS: &[Rows] = &[
     ("papers/rpc-table-2", papers::rpc::table_2, papers::rpc::table_2_derived),
     ("papers/rpc-table-3", papers::rpc::table_3, papers::rpc::table_3_derived),
     ("papers/rpc-removing-layers", papers::rpc::removal, papers::rpc::removal_derived),
+    ("papers/psync", papers::psync::cases, none),
     ("papers/udp-server-table-1", papers::udp_server::table_1, papers::udp_server::bests),
     ("papers/udp-server-table-2", papers::udp_server::table_2, papers::udp_server::bests),
     ("papers/udp-server-table-3", papers::udp_server::table_3, papers::udp_server::bests),

@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         ("streams_count_what_arrives", streams_count_what_arrives),
         ("frames_count_what_arrives", frames_count_what_arrives),
         ("tcp_is_measured_between_processes", tcp_is_measured_between_processes),
+        ("conversations_are_measured", conversations_are_measured),
         ("a_killed_run_leaves_nothing", a_killed_run_leaves_nothing),
     ])
 }
@@ -106,6 +107,13 @@ fn streams_count_what_arrives() {
 fn frames_count_what_arrives() {
     needs_root!("ip");
     run_whole("frames", counted);
+}
+
+/// Measures xk alone: members of the others take long to find each other.
+fn conversations_are_measured() {
+    needs_root!("ip");
+    run_some("group-delivery", &["2 members, 64 octets, xk", "4 members, 64 octets, xk"], |_| {});
+    run_some("group-stream", &["total, 4 members, 1024 octets, all send, xk"], |_| {});
 }
 
 fn tcp_is_measured_between_processes() {

@@ -39,6 +39,9 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("linux.uml", "user-mode-linux"),
     ("busybox", "busybox-static"),
     ("parallel", "parallel"),
+    ("corosync", "corosync"),
+    ("/usr/include/corosync/cpg.h", "libcpg-dev"),
+    ("javac", "openjdk-17-jdk-headless"),
 ];
 
 /// Folders that a user's search path often lacks, and where several of these programs live.

@@ -26,7 +26,11 @@ pub(crate) fn run_if_asked() -> bool {
     true
 }
 
-fn run(end: &Endpoint) -> Result<Value, Trouble> {
+/// Takes an end's place: its namespace and its core, for no longer than its parent lives.
+///
+/// # Errors
+/// It is not to be had.
+pub(super) fn begin(end: &Endpoint) -> Result<(), Trouble> {
     let begin = || -> std::io::Result<()> {
         set_parent_process_death_signal(Some(Signal::KILL))?;
         if getppid().is_none_or(|parent| parent.is_init()) {
@@ -39,6 +43,11 @@ fn run(end: &Endpoint) -> Result<Value, Trouble> {
     };
     begin().map_err(failed("cannot take its place"))?;
     xk_run::interrupt_unsafe::catch();
+    Ok(())
+}
+
+fn run(end: &Endpoint) -> Result<Value, Trouble> {
+    begin(end)?;
     match end.system {
         System::Xk(wire) => stack::datagrams(end, wire),
         System::XkHost => stack::host(end),

@@ -12,6 +12,7 @@ pub(crate) mod endpoint;
 mod exchange;
 pub(crate) mod frame_rate;
 mod frames;
+pub(crate) mod group;
 mod memory;
 mod memory_unsafe;
 mod pattern;

@@ -176,3 +176,46 @@ impl Spaces {
         self.spaces[side].path()
     }
 }
+
+/// Namespaces whose devices hang on one bridge.
+pub(super) struct Hub {
+    spaces: Vec<Space>,
+    _bridge: Space,
+}
+
+/// The device of each.
+pub(super) const HUB: &str = "xkg0";
+
+/// Linux's address of the one with this number.
+pub(super) fn hub_address(number: usize) -> String {
+    format!("10.78.0.{}", number + 1)
+}
+
+impl Hub {
+    /// So many of them; groups go to all.
+    ///
+    /// # Errors
+    /// [`Trouble::Skipped`] without root or the program `ip`.
+    pub(super) fn new(count: usize) -> Result<Self, Trouble> {
+        let bridge = Space::new()?;
+        bridge.ip("link add br0 type bridge mcast_snooping 0")?;
+        bridge.ip("link set br0 up")?;
+        let other = bridge.path();
+        let space = |number: usize| {
+            let (space, port) = (Space::new()?, format!("p{number}"));
+            space.ip(&format!("link add {HUB} type veth peer name {port} netns {other}"))?;
+            bridge.ip(&format!("link set {port} master br0 up"))?;
+            space.ip(&format!("addr add {}/24 dev {HUB}", hub_address(number)))?;
+            space.ip(&format!("link set {HUB} up"))?;
+            space.ip(&format!("route add 224.0.0.0/4 dev {HUB}"))?;
+            Ok(space)
+        };
+        let spaces = (0..count).map(space).collect::<Result<_, Trouble>>()?;
+        Ok(Self { spaces, _bridge: bridge })
+    }
+
+    /// The namespace with this number.
+    pub(super) fn path(&self, number: usize) -> String {
+        self.spaces[number].path()
+    }
+}

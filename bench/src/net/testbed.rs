@@ -184,7 +184,7 @@ fn first(setting: &Setting) -> usize {
 
 /// The first of two ports that runs at the same time on one machine hardly share: below those that
 /// Linux gives by itself.
-fn port() -> u16 {
+pub(super) fn port() -> u16 {
     10_000 + (std::process::id() % 10_000) as u16 * 2
 }
 

@@ -14,6 +14,7 @@ pub(crate) mod linux;
 pub(crate) mod mechanisms;
 pub(crate) mod member;
 pub(crate) mod organisation;
+pub(crate) mod psync;
 mod quoted;
 pub(crate) mod rpc;
 mod segments;

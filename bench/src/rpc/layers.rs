@@ -46,8 +46,25 @@ pub(crate) fn derived(records: &[Record]) -> Vec<Record> {
             ..with.with(without, (row, with.unit), |with, without| with - without)
         })
     };
-    LAYERS.into_iter().filter_map(one).collect()
+    let monolithic = |(row, vmtp, mrpc): (&str, Stack, Stack)| {
+        let (vmtp, mrpc) = (find(vmtp)?, find(mrpc)?);
+        Some(Record {
+            instructions: None,
+            goal: Some(Goal::AtMost(VMTP_TIMES)),
+            ..vmtp.with(mrpc, (row, "times"), |vmtp, mrpc| vmtp / mrpc)
+        })
+    };
+    let layers = LAYERS.into_iter().filter_map(one);
+    layers.chain(MONOLITHIC.into_iter().filter_map(monolithic)).collect()
 }
+
+/// The monolithic protocols on the same layer.
+const MONOLITHIC: [(&str, Stack, Stack); 2] = [
+    ("VMTP-VIP over M.RPC-VIP", Stack::VmtpVip, Stack::MonolithicVip),
+    ("VMTP-IP over M.RPC-IP", Stack::VmtpIp, Stack::MonolithicIp),
+];
+/// A call by VMTP takes so many times as long as one by M.RPC, at most.
+pub(super) const VMTP_TIMES: f64 = 1.1;
 
 #[cfg(test)]
 mod tests {
@@ -67,8 +84,13 @@ mod tests {
 
     #[test]
     fn large_arguments_go_in_fragments_and_small_ones_in_one_frame() {
-        let stacks =
-            [Stack::MonolithicVip, Stack::LayeredVip, Stack::LayeredVipSize, Stack::SunUdp];
+        let stacks = [
+            Stack::MonolithicVip,
+            Stack::LayeredVip,
+            Stack::LayeredVipSize,
+            Stack::SunUdp,
+            Stack::VmtpVip,
+        ];
         for stack in known(&stacks) {
             let frames = |octets: usize, calls: u64| {
                 let pair = pair(stack, octets);

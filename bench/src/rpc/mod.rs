@@ -25,11 +25,12 @@ const MIB: f64 = (1 << 20) as f64;
 type Ours = (&'static str, Stack, Wire);
 
 /// The first is the one that is to reach the goals.
-const NULL_OURS: [Ours; 8] = [
+const NULL_OURS: [Ours; 9] = [
     ("xk shm, SELECT-CHANNEL", Stack::LayeredLink, Wire::Shm),
     ("xk shm, M.RPC", Stack::MonolithicLink, Wire::Shm),
     ("xk shm, SELECT-CHANNEL-VIPsize", Stack::LayeredVipSize, Wire::Shm),
-    ("xk shm, M.RPC-VIP", Stack::MonolithicVip, Wire::Shm),
+    (MRPC, Stack::MonolithicVip, Wire::Shm),
+    VMTP,
     ("xk shm, Sun RPC-UDP", Stack::SunUdp, Wire::Shm),
     ("xk xdp, SELECT-CHANNEL-VIPsize", Stack::LayeredVipSize, Wire::Xdp),
     ("xk packet, SELECT-CHANNEL-VIPsize", Stack::LayeredVipSize, Wire::Packet),
@@ -37,10 +38,14 @@ const NULL_OURS: [Ours; 8] = [
 ];
 /// On the wire of libtirpc: datagrams of the machine over its loopback device.
 const SAME_WIRE: Ours = ("xk host-udp, Sun RPC", Stack::SunHostUdp, Wire::HostUdp);
-const LARGE_OURS: [Ours; 5] = [
+/// VMTP, and what it is compared with.
+const VMTP: Ours = ("xk shm, VMTP-VIP", Stack::VmtpVip, Wire::Shm);
+const MRPC: &str = "xk shm, M.RPC-VIP";
+const LARGE_OURS: [Ours; 6] = [
     ("xk shm, SELECT-CHANNEL, frames of 20 KiB", Stack::LayeredLink, Wire::Shm),
     ("xk shm, SELECT-CHANNEL-VIPsize", Stack::LayeredVipSize, Wire::Shm),
-    ("xk shm, M.RPC-VIP", Stack::MonolithicVip, Wire::Shm),
+    (MRPC, Stack::MonolithicVip, Wire::Shm),
+    VMTP,
     ("xk shm, Sun RPC-UDP", Stack::SunUdp, Wire::Shm),
     ("xk packet, SELECT-CHANNEL-VIPsize", Stack::LayeredVipSize, Wire::Packet),
 ];
@@ -60,6 +65,9 @@ pub(crate) fn null_cases() -> Vec<Case> {
                 (0, Mode::OneCore) => beside_all(case, Some(1.5)),
                 (0, Mode::TwoCores) => beside_all(case, None),
                 _ if NULL_OURS[at] == SAME_WIRE => beside_tirpc(case, mode),
+                _ if NULL_OURS[at] == VMTP => {
+                    case.beside(MRPC).goal(Goal::AtMostTimes(layers::VMTP_TIMES))
+                }
                 _ => case,
             });
         }
@@ -100,7 +108,10 @@ pub(crate) fn large_cases() -> Vec<Case> {
     for mode in MODES {
         for ours in LARGE_OURS {
             let case = found.ours(mode.name(), ours, mode, LARGE_OCTETS);
-            list.push(beside_all(case, None));
+            list.push(match ours == VMTP {
+                true => case.beside(MRPC).goal(Goal::TimesAsFast(1.0 / layers::VMTP_TIMES)),
+                false => beside_all(case, None),
+            });
         }
         let theirs = |system| found.theirs(mode.name(), system, mode, LARGE_OCTETS);
         list.extend(Foreign::ALL.map(theirs));

@@ -42,11 +42,13 @@ pub(crate) enum Stack {
     SunHostUdp,
     /// Sun RPC in layers on CHANNEL and FRAGMENT.
     SunChannelVip,
+    VmtpIp,
+    VmtpVip,
 }
 
 impl Stack {
     /// All of them.
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::MonolithicEth,
         Self::MonolithicIp,
         Self::MonolithicVip,
@@ -61,6 +63,8 @@ impl Stack {
         Self::SunUdp,
         Self::SunHostUdp,
         Self::SunChannelVip,
+        Self::VmtpIp,
+        Self::VmtpVip,
     ];
 
     /// The name.
@@ -80,6 +84,8 @@ impl Stack {
             Self::SunUdp => "SUN.SELECT-REQUEST.REPLY-UDP",
             Self::SunHostUdp => "SUN.SELECT-REQUEST.REPLY on the machine's UDP",
             Self::SunChannelVip => "SUN.SELECT-CHANNEL-FRAGMENT-VIP",
+            Self::VmtpIp => "VMTP-IP",
+            Self::VmtpVip => "VMTP-VIP",
         }
     }
 
@@ -101,6 +107,8 @@ impl Stack {
             Self::MonolithicIp => "mrpc ip fragment=0",
             Self::MonolithicVip => "vip arp ip\nmrpc vip fragment=0",
             Self::Vip => "vip arp ip",
+            Self::VmtpIp => "vmtp ip",
+            Self::VmtpVip => "vip arp ip\nvmtp vip",
             Self::FragmentVip => "vip arp ip\nfragment vip",
             Self::ChannelFragmentVip => "vip arp ip\nfragment vip\nchannel fragment",
             Self::LayeredVip => "vip arp ip\nfragment vip\nchannel fragment\nselect channel",
