@@ -29,7 +29,7 @@ crate::header! {
         incarnation: u16,
         /// Number of the chunk, from 0.
         number: u32,
-        /// Octets of the whole state; [`ASKS`] in a question.
+        /// Octets of the whole state; all ones in a question.
         octets: u32,
     }
 }
