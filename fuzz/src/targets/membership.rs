@@ -3,7 +3,7 @@
 use crate::harness::Script;
 use xk_core::message::{Pool, PoolConfig};
 use xk_kit::group::NodeId;
-use xk_membership::agreement::{Agreement, Held, Up};
+use xk_membership::agreement::{Agreement, Held, START_BITS, Up};
 use xk_membership::wire::{Header, emit, read};
 
 const MEMBERS: usize = 4;
@@ -17,7 +17,7 @@ pub(crate) fn wire(data: &[u8]) {
         return;
     };
     if let Some(roll) = read(header, &message) {
-        assert_eq!(emit(&roll), data, "a vote is written as it was read");
+        assert_eq!(emit(header.kind, &roll), data, "a vote is written as it was read");
     }
 }
 
@@ -35,12 +35,20 @@ pub(crate) fn agreement(data: &[u8]) {
                 let _ = agreement.suspect((act >> 4).into());
             }
             1 => {
-                let roll: Vec<u16> = octets.iter().map(|octet| u16::from(*octet)).collect();
-                let own = agreement.unsaid().map(<[u16]>::to_vec);
+                let number =
+                    |octet: &u8| u64::from(*octet >> 4) << START_BITS | u64::from(*octet & 15);
+                let roll: Vec<u64> = octets.iter().map(number).collect();
+                let own = agreement.unsaid().map(<[u64]>::to_vec);
                 let roll = own.filter(|_| act & 4 != 0).unwrap_or(roll);
                 sent[from] += 1;
-                let _ = agreement.vote(from, &roll, sent[from], sent.to_vec());
+                let place = (sent[from], sent.iter().sum());
+                let _ = agreement.vote(from, &roll, place, sent.to_vec());
             }
+            2 => match octets.first() {
+                Some(start) => drop(agreement.admit(from, (*start).into())),
+                None if from != 0 => agreement.leave(from),
+                None => agreement.hello(from),
+            },
             _ => {
                 sent[from] += 1;
                 let id = NodeId { sender: from as u8, seq: sent[from] };

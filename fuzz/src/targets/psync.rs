@@ -196,7 +196,8 @@ mod tests {
                 damaged[at] = random.next_u64() as u8;
             }
             stack(&damaged);
-            wire(&damaged[22..]);
+            list(&damaged[22..]);
+            base(&damaged[22..]);
             graph(&damaged);
         }
         let noise: Vec<u8> = (0..20_000).map(|_| random.next_u64() as u8).collect();

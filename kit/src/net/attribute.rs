@@ -255,9 +255,10 @@ mod tests {
             v4: [u8; 4],
             hops: u8,
             class: Option<u8>,
-            (stays_out, stays_in): (bool, bool),
+            stays: [bool; 2],
             octets: [u8; 24],
         ) {
+            let [stays_out, stays_in] = stays;
             let sending = Sending { from: v4.into(), hops, class, stays_out, stays_in };
             prop_assert_eq!(Sending::decode(sending.encode()), sending);
             let arrived = Arrived { to: v4.into(), hops, class: class.unwrap_or(0) };

@@ -133,7 +133,7 @@ mod tests {
         for (option, value, wish, least) in [
             (libc::IP_ADD_MEMBERSHIP, &short, Wish::Change(GROUP, HOST, GroupChange::Join), 8),
             (libc::IP_DROP_MEMBERSHIP, &numbered, Wish::Change(GROUP, any, GroupChange::Leave), 8),
-            (libc::IP_ADD_SOURCE_MEMBERSHIP, &long, Wish::Change(GROUP, HOST, source), 12),
+            (libc::IP_ADD_SOURCE_MEMBERSHIP, &long, Wish::Change(GROUP, HOST, source.clone()), 12),
             (JOIN_GROUP, &one, Wish::Change(GROUP, any, GroupChange::Join), word.len() + 8),
             (JOIN_SOURCE_GROUP, &two, Wish::Change(GROUP, any, source), one.len() + 8),
             (libc::IP_MULTICAST_IF, &HOST.octets().to_vec(), Wish::From(HOST), 4),

@@ -747,7 +747,7 @@ fn anything_happens(seed: u64) {
                 let unheard = model.unheard(me);
                 model.suspect(me, unheard);
             }
-            20..26 => {
+            23..26 => {
                 let at = model.random.below(n as u64) as usize;
                 if !model.members[at].is_alive && model.asks[at] == 0 {
                     model.restart(at);

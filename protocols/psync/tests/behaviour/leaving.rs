@@ -88,7 +88,7 @@ fn talk_and_leave(seed: u64) {
                     Some(change) => {
                         assert_eq!(change.member, Some(node.id.sender));
                         assert_eq!(change.members >> node.id.sender & 1, 0);
-                        let before = gone[at].insert(node.id.sender, change.last);
+                        let before = gone[at].insert(node.id.sender, node.id.seq);
                         assert_eq!(before, None, "seed {seed}: twice");
                     }
                     None => heard[at].push(node.id),

@@ -187,7 +187,7 @@ pub(crate) fn a_group_goes_on_without_a_killed_member(_: Wire) {
     let reports: Vec<String> = finish(&hosts).concat();
     for report in &reports {
         let received: u64 = value(report, "received").parse().unwrap();
-        assert!(received >= 400 && received < 800, "{report}");
+        assert!((400..800).contains(&received), "{report}");
     }
     assert_eq!(value(&reports[0], "order"), value(&reports[1], "order"), "{reports:?}");
 }
