@@ -729,7 +729,13 @@ impl<L: Layer<N, W>, const N: usize, W: Ways> Layered<L, N, W> {
         less_header::<L, N, W>(self.lower.control(cx, ask), ask)
     }
 
-    fn pass_offer(
+    /// Enables this layer below with the participants that are left of an offer, unless that is
+    /// done. A layer that needs what comes for no protocol above passes an offer of its own when it
+    /// starts.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn pass_offer(
         &self,
         cx: &Kernel,
         this: &ProtocolRef,

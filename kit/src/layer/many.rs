@@ -1,9 +1,10 @@
 //! A conversation of several peers, each behind a session below of its own.
 
 use super::ways::{Acting, Ways};
-use crate::answers::is_for_one;
-use crate::control::{MaxPacket, OptPacket, PeerHost, PeerPort};
-use crate::net::attribute::Peer;
+use super::{Conversation, Layer};
+use crate::answers::TO_MANY;
+use crate::control::{MaxPacket, MyHost, OptPacket, PeerHost, PeerPort, SpecificDestination};
+use crate::net::attribute::{Peer, Sending};
 use crate::net::ports::{ATTRIBUTES_FULL, copy_of};
 use crate::net::receivers::has_no_answer;
 use crate::net::virtual_layer::NO_WAY;
@@ -16,7 +17,8 @@ use xk_core::object::{OpenError, PushError, SessionSlot};
 use xk_core::participant::{AddressError, PEERS_MAX};
 use xk_core::reason::{self, Class};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Participant, Participants, ProtocolRef, Reason, SessionRef, Upper,
+    Answer, Ask, HostAddr, Kernel, Message, Part, Participant, Participants, ProtocolRef, Reason,
+    SessionRef, Upper,
 };
 
 /// Largest number of peers of one conversation.
@@ -34,12 +36,19 @@ pub static NOT_A_MEMBER: Reason = Reason::new("not a member", Class::NotMine);
 ///
 /// The way to a peer that an open named is opened again, for the next message, when it has ended. A
 /// peer that joined leaves when its way ends.
+///
+/// Of a conversation [in a group](Self::in_group) messages come by that group as well, and
+/// [`send_to_all`](Conversation::send_to_all) sends by it.
 #[derive(Default)]
 pub struct Many {
     /// The members by number.
     members: RefCell<Vec<Rc<Member>>>,
     /// Number of the member that came last.
     last: Cell<u64>,
+    /// The group that all peers have joined.
+    group: Option<HostAddr>,
+    /// The session below to the group, once a message was sent there.
+    way_to_group: SessionSlot,
 }
 
 /// One peer.
@@ -52,6 +61,9 @@ struct Member {
     way: SessionSlot,
     /// Number of the way, for the search of each message's.
     way_id: Cell<u64>,
+    /// Number of another session below by which messages of the peer come, such as one for those
+    /// to a group.
+    other_id: Cell<u64>,
     /// True while a way that a message made is held for the conversation.
     holds: Cell<bool>,
 }
@@ -119,6 +131,49 @@ impl Many {
         self.members.borrow().iter().map(|member| member.peer).collect()
     }
 
+    /// Has messages come by a group as well, if there is one: all peers have joined it.
+    #[must_use]
+    pub fn in_group(self, group: Option<HostAddr>) -> Self {
+        Self { group, ..self }
+    }
+
+    /// Returns whether a session below that a message made is for those that were sent to the
+    /// group.
+    ///
+    /// # Errors
+    /// Why a conversation may not go by it: it is for those to many others.
+    pub fn comes_by_group(
+        cx: &Kernel,
+        lower: &SessionRef,
+        group: Option<HostAddr>,
+    ) -> Result<bool, &'static Reason> {
+        match cx.unless_lost(|| lower.ask(cx, SpecificDestination::default()))? {
+            Some(SpecificDestination { many: true, host }) if group == Some(host) => Ok(true),
+            Some(SpecificDestination { many: true, .. }) => Err(&TO_MANY),
+            _ => Ok(false),
+        }
+    }
+
+    /// The way to the group, opened if it is not open; `None` if there is no group, if it cannot be
+    /// opened, or if there is but one peer, which is reached without it.
+    fn way_to_group(&self, Acting { cx, this, lower }: Acting<'_>) -> Option<SessionRef> {
+        let group = self.group.filter(|_| self.members.borrow().len() > 1)?;
+        if let Some(way) = self.way_to_group.live() {
+            return Some(way);
+        }
+        // The peers know this host by the address that the ways to them have.
+        let own = self.first()?.ask(cx, MyHost::default())?.host;
+        let ends = Participants::pair(Part::Host(own), Part::Host(group));
+        let way = lower.open(cx, Upper::new(&this.protocol(cx)?), ends).ok()?;
+        // The open may have blocked: the conversation may be closed, or another message quicker.
+        if this.head().is_closed() || self.way_to_group.live().is_some() {
+            way.close(cx);
+            return self.way_to_group.live();
+        }
+        drop(self.way_to_group.replace(Some(way.clone())));
+        Some(way)
+    }
+
     /// Takes a peer off the conversation; false if it is none of its peers. A way that was opened
     /// for it is closed.
     pub fn remove(&self, cx: &Kernel, peer: Peer) -> bool {
@@ -140,6 +195,7 @@ impl Many {
             ends,
             way: SessionSlot::new(Some(way.clone())),
             way_id: Cell::new(way.id().0),
+            other_id: Cell::new(way.id().0),
             holds: Cell::new(false),
         });
         self.members.borrow_mut().push(Rc::clone(&member));
@@ -278,7 +334,7 @@ impl Ways for Many {
 
     /// Refuses a session below for messages that were sent to many hosts.
     fn admits(cx: &Kernel, lower: &SessionRef) -> Result<(), &'static Reason> {
-        cx.unless_lost(|| is_for_one(cx, lower))?
+        Self::comes_by_group(cx, lower, None).map(drop)
     }
 
     fn begin(cx: &Kernel, lower: &SessionRef) -> Self {
@@ -385,11 +441,12 @@ impl Ways for Many {
         joins: impl FnOnce(&Message) -> bool,
     ) -> Result<(), &'static Reason> {
         let Acting { cx, this, .. } = acting;
-        let known = self.find_by(lower);
+        let id = lower.id().0;
+        let known = self.find(|member| member.way_id.get() == id || member.other_id.get() == id);
         let peer = match &known {
             Some(member) => member.peer,
             None => {
-                Self::admits(cx, lower)?;
+                let _ = Self::comes_by_group(cx, lower, self.group)?;
                 cx.unless_lost(|| peer_of(cx, lower))?
             }
         };
@@ -408,6 +465,8 @@ impl Ways for Many {
                 if this.head().opens() > 0 {
                     member.hold();
                 }
+            } else {
+                member.other_id.set(id);
             }
             return Ok(());
         }
@@ -454,5 +513,27 @@ impl Ways for Many {
     fn close(&self, acting: Acting<'_>) {
         let members = self.members.take();
         members.iter().for_each(|member| member.part(acting.cx));
+        self.way_to_group.close(acting.cx);
+    }
+}
+
+impl<L: Layer<N, Many>, const N: usize> Conversation<L, N, Many> {
+    /// Sends a message of the layer's own, its header in front, to all peers: once to their group,
+    /// or to each of them where there is no way to a group.
+    ///
+    /// # Errors
+    /// As of [`push`](xk_core::Session::push).
+    pub fn send_to_all(
+        &self,
+        cx: &Kernel,
+        this: &SessionRef,
+        mut message: Message,
+    ) -> Result<(), PushError> {
+        let Some(way) = self.ways.way_to_group(self.acting(cx, this)) else {
+            return self.send(cx, this, message);
+        };
+        // Without room for this a copy comes back, whose sender is none of the peers.
+        let _ = message.set_attribute(Sending { stays_out: true, ..Sending::default() });
+        way.push(cx, message)
     }
 }

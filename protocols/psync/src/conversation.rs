@@ -18,9 +18,10 @@ use xk_core::kernel::Timer;
 use xk_core::object::{PushError, Refused};
 use xk_core::reason::Class;
 use xk_core::{Kernel, Message, Participant, Participants, Reason, SessionRef, Time, reason};
+use xk_kit::answers::TO_MANY;
 use xk_kit::group::{Aside, Node, NodeId as Id, ViewChange};
 use xk_kit::layer::{Conversation, Many, NOT_A_MEMBER, Ways};
-use xk_kit::net::attribute::Peer;
+use xk_kit::net::attribute::{Arrived, Peer};
 use xk_kit::rpc::call::CallOptions;
 use xk_kit::rpc::wait_queue::{Pushes, Room};
 
@@ -312,8 +313,8 @@ impl Inner {
         }
     }
 
-    /// The members, by host and port.
-    fn member_of(&self, peer: Peer) -> Option<u8> {
+    /// The other members, by host and port.
+    pub(crate) fn member_of(&self, peer: Peer) -> Option<u8> {
         let at = self.members.iter().position(|member| member.address.peer == peer)?;
         Some(at as u8).filter(|at| *at != self.me)
     }
@@ -780,6 +781,7 @@ fn push_one(
         }
     };
     // Number, context and place in the graph in one step.
+    let mut is_listed = false;
     let fitted = with(own, |inner| {
         let length = message.len();
         let sent = inner.graph.send(is_null, body).ok_or(PushError::QueueFull)?;
@@ -792,6 +794,7 @@ fn push_one(
         header.flags = flags;
         // A member that has not answered learns of the others with the message.
         let list = inner.is_calling().then(|| inner.opening().emit());
+        is_listed = list.is_some();
         let incarnation_of = |id| inner.graph.incarnation_of(id);
         put_front(&mut message, header, before, incarnation_of, list.as_deref())
     });
@@ -805,8 +808,11 @@ fn push_one(
         // It is in the graph: a member that lacks it asks.
         return if error == PushError::NoBuffers { Ok(()) } else { Err(error) };
     }
-    // A member that cannot be reached now asks for it later.
-    let _ = own.send(cx, this, message);
+    // A member that cannot be reached now asks for it later. By a group no conversation begins.
+    let _ = match is_listed {
+        true => own.send(cx, this, message),
+        false => own.send_to_all(cx, this, message),
+    };
     Ok(())
 }
 
@@ -872,6 +878,11 @@ pub(crate) fn take(
 ) -> Result<(), Refused> {
     let peer = message.attribute::<Peer>();
     let header = Header::parse(header);
+    let by_group = message.attribute::<Arrived>().is_some_and(|arrived| arrived.to.is_group());
+    if by_group && (header.kind != kind::DATA || header.flags & LISTED != 0) {
+        // All members would answer.
+        return Err(this.refuse(cx, message, &TO_MANY));
+    }
     if matches!(header.kind, kind::RESTART | kind::RESTART_ACK) {
         let taken = match header.kind {
             kind::RESTART => take_restart(own, cx, this, &header, &message),

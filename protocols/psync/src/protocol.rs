@@ -11,12 +11,12 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::time::Duration;
-use xk_core::graph::{Build, BuildError};
+use xk_core::graph::{Build, BuildError, ParamKind, optional};
 use xk_core::object::{OpenError, ProtocolId, PushError, Refused};
 use xk_core::participant::{AddressError, PARTICIPANTS_MAX};
 use xk_core::{
-    Answer, Ask, Kernel, Message, Part, Participant, Participants, ProtocolRef, Reason, SessionRef,
-    Time, Upper, reason,
+    Answer, Ask, HostAddr, Kernel, Message, Part, Participant, Participants, ProtocolRef, Reason,
+    SessionRef, Time, Upper, reason,
 };
 use xk_kit::Turns;
 use xk_kit::control::{MaxPacket, MyHost, MyPort, OptPacket};
@@ -27,7 +27,10 @@ use xk_kit::group::{
 };
 use xk_kit::layer::{Arrival, Layer, Layered, Many, Unsent, Ways, peer_of};
 use xk_kit::net::attribute::Peer;
+use xk_kit::net::groups::{Filter, JoinHost, Membership};
 
+/// Form of the parameter `group`.
+const GROUP_EXPECTED: &str = "a group of hosts, such as 239.1.1.1";
 /// Nodes in one answer about the graph.
 const CONTEXT_MAX: usize = 64;
 xk_core::settings! {
@@ -40,7 +43,14 @@ xk_core::settings! {
             "how many messages of a conversation may be delivered at the same time"),
         sessions_max: u32 = int(1..=1_048_576, 64,
             "how many sessions it holds; idle ones are evicted for new ones"),
+        ..
+        /// The group of hosts by which messages go to all members.
+        group: Option<HostAddr> = None,
     }
+    [
+        optional("group", ParamKind::Text(GROUP_EXPECTED),
+            "a multicast group that all members join below; a message goes to it once"),
+    ]
 }
 
 /// A conversation that was opened above.
@@ -93,8 +103,12 @@ pub struct Psync {
 /// # Errors
 /// [`BuildError::Lower`] if the graph gives it nothing to stand on.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
+    let group: Option<HostAddr> = build.params.parse("group", GROUP_EXPECTED)?;
+    if group.is_some_and(|group| !group.is_group() || group == HostAddr::BROADCAST) {
+        return Err(BuildError::param("group", GROUP_EXPECTED));
+    }
     let layer = Psync {
-        settings: Settings::read(build)?,
+        settings: Settings { group, ..Settings::read(build)? },
         opened: RefCell::default(),
         opening: Turns::default(),
         arriving: RefCell::default(),
@@ -361,6 +375,32 @@ impl Layer<HEADER_OCTETS, Many> for Psync {
         Ok(session)
     }
 
+    /// Joins the group, and takes what comes by it, also for members that have enabled nothing.
+    fn start(
+        all: &Layered<Self, HEADER_OCTETS, Many>,
+        cx: &Kernel,
+        this: &ProtocolRef,
+    ) -> Result<(), OpenError> {
+        let Some(group) = all.layer.settings.group else {
+            return Ok(());
+        };
+        all.pass_offer(cx, this, NO_PROCESS, &mut Participants::local(Part::Any))?;
+        let membership = Membership { group, on: HostAddr::UNSPECIFIED, filter: Filter::ALL };
+        all.lower.ask(cx, JoinHost { membership }).map(drop).ok_or(OpenError::NoRoute)
+    }
+
+    fn open_done(
+        all: &Layered<Self, HEADER_OCTETS, Many>,
+        at: Arrival<'_>,
+        _: Participants,
+    ) -> Result<(), &'static Reason> {
+        Many::comes_by_group(at.cx, at.lower, all.layer.settings.group).map(drop)
+    }
+
+    fn ways(&self, ways: Many) -> Many {
+        ways.in_group(self.settings.group)
+    }
+
     fn begin(&self, cx: &Kernel, _: &SessionRef, key: u32) -> Talk {
         let talk = Talk::default();
         let arriving = self.arriving.borrow();
@@ -388,6 +428,12 @@ impl Layer<HEADER_OCTETS, Many> for Psync {
         header: &[u8; HEADER_OCTETS],
         message: Message,
     ) -> Result<(), Refused> {
+        if all.layer.settings.group.is_some()
+            && let Err(why) = Many::admits(at.cx, at.lower)
+        {
+            // What came by the group begins nothing, and is not answered.
+            return all.refuse(at, Some(header), message, why);
+        }
         let parsed = Header::parse(header);
         let key = parsed.conversation;
         if all.layer.closed.borrow().contains(&key) {
@@ -437,10 +483,7 @@ impl Layer<HEADER_OCTETS, Many> for Psync {
     /// A member that is heard the first time has its way from then on.
     fn joins(own: &Own, _: &Kernel, message: &Message) -> bool {
         let peer = message.attribute::<Peer>();
-        let is_member = |inner: &mut Inner| {
-            inner.members.iter().any(|member| Some(member.address.peer) == peer)
-        };
-        with(own, is_member).unwrap_or(false)
+        with(own, |inner| peer.is_some_and(|peer| inner.member_of(peer).is_some())).unwrap_or(false)
     }
 
     /// Every message is [unsent](Self::unsent), since its entries lie behind the header.
