@@ -16,6 +16,7 @@ mod layer_laws;
 mod machines;
 mod members;
 mod moving;
+mod multicast;
 mod no_allocation;
 mod objects;
 mod replicas;

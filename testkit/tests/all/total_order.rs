@@ -49,7 +49,15 @@ pub(crate) struct Group {
 }
 
 impl Group {
+    /// A conversation of `order`, whose own messages come up as well.
     pub(crate) fn new(n: usize, layers: &str, link: &str, seed: u64) -> Self {
+        let mut group = Self::on(n, "order", layers, link, seed);
+        (0..n).for_each(|at| assert!(group.ask(at, TakeOwn).is_some()));
+        group
+    }
+
+    /// A conversation of the highest layer, which has this name.
+    pub(crate) fn on(n: usize, top: &'static str, layers: &str, link: &str, seed: u64) -> Self {
         let host = |at: usize| {
             let address = at + 1;
             format!(
@@ -66,11 +74,11 @@ impl Group {
         let frames = Rc::new(Frames::default());
         world.network().set_tap(Some(Rc::clone(&frames) as Rc<dyn Tap>));
         let hosts: Vec<HostId> = (0..n).map(|at| world.find(&format!("h{at}")).unwrap()).collect();
-        let order = |cx: &Kernel| cx.find_protocol("order").unwrap();
+        let layer = move |cx: &Kernel| cx.find_protocol(top).unwrap();
         let enabled = |host: &HostId| {
             world.enter(*host, |cx| {
                 let top = Top::add(cx, "top");
-                assert!(top.enable(cx, &order(cx), Participants::local(process(7))).is_ok());
+                assert!(top.enable(cx, &layer(cx), Participants::local(process(7))).is_ok());
                 top
             })
         };
@@ -81,7 +89,7 @@ impl Group {
             let host = |at: usize| Part::Host([10, 0, 0, at as u8 + 1].into());
             let peers = (1..n).map(|at| Participant::of(host(at)).with(process(7)));
             let ends = Participants::among(process(1).into(), peers);
-            *opened.borrow_mut() = top.open(cx, &order(cx), ends).ok();
+            *opened.borrow_mut() = top.open(cx, &layer(cx), ends).ok();
         });
         // Even where much is lost all members hear of it by then.
         world.run_until(Time::from_ms(60_000));
@@ -92,9 +100,12 @@ impl Group {
             session.hold();
             sessions.push(session);
         }
-        let mut group = Self { world, hosts, tops, sessions, frames, done: Rc::default() };
-        (0..n).for_each(|at| assert!(group.ask(at, TakeOwn).is_some()));
-        group
+        Self { world, hosts, tops, sessions, frames, done: Rc::default() }
+    }
+
+    /// Packets of conversations that were sent.
+    pub(crate) fn frames(&self) -> u64 {
+        self.frames.0.get()
     }
 
     pub(crate) fn ask<Q: Question>(&mut self, at: usize, question: Q) -> Option<Q> {

@@ -1,5 +1,6 @@
 //! Conversations of several members, each a kernel of its own; the test carries their packets.
 
+mod by_group;
 mod leaving;
 mod returns;
 
@@ -58,6 +59,7 @@ impl Member {
         for (name, value) in parameters {
             match *name {
                 "max-packet" => lower.max_packet = *value as u32,
+                "group" => params.set("group", Value::Text("239.1.1.1".into())),
                 _ => params.set(name, Value::Integer(*value)),
             }
         }
@@ -106,11 +108,12 @@ fn process_part() -> Part {
     Part::Number(PROCESS, NUMBER)
 }
 
-/// A packet under way.
+/// A packet under way, or a copy of one that was sent to the group.
 #[derive(Clone)]
 struct Packet {
     from: usize,
     to: usize,
+    by_group: bool,
     octets: Vec<u8>,
 }
 
@@ -145,17 +148,26 @@ impl Net {
         let mut all = Vec::new();
         for (from, member) in self.members.iter().enumerate() {
             for sent in member.bottom.take_sent() {
-                let to = (0..self.members.len()).find(|to| sent.peer == Some(host(*to)));
-                let to = to.expect("a packet for a member");
-                all.push(Packet { from, to, octets: octets(&sent.message) });
+                self.frames.set(self.frames.get() + 1);
+                let octets = octets(&sent.message);
+                let by_group = sent.peer == Some(Part::Host(by_group::GROUP.into()));
+                let is_for = |to: &usize| sent.peer == Some(host(*to)) || by_group && *to != from;
+                let before = all.len();
+                for to in (0..self.members.len()).filter(is_for) {
+                    all.push(Packet { from, to, by_group, octets: octets.clone() });
+                }
+                assert!(all.len() > before, "a packet for a member");
             }
         }
-        self.frames.set(self.frames.get() + all.len() as u64);
         all
     }
 
     fn arrive(&self, packet: &Packet) {
-        self.members[packet.to].arrive(packet.from, &packet.octets);
+        let to = &self.members[packet.to];
+        match packet.by_group {
+            true => to.arrive_by_group(packet.from, &packet.octets),
+            false => to.arrive(packet.from, &packet.octets),
+        };
     }
 
     /// Carries packets until none is under way; those that are not `kept` are lost.
@@ -653,13 +665,16 @@ fn opens_of_strangers_are_bounded() {
     }
 }
 
-/// A random conversation: loss, duplicates and late packets, as many as the seed says.
-fn converse(seed: u64) {
+/// A random conversation: loss, duplicates and late packets, as many as the seed says; perhaps by a
+/// group.
+fn converse(seed: u64, by_group: bool) {
     let random = Random::new(seed);
     let n = 2 + random.below(8) as usize;
     let window = 2 + random.below(15) as i64;
     let loss = random.below(300_000) as u32;
-    let net = Net::new(n, &[("window", window), ("upcalls", 1 + random.below(3) as i64)]);
+    let mut parameters = vec![("window", window), ("upcalls", 1 + random.below(3) as i64)];
+    parameters.extend(by_group.then_some(("group", 1)));
+    let net = Net::new(n, &parameters);
     let mut under_way: Vec<Packet> = Vec::new();
     let mut sent = vec![0_u32; n];
     let mut heard: Vec<Vec<NodeId>> = vec![Vec::new(); n];
@@ -753,5 +768,6 @@ fn note(
 fn random_conversations_keep_the_order() {
     let seeds = std::env::var("XK_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(300);
     let first = std::env::var("XK_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
-    (first..first + seeds).for_each(converse);
+    (first..first + seeds).for_each(|seed| converse(seed, false));
+    (first..first + seeds).for_each(|seed| converse(seed, true));
 }
