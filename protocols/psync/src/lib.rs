@@ -1,6 +1,7 @@
 //! # Synopsis
-//! `psync LOWER [window=16] [upcalls=1] [group="239.1.1.1"]` — a conversation of several processes,
-//! in which every message arrives after the messages that its sender had received when it sent it.
+//! `psync LOWER [window=16] [upcalls=1] [group="239.1.1.1"]` — a conversation of several
+//! processes, in which every message arrives after the messages that its sender had received when
+//! it sent it.
 //!
 //! # Participants
 //! - `open`: the local end, such as `process1` or `process1@10.0.0.1`, and one to 63 others:
@@ -51,17 +52,17 @@
 //! two seconds. A host that has closed a conversation answers packets of it by `GONE`: a member
 //! that leaves as well, or is the only other one, waits for it no longer.
 //!
-//! With `group` the host joins that multicast group below, and a message is sent once, to the group,
-//! in place of once to each other member. Everything else goes to one member: the packets that begin
-//! a conversation, requests and retransmissions, views, messages aside. A message goes to each as
-//! well while the opener waits for an answer of a member, and in a conversation of two. Take it for
-//! conversations of three or more members on one link: packets to a group go no further. All hosts
-//! need the same `group`. One without it, or on another link, gets each message by a request of its
-//! own, half a second late. `ip` has to be below, alone or under layers that pass groups on;
-//! `fragment` and layers with ports, such as `udp`, do not. `group` costs the other hosts of the
-//! link the frames, unless its switch snoops on IGMP (then the members need `igmp`), and the hosts
-//! of other conversations in the same group a drop for each message. A message that the sender's
-//! link loses is requested and retransmitted once for each member.
+//! With `group` the host joins that multicast group below, and a message is sent once, to the
+//! group, in place of once to each other member. Everything else goes to one member: the packets
+//! that begin a conversation, requests and retransmissions, views, messages aside. A message goes
+//! to each as well while the opener waits for an answer of a member, and in a conversation of two.
+//! Take it for conversations of three or more members on one link: packets to a group go no
+//! further. All hosts need the same `group`. One without it, or on another link, gets each message
+//! by a request of its own, half a second late. `ip` has to be below, alone or under layers that
+//! pass groups on; `fragment` and layers with ports, such as `udp`, do not. `group` costs the other
+//! hosts of the link the frames, unless its switch snoops on IGMP (then the members need `igmp`),
+//! and the hosts of other conversations in the same group a drop for each message. A message that
+//! the sender's link loses is requested and retransmitted once for each member.
 //!
 //! A message with the attribute `aside` goes to one member, outside the graph: it has no place
 //! there, is not retransmitted, waits for no other message, and comes up with that attribute, even
@@ -88,14 +89,15 @@
 //! Packets are accepted only from members, by the host and port that the layer below reports. An
 //! attacker that forges these must also guess the number of the conversation, which has 32 random
 //! bits; an attacker on the path can read it. By the group only messages of members are accepted;
-//! other packets that are sent to it begin nothing and are not answered. Nothing is sent to a host that a stranger's `OPEN`
-//! names until the protocol above sends, or that host has sent a packet. A member can lie: it can
-//! forward altered messages of others, and claim to have messages that it lacks. A member that is
-//! told that it has lost messages ends its session, so as to come back: one other is believed of
-//! its own messages alone, and two of those of others. Requests of a member, also those to come
-//! back, are answered with at most two windows of messages in 100 ms. A request to come back counts
-//! once it contains a random number that was sent to the member's host. A running member that is
-//! told of a start that was not its own sends a packet; then the start is forgotten.
+//! other packets that are sent to it begin nothing and are not answered. Nothing is sent to a host
+//! that a stranger's `OPEN` names until the protocol above sends, or that host has sent a packet. A
+//! member can lie: it can forward altered messages of others, and claim to have messages that it
+//! lacks. A member that is told that it has lost messages ends its session, so as to come back: one
+//! other is believed of its own messages alone, and two of those of others. Requests of a member,
+//! also those to come back, are answered with at most two windows of messages in 100 ms. A request
+//! to come back counts once it contains a random number that was sent to the member's host. A
+//! running member that is told of a start that was not its own sends a packet; then the start is
+//! forgotten.
 //!
 //! # Example
 //! ```kdl

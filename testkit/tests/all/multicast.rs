@@ -1,5 +1,5 @@
-//! Conversations in a multicast group, in the simulator: on a switch that snoops on IGMP each message
-//! is one frame, and what a stranger sends to the group changes nothing.
+//! Conversations in a multicast group, in the simulator: on a switch that snoops on IGMP each
+//! message is one frame, and what a stranger sends to the group changes nothing.
 
 use crate::total_order::Group;
 use core::time::Duration;
