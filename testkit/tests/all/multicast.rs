@@ -127,10 +127,9 @@ fn converse(seed: u64) {
     }
     group.pass(200_000 * MS);
     note(&group, &mut known);
-    for at in 0..n {
-        let own = known[at][at];
-        known[at][at] = sent[at];
-        assert_eq!((own, &known[at]), (0, &sent), "seed {seed}: {at} of {n} has received all");
+    for (at, known) in known.iter_mut().enumerate() {
+        let own = core::mem::replace(&mut known[at], sent[at]);
+        assert_eq!((own, &*known), (0, &sent), "seed {seed}: {at} of {n} has received all");
         assert_eq!(group.ask(at, Outstanding::default()), Some(Outstanding::default()));
     }
 }
@@ -177,9 +176,9 @@ fn a_stranger_in_the_group_changes_nothing() {
     });
     group.pass(1000 * MS);
     assert_eq!(group.frames() - frames, count, "none of them is answered");
-    for at in 0..3 {
+    for (at, before) in before.into_iter().enumerate() {
         assert_eq!(group.texts(at).len(), 0);
-        assert_eq!(group.ask(at, Outstanding::default()), before[at]);
+        assert_eq!(group.ask(at, Outstanding::default()), before);
     }
     let drops = group.world.enter(group.hosts[1], |cx| {
         let list = cx.find_protocol("psync").unwrap().head().drops().list();

@@ -412,6 +412,30 @@ fn a_large_base_comes_in_parts() {
     assert!(net.is_back(1));
 }
 
+#[test]
+fn a_member_comes_back_into_a_group() {
+    let parameters = &[("group", 1)];
+    let mut net = Net::new(3, parameters);
+    (0..3).for_each(|at| net.push(at, "before").unwrap());
+    net.calm();
+    let number = net.number(0);
+    net.crash(1, 2, parameters);
+    net.open_again(1, number);
+    net.carry(|_| true);
+    Agreement::reach(&net, 1);
+    net.calm();
+    assert!(net.is_back(1));
+    (0..3).for_each(|at| drop(net.texts(at)));
+    for (from, text) in [(1, "back"), (0, "heard")] {
+        net.push(from, text).unwrap();
+        let sent = net.sent();
+        assert!(sent.len() == 2 && sent.iter().all(|packet| packet.by_group), "of {from}");
+        sent.iter().for_each(|packet| net.arrive(packet));
+        assert_eq!((net.texts(1 - from), net.texts(2)), (vec![text.into()], vec![text.into()]));
+    }
+    net.calm();
+}
+
 /// A random conversation in which members crash and come back, with packets lost, repeated and
 /// late: what comes up keeps the laws, before and after.
 fn converse_and_return(seed: u64) {
