@@ -525,7 +525,8 @@ question!(RegisterErrorProtocol { protocol }, "register-error-protocol", Tell, s
 pub struct PeerProved;
 question!(PeerProved {}, "peer-proved", Ask);
 
-/// Asked of a session: whether this port, too, is served at its local host.
+/// Asked of a session: whether this port, too, is served at its local host; or of a protocol, at
+/// any host. Only a layer with ports answers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ServesPort {
     /// In: the port.

@@ -361,6 +361,9 @@ impl Layer<HEADER_LEN> for Udp {
     }
 
     fn control(all: &Ports, cx: &Kernel, this: &ProtocolRef, ask: &mut Ask<'_>) -> Answer {
+        if tell_served(all, ask, None) {
+            return Answer::Answered;
+        }
         match ask.get::<NetworkError>() {
             Some(error) => network_error(all, cx, this, error),
             None => all.answer(cx, ask),
@@ -382,10 +385,7 @@ impl Layer<HEADER_LEN> for Udp {
         }
         if let Some(question) = ask.get::<control::MaxPacket>() {
             question.octets = own.octets_max as u32;
-        } else if let Some(question) = ask.get::<control::ServesPort>() {
-            let host = own.all.layer.origins.of(cx, own.lower()).local;
-            question.served = serves(&own.all, question.port, host);
-        } else {
+        } else if !tell_served(&own.all, ask, own.all.layer.origins.of(cx, own.lower()).local) {
             return own.answer(cx, ask);
         }
         Answer::Answered
@@ -408,9 +408,10 @@ pub(crate) fn covers_hosts(ask: &mut Ask<'_>) -> bool {
     ask.get::<control::PseudoHeader>().is_some()
 }
 
-/// True if a protocol has enabled this port at our host.
-pub(crate) fn serves(all: &Ports, port: u16, host: Option<HostAddr>) -> bool {
-    matches!(ports::receiver(&all.offers, port, host), Some(Receiver::Protocol(_)))
+/// Answers whether a protocol has enabled a port at our host; false to other questions.
+pub(crate) fn tell_served(all: &Ports, ask: &mut Ask<'_>, host: Option<HostAddr>) -> bool {
+    let is = |port| matches!(ports::receiver(&all.offers, port, host), Some(Receiver::Protocol(_)));
+    ask.answer::<control::ServesPort>(|asked| asked.served = is(asked.port)).is_answered()
 }
 
 impl Reached {

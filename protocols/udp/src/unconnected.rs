@@ -1,7 +1,7 @@
 //! An unconnected session: receives from many on one port, sends to the peer that each message
 //! names, or else to all that it was opened to.
 
-use crate::protocol::{Connected, Ports, covers_hosts, key_of, open_below, serves};
+use crate::protocol::{Connected, Ports, covers_hosts, key_of, open_below, tell_served};
 use crate::wire::{HEADER_LEN, PAYLOAD_LEN_MAX};
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -275,8 +275,7 @@ impl Session for Unconnected {
         if covers_hosts(ask) {
             return Answer::Unknown;
         }
-        if let Some(question) = ask.get::<control::ServesPort>() {
-            question.served = serves(&self.all, question.port, host);
+        if tell_served(&self.all, ask, host) {
             return Answer::Answered;
         }
         // Those of a conversation with all hosts of the link, of which nothing need be asked.

@@ -17,6 +17,7 @@ use xk_core::{
     Kernel, Message, Part, Participant, Participants, ProtocolRef, Reason, SessionRef, Time, Upper,
     reason,
 };
+use xk_kit::control::ServesPort;
 use xk_kit::group::{
     Leave, MemberAt, MemberState, MyMember, Node, Outstanding, PROCESS, TakeOwn, TakeViews, View,
     ViewChange,
@@ -275,18 +276,6 @@ fn member(at: Endpoint, host: Part, has_ports: bool) -> Participant {
     end.with(Part::Number(PROCESS, at.port.into()))
 }
 
-/// Whether the layer under a conversation has ports.
-fn has_ports(below: &ProtocolRef) -> bool {
-    let mut at = Some(below.clone());
-    while let Some(protocol) = at {
-        if protocol.head().kind() == "udp" {
-            return true;
-        }
-        at = protocol.lower().cloned();
-    }
-    false
-}
-
 impl Layer {
     /// A socket of a conversation: opened if this member is the first, else waited for.
     pub(crate) fn converse(&self, cx: &Kernel, members: Members) -> Result<Rc<Socket>, Errno> {
@@ -297,7 +286,9 @@ impl Layer {
             place.clone().ok_or(Errno::PROTONOSUPPORT)?
         };
         let me = members.all.get(usize::from(members.me)).ok_or(Errno::INVAL)?;
-        let ports = has_ports(&below);
+        let served = ServesPort { port: me.port, ..ServesPort::default() };
+        // Only a layer with ports answers.
+        let ports = below.ask(cx, served).is_some();
         let own = member(*me, Part::Any, ports);
         let others = members.all.iter().enumerate().filter(|(at, _)| *at > 0);
         let peers = others.map(|(_, at)| member(*at, Part::Host(at.host), ports));
