@@ -9,7 +9,7 @@ use crate::control::{
     TryOpen, WireRoom,
 };
 use crate::group::{
-    Context, IsStable, Leaves, MaskIn, MaskOut, MemberAt, MemberState, MyMember, OrderOf,
+    Context, IsStable, Leave, Leaves, MaskIn, MaskOut, MemberAt, MemberState, MyMember, OrderOf,
     Outstanding, PlaceOf, SendNull, TakeMembers, TakeNulls, TakeOwn, TakeViews, View,
 };
 use crate::net::appletalk::{
@@ -85,6 +85,7 @@ table![
     TellArrivals,
     Context,
     IsStable,
+    Leave,
     Leaves,
     MaskIn,
     MaskOut,

@@ -49,6 +49,7 @@ const SELECT: (&str, &str) = ("caller select to=\"procedure1@10.0.0.100\"", "pro
 const CHANNEL: (&str, &str) =
     ("caller channel to=\"10.0.0.100\"", "procedures channel procedure=1");
 const MRPC: (&str, &str) = ("caller mrpc to=\"procedure1@10.0.0.100\"", "procedures mrpc");
+const VMTP: (&str, &str) = ("caller vmtp to=\"procedure1@10.0.0.100\"", "procedures vmtp");
 const SUN: (&str, &str) = (
     "caller sunprog to=\"procedure1@version1@program536870913@10.0.0.100\"",
     "procedures sunprog at=\"*@version1@program536870913\"",
@@ -62,6 +63,8 @@ const STACKS: &[Stack] = &[
     Stack { payload: 1_024, ..calls("mrpc", "mrpc ip", MRPC) },
     calls("mrpc, large fragments", "mrpc ip fragment=0", MRPC),
     Stack { payload: 1_024, ..calls("mrpc on vip", "vip arp ip\nmrpc vip", MRPC) },
+    Stack { payload: 1_024, ..calls("vmtp", "vmtp ip", VMTP) },
+    Stack { payload: 1_024, ..calls("vmtp on vip", "vip arp ip\nvmtp vip", VMTP) },
     calls("select", "fragment ip\nchannel fragment\nselect channel", SELECT),
     Stack {
         payload: 1_470,

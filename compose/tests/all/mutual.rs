@@ -40,6 +40,7 @@ const SUN_PORT: &str = "version1@program536870913@port99@";
 
 const STACKS: &[Stack] = &[
     stack("mrpc", "mrpc ip", "mrpc", ""),
+    stack("vmtp", "vmtp ip", "vmtp", ""),
     stack("mrpc on vip", "vip arp ip\nmrpc vip", "mrpc", ""),
     stack("select", "fragment ip\nchannel fragment\nselect channel", "select", ""),
     stack(

@@ -102,6 +102,12 @@ const SERVERS: &[(&str, &str, &str, &str)] = &[
         "procedures mrpc",
     ),
     (
+        "procedures on vmtp",
+        " vmtp ip\n",
+        "caller vmtp to=\"procedure1@10.0.0.1\" count=3 size=5000",
+        "procedures vmtp",
+    ),
+    (
         "procedures on select",
         " fragment ip\n channel fragment\n select channel\n",
         "caller select procedure=1 to=\"10.0.0.1\" count=3 size=5000",

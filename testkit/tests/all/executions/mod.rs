@@ -119,6 +119,9 @@ stacks!(
     sun_channel,
     sun_fragment,
     sun_udp,
+    sun_vmtp,
+    vmtp,
+    vmtp_vip,
 );
 
 /// Limit of ATP's exactly once: a request that comes again after the responder's release timer has

@@ -165,6 +165,20 @@ pub(crate) fn select_channel() -> Stack {
     }
 }
 
+pub(crate) fn vmtp() -> Stack {
+    Stack {
+        name: "vmtp",
+        graph: graph("    vmtp ip\n"),
+        lower: "vmtp",
+        octets_max: [40_000; 2],
+        ..mrpc()
+    }
+}
+
+pub(crate) fn vmtp_vip() -> Stack {
+    Stack { name: "vmtp_vip", graph: graph("    vip arp ip\n    vmtp vip\n"), ..vmtp() }
+}
+
 pub(crate) fn rdgram() -> Stack {
     Stack {
         name: "rdgram",
@@ -184,6 +198,14 @@ pub(crate) fn sun_channel() -> Stack {
         ),
         promise: Promise::AtMostOnce,
         ..sun_fragment()
+    }
+}
+
+pub(crate) fn sun_vmtp() -> Stack {
+    Stack {
+        name: "sun_vmtp",
+        graph: graph("    vmtp ip\n    sunselect vmtp\n    sunprog sunselect\n"),
+        ..sun_channel()
     }
 }
 
