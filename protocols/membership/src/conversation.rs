@@ -100,6 +100,8 @@ pub struct Talk {
     votes: RefCell<VecDeque<u32>>,
     votes_soon: Cell<bool>,
     tick: Cell<Option<Timer>>,
+    /// The messages that come up, one after the other: a question below may block.
+    takes: Turns<()>,
     /// Shepherds in upcalls, and the one that passes up what was held back.
     upcalls: RefCell<Vec<Option<u32>>>,
     up: Cell<Option<Option<u32>>>,
@@ -145,6 +147,7 @@ impl Talk {
             votes: RefCell::default(),
             votes_soon: Cell::new(false),
             tick: Cell::new(None),
+            takes: Turns::default(),
             upcalls: RefCell::default(),
             up: Cell::new(None),
             ups: Turns::default(),
@@ -337,6 +340,7 @@ pub(crate) fn take(
     };
     let is_data = header == Some(Header { kind: DATA, members: 0 });
     let is_last = message.remove_attribute::<ViewChange>().is_some();
+    let turn = talk.takes.take(cx, ());
     let is_free = {
         let agreement = talk.agreement.borrow();
         // Another shepherd may be passing up what comes before.
@@ -344,6 +348,7 @@ pub(crate) fn take(
     };
     if is_free {
         talk.agreement.borrow_mut().note(node.id);
+        drop(turn);
         return hand_up(own, cx, this, message);
     }
     let vote = header.filter(|header| header.kind == wire::VOTE);
@@ -368,6 +373,7 @@ pub(crate) fn take(
         let place = (node.id.seq, node.depth);
         (taken, vote.map(|(roll, past)| agreement.vote(from, &roll, place, past)))
     };
+    drop(turn);
     [taken, voted.unwrap_or(Ok(()))].into_iter().filter_map(Result::err).for_each(|why| {
         let why = match why {
             Ignored::Old => &OLD_VOTE,

@@ -17,7 +17,7 @@ use xk_core::{Answer, Ask, Kernel, Message, Reason, SessionRef, Time, reason};
 use xk_kit::Turns;
 use xk_kit::group::{
     Aside, Commutes, Leave, MaskIn, MaskOut, MemberState, MyMember, Node, NodeId, NodeOrder,
-    OrderOf, Outstanding, PlaceOf, SendNull, TakeNulls, TakeOwn, TakeViews, ViewChange,
+    OrderOf, Outstanding, PlaceOf, SendNull, TakeNulls, TakeOwn, TakeViews, View, ViewChange,
 };
 use xk_kit::layer::Conversation;
 use xk_kit::net::ports::less_header;
@@ -56,6 +56,8 @@ pub struct Talk {
     wants_past: bool,
     takes_own: Cell<bool>,
     takes_views: Cell<bool>,
+    /// The members by the changes that have gone up, as bits. The layer below is ahead.
+    counted: Cell<u64>,
     /// The members that are heard are too few: the layer below refuses what is sent.
     is_refused: Cell<bool>,
     pushes: Pushes,
@@ -72,6 +74,8 @@ pub struct Talk {
     noted: Cell<u32>,
     noted_at: Cell<Option<Time>>,
     timer: Cell<Option<Timer>>,
+    /// The messages that come up, one after the other: a question below may block.
+    takes: Turns<()>,
     /// A timer brings a shepherd that passes messages up.
     is_woken: Cell<bool>,
     /// The shepherd that does, by its number.
@@ -94,6 +98,7 @@ impl Talk {
             window,
             by: if settings.classes > 0 { CLASSES } else { WAVES },
             wants_past,
+            counted: Cell::new(u64::MAX >> (64 - members.min(64))),
             ..Self::default()
         }
     }
@@ -138,6 +143,15 @@ impl Talk {
             false if mine < self.window => Ok(Room::ForNext),
             false => Ok(Room::None),
         }
+    }
+
+    /// Enters a change at its place: it names the members that are in there.
+    fn enter(&self, change: ViewChange) -> ViewChange {
+        let bit = change.member.map_or(0, |member| 1 << member);
+        let others = self.counted.get() & !bit;
+        let members = if change.incarnation == 0 { others } else { others | bit };
+        self.counted.set(members);
+        ViewChange { members, ..change }
     }
 
     /// Lets the push go on that waits longest, if there is room.
@@ -293,10 +307,11 @@ pub(crate) fn take(
     if message.attribute::<Aside>().is_some() {
         return own.upper.demux(cx, this, message);
     }
-    if let Some(change) = message.attribute::<ViewChange>() {
-        return take_change(own, cx, this, message, change);
+    let turn = talk.takes.take(cx, ());
+    let (node, change) = (message.attribute::<Node>(), message.attribute::<ViewChange>());
+    if let (None, Some(change)) = (node, change) {
+        return take_change(own, cx, this, message, change, turn);
     }
-    let node = message.attribute::<Node>();
     let Some(node) = node.filter(|node| node.is_null || node.id.sender != talk.me) else {
         return Err(this.refuse(cx, message, &reason::MALFORMED));
     };
@@ -305,6 +320,7 @@ pub(crate) fn take(
         let is_below = talk.has_null.replace(true);
         note(own, cx, this);
         talk.has_null.set(is_below);
+        drop(turn);
         go_on(own, cx, this);
         return Ok(());
     }
@@ -321,11 +337,16 @@ pub(crate) fn take(
         true => place_of(own, cx, node.id).map_or(Vec::new(), |place| place.past),
         false => Vec::new(),
     };
-    let body = header.is_some().then_some(Some(message));
+    // The last message of a member is a change as well, in its own place.
+    let body = (header.is_some() || change.is_some()).then_some(Some(message));
     let class = header.map_or(0, |header| header.class);
     // What this one follows comes first.
     note(own, cx, this);
     arrive(own, cx, this, Arrived { node, class, past, body });
+    if change.is_some() {
+        mask(own, cx, this, node.id.sender, node.id.seq);
+    }
+    drop(turn);
     answer(own, cx, this);
     let most = talk.members * talk.window;
     if talk.waiting() > most && talk.waves.borrow().ready() > most as usize {
@@ -343,13 +364,17 @@ fn take_change(
     own: &Own,
     cx: &Kernel,
     this: &SessionRef,
-    message: Message,
+    mut message: Message,
     change: ViewChange,
+    turn: impl Sized,
 ) -> Result<(), Refused> {
     let talk = &own.state;
     talk.is_refused.set(!change.has_quorum);
     let ViewChange { depth, incarnation, .. } = change;
     let Some(index) = change.member else {
+        // It has no place, and is known at once.
+        drop(turn);
+        let _ = message.set_attribute(ViewChange { members: talk.counted.get(), ..change });
         go_on(own, cx, this);
         return if talk.takes_views.get() { own.upper.demux(cx, this, message) } else { Ok(()) };
     };
@@ -361,6 +386,7 @@ fn take_change(
         talk.waves.borrow_mut().unmask(index.into(), last, depth.saturating_add(1));
     }
     talk.waves.borrow_mut().change(index, depth, Some(message));
+    drop(turn);
     go_on(own, cx, this);
     Ok(())
 }
@@ -444,11 +470,16 @@ fn deliver(own: &Own, cx: &Kernel, this: &SessionRef) {
             break;
         };
         if let Some(mut message) = body {
-            let is_change = message.attribute::<ViewChange>().is_some();
-            if is_change && !talk.takes_views.get() {
+            let change = message.attribute::<ViewChange>();
+            let change = change.map(|change| talk.enter(change));
+            if change.is_some() && !talk.takes_views.get() {
                 continue;
             }
-            match if is_change { Ok(()) } else { message.set_attribute(node) } {
+            let marked = match change {
+                Some(change) => message.set_attribute(change),
+                None => message.set_attribute(node),
+            };
+            match marked {
                 // A refusal ends here, as below: others have passed it up.
                 Ok(()) => drop(own.upper.demux(cx, this, message)),
                 Err(_) => this.count_drop(cx, &reason::NO_BUFFERS),
@@ -516,6 +547,7 @@ pub(crate) fn control(own: &Own, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'
     if answer.is_answered() {
         less_header(ask, HEADER_OCTETS);
         let _ = ask.answer::<Outstanding>(|q| q.ready += talk.waiting());
+        let _ = ask.answer::<View>(|q| q.members = talk.counted.get());
         if let Some(MaskIn { index, base, .. }) = ask.get()
             && let Some(seq) = base.get(usize::from(*index))
         {

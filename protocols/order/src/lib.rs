@@ -13,7 +13,9 @@
 //! in the order of the members. So each member computes the same order, which extends the order of
 //! the layer below. A member that delays a wave delays all members, until it answers or is masked
 //! out, which all members must do after the same messages. On `membership` changes of the members
-//! come up in their place in the order, if the protocol above has put `take-views`.
+//! come up in their place in the order, if the protocol above has put `take-views`; `view` names
+//! the members as of the changes that came up. On `psync` the last message of a member that leaves
+//! is ordered like any other, and comes up as such a change.
 //!
 //! A protocol above that puts `take-own` to its session also gets this member's own messages, in
 //! their places. A message that comes up has the attribute `node`, as on `psync`.
@@ -27,7 +29,10 @@
 //!
 //! With `safe=#true` a message is passed up only after every member has also sent a message that
 //! follows it. Then all members have it, so no member can miss a message on which another has
-//! acted. This needs nulls from members that would otherwise send none.
+//! acted. This needs nulls from members that would otherwise send none. Without `safe`, members
+//! that are cut off from more than half of the others may have passed up messages of their side
+//! which the others never receive. These members are out by then. Without these messages, what they
+//! have passed up is the beginning of the order of the others.
 //!
 //! With `classes=N` a message may have the attribute `commutes`, a class from 1 to `N`. Messages
 //! that follow an ordered message and have its class are passed up after it as they arrive, without

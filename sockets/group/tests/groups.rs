@@ -212,7 +212,10 @@ fn the_others_go_on_without_members_that_leave() {
                             match group.recv().await? {
                                 Event::Message { from, octets, .. } => heard.push((from, octets)),
                                 Event::View { members, has_quorum } => {
-                                    assert!(members & !left == 0 && has_quorum, "{members:b}");
+                                    assert!(
+                                        members & !left == 0 && has_quorum,
+                                        "{me}: {members:b} after {left:b}"
+                                    );
                                     left = members;
                                 }
                             }

@@ -104,8 +104,16 @@ fn converse(seed: u64) {
         let own = view(&mut group, at);
         assert_eq!((own.has_quorum, own.changes), (false, 0), "seed {seed}: {at}");
         assert_eq!(refusal(&mut group, at), Some(PushError::NoRoute), "seed {seed}: {at}");
-        let heard = group.texts(at);
-        assert!(one.starts_with(&heard), "seed {seed}: {at} has heard nothing else");
+        // Without `safe` it may have passed up what only members on its side have.
+        let is_known = |text: &String| one.contains(text);
+        let (known, lone): (Vec<String>, Vec<String>) =
+            group.texts(at).into_iter().partition(is_known);
+        let is_lost = |text: &String| {
+            let sender = text.split(':').next().and_then(|sender| sender.parse().ok());
+            seed.is_multiple_of(2) && sender.is_some_and(|sender: usize| sender >= most)
+        };
+        assert!(one.starts_with(&known), "seed {seed}: {at} has heard others");
+        assert!(lone.iter().all(is_lost), "seed {seed}: {at} has heard {lone:?} alone");
     }
     part(&group, &vec![0; n]);
     come_back(&mut group, &(most..n).collect::<Vec<usize>>(), seed);
