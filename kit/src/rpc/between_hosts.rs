@@ -3,10 +3,11 @@
 
 use super::call::{self, PROCEDURE};
 use crate::control::{ClaimHost, MyHost, PeerHost};
+use alloc::vec::Vec;
 use xk_core::graph::{BuildError, Params};
 use xk_core::map::Key;
 use xk_core::object::{OpenError, SessionTable};
-use xk_core::participant::AddressError;
+use xk_core::participant::{AddressError, pieces};
 use xk_core::reason::{self, Reason};
 use xk_core::{
     HostAddr, Kernel, Part, Participant, Participants, ProtocolRef, Session, SessionRef, Upper,
@@ -20,11 +21,23 @@ pub type Hosts = (HostAddr, HostAddr);
 /// # Errors
 /// [`BuildError::Param`] if it is no host.
 pub fn address(params: &Params) -> Result<Option<HostAddr>, BuildError> {
-    match params.text("address").map(str::parse::<HostAddr>) {
-        None => Ok(None),
-        Some(Ok(address)) if !address.is_unspecified() => Ok(Some(address)),
-        Some(_) => Err(BuildError::param("address", "a host, such as 10.0.0.1")),
+    let expected = "a host, such as 10.0.0.1";
+    match params.parse("address", expected)? {
+        Some(HostAddr::UNSPECIFIED) => Err(BuildError::param("address", expected)),
+        address => Ok(address),
     }
+}
+
+/// Form of a parameter that lists hosts.
+pub const HOSTS: &str = "hosts with commas between, such as 10.0.0.2, 10.0.0.3";
+
+/// The hosts of this parameter, which has the form [`HOSTS`]; none if it is not given.
+///
+/// # Errors
+/// [`BuildError::Param`] if one is no host.
+pub fn listed(params: &Params, name: &'static str) -> Result<Vec<HostAddr>, BuildError> {
+    let host = |text: &str| text.parse().map_err(|_| BuildError::param(name, HOSTS));
+    params.text(name).into_iter().flat_map(pieces).map(host).collect()
 }
 
 /// Claims our host, if it is given, and takes all that arrives at the layer below.

@@ -33,7 +33,8 @@ struct Half {
     boot: u32,
     /// Times that it was due.
     tries: u32,
-    /// Next time at which something is due; none before the object has been given up.
+    /// Next time at which something is due; none before the object has been given up, or before
+    /// the other host has confirmed the offer.
     due: Option<Duration>,
 }
 
@@ -69,8 +70,8 @@ pub enum Due {
     Tell(Subject, HostAddr),
     /// Ask it, of this run, whose the object is.
     Ask(Subject, HostAddr, u32),
-    /// Take the object, unless another host has it: this one does not answer.
-    Decide(Subject, HostAddr),
+    /// Take the object, unless another host has it: this run does not answer.
+    Decide(Subject, HostAddr, u32),
 }
 
 /// Moves that a host takes part in; `I` is kept of an object that may come.
@@ -146,12 +147,12 @@ impl<I> Moves<I> {
 
     /// Keeps an object that is offered by a run of another host, with what `image` gives; `None`
     /// if another offer of it, or too many, in all or of that host, are kept, and false if this one
-    /// is.
+    /// is. Without `now` the offer may be forged, and counts once it is [confirmed](Self::offered).
     pub fn keep(
         &mut self,
         (eid, count): Subject,
         (host, boot): (HostAddr, u32),
-        now: Duration,
+        now: Option<Duration>,
         image: impl FnOnce() -> I,
     ) -> Option<bool> {
         let of_host = self.coming.values().filter(|(half, _)| half.host == host).count();
@@ -159,21 +160,30 @@ impl<I> Moves<I> {
         match self.coming.entry(eid) {
             Entry::Occupied(kept) => {
                 let half = kept.get().0;
-                ((half.count, half.host, half.boot) == (count, host, boot)).then_some(false)
+                let is_this = (half.count, half.host, half.boot) == (count, host, boot);
+                (is_this && half.due.is_some()).then_some(false)
             }
             Entry::Vacant(free) => has_room.then(|| {
-                let half = Half { count, host, boot, tries: 0, due: Some(now + FIRST_WAIT) };
+                let due = now.map(|now| now + FIRST_WAIT);
+                let half = Half { count, host, boot, tries: 0, due };
                 free.insert((half, image()));
                 true
             }),
         }
     }
 
-    /// Ends the keeping of an object that is meant by `from`; `None` if it is not kept.
-    pub fn release(&mut self, (eid, count): Subject, from: HostAddr) -> Option<I> {
+    /// Notes that the host that an offer seems to be from has confirmed it.
+    pub fn offered(&mut self, eid: u64, now: Duration) {
+        if let Some((half, _)) = self.coming.get_mut(&eid) {
+            half.due = Some(now + FIRST_WAIT);
+        }
+    }
+
+    /// Ends the keeping of an object that is meant by this run of a host; `None` if it is not kept.
+    pub fn release(&mut self, (eid, count): Subject, (from, boot): (HostAddr, u32)) -> Option<I> {
         let (half, _) = self.coming.get(&eid)?;
-        let is_meant = (half.count, half.host) == (count, from);
-        is_meant.then(|| self.coming.remove(&eid))?.map(|(_, image)| image)
+        let is_meant = (half.count, half.host, half.boot) == (count, from, boot);
+        (is_meant && half.due.is_some()).then(|| self.coming.remove(&eid))?.map(|(_, image)| image)
     }
 
     /// Time at which something is due next.
@@ -198,7 +208,7 @@ impl<I> Moves<I> {
                 let subject = (*eid, half.count);
                 all.push(match half.tries <= ASKS_MAX {
                     true => Due::Ask(subject, half.host, half.boot),
-                    false => Due::Decide(subject, half.host),
+                    false => Due::Decide(subject, half.host, half.boot),
                 });
             }
         }

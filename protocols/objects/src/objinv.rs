@@ -493,8 +493,12 @@ impl CallLayer for ObjInv {
         let operation = pop_definite(peer, PROCEDURE)?;
         let operation = u16::try_from(operation).map_err(|_| AddressError::OutOfRange)?;
         let eid = pop_object(peer)?.definite()?;
-        if eid == NODE && !matches!(peer.parts().last(), Some(Part::Host(_))) {
-            return Err(AddressError::Missing.into());
+        match peer.parts().last() {
+            Some(Part::Host(_)) => {}
+            // A port alone is no host.
+            Some(Part::Number(..) | Part::Ether(_)) => return Err(AddressError::WrongFamily.into()),
+            _ if eid == NODE => return Err(AddressError::Missing.into()),
+            _ => {}
         }
         *ends = Participants::pair(Part::Any, core::mem::take(peer));
         Ok((eid, operation))

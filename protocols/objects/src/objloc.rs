@@ -65,7 +65,7 @@ use xk_core::graph::{
     Build, BuildError, Family, Guarantees, ParamKind, Realm, optional, own_question,
 };
 use xk_core::object::{CallCause, CallError, Enable, OpenError, Refused};
-use xk_core::participant::{AddressError, pieces};
+use xk_core::participant::AddressError;
 use xk_core::reason::Class;
 use xk_core::{
     Answer, Ask, Entry, HostAddr, Kernel, Message, Part, Participant, Participants, ProtocolRef,
@@ -75,6 +75,7 @@ use xk_kit::Turns;
 use xk_kit::answers::is_proved;
 use xk_kit::control::PeerHost;
 use xk_kit::net::attribute::Peer;
+use xk_kit::rpc::between_hosts::{self, HOSTS};
 use xk_kit::rpc::call::{CallOptions, Gather, GathersReplies};
 use xk_kit::rpc::call_layer::{CallLayer, CallLayered, Calling, Serving, prepend, reply_of};
 
@@ -86,7 +87,6 @@ pub static NOT_HERE: Reason = Reason::new("object not here", Class::NotMine);
 /// Room for the headers below in front of a question, in octets.
 const HEADROOM: usize = 128;
 const FRONT: usize = Front::OCTETS;
-const NODES: &str = "hosts with commas between, such as 10.0.0.2, 10.0.0.3";
 /// Most answers to one broadcast.
 const ANSWERS_MAX: usize = 16;
 
@@ -145,7 +145,7 @@ xk_core::settings! {
             "the port of all hosts, where the layer below has ports"),
         optional("everyone", ParamKind::Participant("port2005@10.0.0.255"),
             "all hosts at once, on a layer below that gathers replies"),
-        optional("nodes", ParamKind::Text(NODES), "hosts that are asked one by one"),
+        optional("nodes", ParamKind::Text(HOSTS), "hosts that are asked one by one"),
     ]
 }
 
@@ -184,15 +184,11 @@ pub struct ObjLoc {
 /// [`BuildError`] if the graph gives it nothing to stand on, or a node is no host.
 pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let params = build.params;
-    let host = |node: &str| node.parse().map_err(|_| BuildError::param("nodes", NODES));
     let usual = Settings::read(build)?;
     let settings = Settings {
         at: params.participant("at")?.unwrap_or(usual.at),
         everyone: params.participant("everyone")?.unwrap_or_default(),
-        nodes: match params.text("nodes") {
-            Some(text) => pieces(text).map(host).collect::<Result<_, _>>()?,
-            None => Vec::new(),
-        },
+        nodes: between_hosts::listed(params, "nodes")?,
         ..usual
     };
     let (secret, lower, most) = (build.cx.secret(), build.lower(0)?, settings.sessions_max);

@@ -33,7 +33,9 @@
 //!
 //! # Security
 //! A host may offer an object that it has made up, under any number for which this host knows no
-//! equal or greater count. Only the host that offered an object can hand it over.
+//! equal or greater count. Only the host that offered an object can hand it over. If the layer
+//! below does not prove addresses, as `reqrep` on `udp`, a host that seems to offer an object is
+//! asked whether it does, before the object is kept.
 //!
 //! # Example
 //! ```kdl
@@ -72,6 +74,7 @@ use xk_core::{
     Ask, Entry, HostAddr, Kernel, Message, Part, Participant, Participants, ProtocolRef, Reason,
     SessionRef, Upper, reason,
 };
+use xk_kit::answers::is_proved;
 use xk_kit::control::PeerHost;
 use xk_kit::net::waiting::Alarm;
 use xk_kit::rpc::call::{CallOptions, MyObject, OBJECT, PROCEDURE};
@@ -200,9 +203,9 @@ impl ObjMove {
             }
             Due::Ask(subject, from, boot) => {
                 let whose = Moving::of(WHOSE, subject, boot);
-                (subject, from, Self::ask(all, cx, this, from, whose))
+                (subject, (from, boot), Self::ask(all, cx, this, from, whose))
             }
-            Due::Decide(subject, from) => (subject, from, Some(FORGOTTEN)),
+            Due::Decide(subject, from, boot) => (subject, (from, boot), Some(FORGOTTEN)),
         };
         let act = match said {
             Some(YES) => Act::Arrive,
@@ -228,7 +231,7 @@ impl ObjMove {
         cx: &Kernel,
         this: &ProtocolRef,
         subject: Subject,
-        from: HostAddr,
+        from: (HostAddr, u32),
         mut act: Act,
     ) -> bool {
         let kept = all.layer.moves.borrow_mut().release(subject, from);
@@ -241,7 +244,8 @@ impl ObjMove {
         place(cx, &all.lower, subject.0, act).is_ok_and(|p| p.is_done) && act != Act::Drop
     }
 
-    /// Keeps an object that another host offers; false if it cannot.
+    /// Keeps an object that another host offers; false if it cannot. A host that may be forged is
+    /// asked whether it does.
     fn keep(
         all: &All,
         cx: &Kernel,
@@ -252,19 +256,27 @@ impl ObjMove {
     ) -> bool {
         let subject @ (eid, count) = (header.eid, header.count);
         let Ok(server) = all.server_of(cx, this, lower, eid, || ()) else { return false };
-        let keep = || (server.clone(), image);
-        let kept = all.layer.moves.borrow_mut().keep(subject, (from, header.boot), now(cx), keep);
-        if kept == Some(true) {
-            server.hold();
-            let expect = Act::Expect(Place { host: from, count });
-            if !place(cx, &all.lower, eid, expect).is_ok_and(|placed| placed.is_done) {
-                let _ = all.layer.moves.borrow_mut().release(subject, from);
-                server.ease(cx);
-                return false;
-            }
-            all.layer.wake(cx, this);
+        let (keep, run) = (|| (server.clone(), image), (from, header.boot));
+        let time = is_proved(cx, lower).then(|| now(cx));
+        let kept = all.layer.moves.borrow_mut().keep(subject, run, time, keep);
+        if kept != Some(true) {
+            return kept.is_some();
         }
-        kept.is_some()
+        server.hold();
+        let is_offered = || {
+            let said = Self::ask(all, cx, this, from, Moving::of(WHOSE, subject, header.boot));
+            matches!(said, Some(LATER | YES))
+        };
+        let is_offered = time.is_some() || is_offered();
+        all.layer.moves.borrow_mut().offered(eid, now(cx));
+        let expect = Act::Expect(Place { host: from, count });
+        if !is_offered || !place(cx, &all.lower, eid, expect).is_ok_and(|placed| placed.is_done) {
+            let _ = all.layer.moves.borrow_mut().release(subject, run);
+            server.ease(cx);
+            return false;
+        }
+        all.layer.wake(cx, this);
+        true
     }
 
     /// Waits until no invocation is being executed.
@@ -428,7 +440,7 @@ impl CallLayer for ObjMove {
                     false => NO,
                 }
             }
-            TAKE if Self::end(all, cx, this, subject, from, Act::Arrive) => YES,
+            TAKE if Self::end(all, cx, this, subject, (from, header.boot), Act::Arrive) => YES,
             // It may have come before, and gone on.
             TAKE => match place(cx, &all.lower, header.eid, Act::Look).map(|looked| looked.known) {
                 Ok(Known::Here(place) | Known::Away(place)) if place.count >= header.count => YES,

@@ -4,10 +4,11 @@
 //!
 //! # Participants
 //! An operation, a virtual machine, and the machine's host, `procedure9@vm2@10.0.0.2`. Without the
-//! host, or with `*`, the coordinator is asked for it. The local participant of a caller may be one
-//! of its machine's processes, `process7`, 0 to 255; the default is process 0. A server enables one
-//! operation, `procedure9`, or `*` for all that no other protocol serves. Machines are numbered
-//! from 0 to 253, and 0 is the coordinator. Operations of `vm254` do nothing; `vm255` has none.
+//! host, or with `*`, it is found in `hosts`, or else the coordinator is asked. The local
+//! participant of a caller may be one of its machine's processes, `process7`, 0 to 255; the default
+//! is process 0. A server enables one operation, `procedure9`, or `*` for all that no other
+//! protocol serves. Machines are numbered from 0 to 253, and 0 is the coordinator. Operations of
+//! `vm254` do nothing; `vm255` has none.
 //!
 //! If the layer below has ports, as `reqrep` on `udp`, all machines use the port `at`.
 //!
@@ -59,9 +60,11 @@
 //! host's address (`channel` has), has returned a ticket that was sent to it. All other messages
 //! are believed only if they come from the host of the machine that sends them. A host has one
 //! number, and a number one host, as long as that host answers; so a stranger may be a machine that
-//! has not begun yet, but not in the place of another. The coordinator's number belongs to the
-//! host in the graph, which alone ends the program, and no host has a machine's own number. A
-//! result ends a call only with the right token of 32 bits, which is drawn for each call.
+//! has not begun yet, but not in the place of another. With `hosts`, which lists the hosts of all
+//! machines from vm 0 on, a machine is at its host alone, and no other host is one. The
+//! coordinator's number belongs to the host in the graph, which alone ends the program, and no host
+//! has a machine's own number. A result ends a call only with the right token of 32 bits, which is
+//! drawn for each call.
 //!
 //! # Example
 //! ```kdl

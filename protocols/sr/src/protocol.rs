@@ -11,6 +11,7 @@ use crate::wire::{
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec;
+use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::ops::Deref;
 use core::time::Duration;
@@ -30,6 +31,7 @@ use xk_kit::answers::{is_for_one, is_proved};
 use xk_kit::asks::{HEADROOM, SHORTEST};
 use xk_kit::control::PeerHost;
 use xk_kit::group::PROCESS;
+use xk_kit::rpc::between_hosts::{self, HOSTS};
 use xk_kit::rpc::call::{
     BUSY, CallOptions, CancelCall, MyProcedure, NO_PROCEDURE, PROCEDURE, SYSTEM_ERROR,
     pop_definite, pop_local,
@@ -117,18 +119,29 @@ xk_core::settings! {
         vm: u16 = 0,
         /// The host of vm 0.
         coordinator: Option<HostAddr> = None,
+        /// The hosts of all machines, by number, if they are known.
+        hosts: Vec<HostAddr> = Vec::new(),
         /// The local participant, a port where the layer below has such.
         at: Participant = Participant::of(Part::Any),
     }
     [
         required("vm", ParamKind::integer(0..=MACHINE_MAX as i64), "the number of this machine"),
         optional("coordinator", ParamKind::Text(COORDINATOR), "the host of vm 0"),
+        optional("hosts", ParamKind::Text(HOSTS),
+            "the hosts of all machines, from vm 0 on; then no other host is a machine"),
         optional("at", ParamKind::Participant("port2006"),
             "the port of all machines, where the layer below has ports"),
     ]
 }
 
 const COORDINATOR: &str = "a host, such as 10.0.0.1";
+
+impl Settings {
+    /// Whether a host may be this machine.
+    fn may_be(&self, vm: u16, host: HostAddr) -> bool {
+        self.hosts.is_empty() || self.hosts.get(usize::from(vm)) == Some(&host)
+    }
+}
 
 /// The catalog entry.
 #[rustfmt::skip]
@@ -221,10 +234,13 @@ pub struct Sr {
 /// [`BuildError`] if the graph gives it nothing to stand on, or the coordinator is no host.
 pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
     let (params, usual) = (build.params, Settings::read(build)?);
-    let host = |text: &str| text.parse().map_err(|_| BuildError::param("coordinator", COORDINATOR));
+    let hosts = between_hosts::listed(params, "hosts")?;
+    let coordinator = params.parse("coordinator", COORDINATOR)?;
+    let vm = build.int("vm")?;
     let settings = Settings {
-        vm: build.int("vm")?,
-        coordinator: params.text("coordinator").map(host).transpose()?,
+        vm,
+        coordinator: coordinator.or_else(|| hosts.first().copied().filter(|_| vm != 0)),
+        hosts,
         at: params.participant("at")?.unwrap_or(usual.at),
         ..usual
     };
@@ -395,7 +411,11 @@ impl Vm<'_> {
 
     /// Host of a machine. The coordinator is asked for one that is not known.
     fn place(self, vm: u16) -> Option<HostAddr> {
-        let own = self.settings.vm;
+        let Settings { vm: own, hosts, .. } = &self.settings;
+        if !hosts.is_empty() {
+            return hosts.get(usize::from(vm)).copied();
+        }
+        let own = *own;
         for wait in (0..PLACE_TRIES).map(|n| PLACE_WAIT * (1 << n)) {
             let known = self.places.borrow().get(&vm).map(|place| place.host);
             if known.is_some() || vm > MACHINE_MAX || own == 0 && self.settings.machines == 0 {
@@ -418,6 +438,9 @@ impl Vm<'_> {
     /// Makes this machine known to another one; the host of that.
     fn meet(self, (vm, hint): To) -> Result<HostAddr, CallError> {
         let host = hint.or_else(|| self.place(vm)).ok_or(PushError::NoRoute)?;
+        if !self.settings.may_be(vm, host) {
+            return Err(CallError::rejected(&NOT_ITS_PLACE));
+        }
         let hello = Header::of(HELLO, self.settings.vm, vm);
         let (mut reply, body) = self.say(host, hello, &[])?;
         if reply.status == UNMET {
@@ -880,7 +903,7 @@ impl Vm<'_> {
             other.map(|(of, at)| (*of, at.host))
         };
         // A machine sends itself nothing.
-        let mut is_taken = vm == self.settings.vm;
+        let mut is_taken = vm == self.settings.vm || !self.settings.may_be(vm, from);
         while let Some((of, host)) = other().filter(|_| !is_taken) {
             is_taken = !self.is_gone(of, host);
             if !is_taken {
@@ -1062,7 +1085,8 @@ impl CallLayer for Sr {
         let vm = u16::try_from(pop_definite(peer, MACHINE)?).ok().filter(|vm| *vm <= NULL);
         let vm = vm.ok_or(AddressError::OutOfRange)?;
         let is_known = vm == self.settings.vm || vm > MACHINE_MAX;
-        let is_found = self.settings.coordinator.is_some() || self.settings.machines > 0;
+        let Settings { coordinator, machines, hosts, .. } = &self.settings;
+        let is_found = coordinator.is_some() || *machines > 0 || !hosts.is_empty();
         if !is_known && !is_found && !matches!(peer.parts().last(), Some(Part::Host(_))) {
             return Err(AddressError::Missing.into());
         }

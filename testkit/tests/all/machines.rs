@@ -570,6 +570,33 @@ fn a_machines_number_is_of_the_host_that_has_shown_it_is_there() {
 }
 
 #[test]
+fn where_the_hosts_of_machines_are_known_others_are_none() {
+    let hosts = r#"hosts="10.0.0.1, 10.0.0.2, 10.0.0.90""#;
+    let mut program = Program::new(2, &format!("{} {hosts}", STACKS[1]), SOUND, 1);
+    // Nothing is asked of the coordinator for a machine in the list.
+    let end = program.invoke((1, 0), (0, 9), Manner::Call, "x");
+    program.pass(500 * MS);
+    assert!(is(&end, "x"), "{end:?}");
+    for (host, machine) in [("s1", 2), ("s1", 7), ("s0", 7), ("s0", 0)] {
+        assert_eq!(program.claim(host, machine, 1), UNKNOWN, "{host} is no machine {machine}");
+    }
+    let _ = program.answers("s0");
+    assert_eq!(program.claim("s0", 2, 1), TAKEN);
+    assert_eq!(program.drops(1, "not that machine's host"), 4);
+    let (ended, top) = (End::default(), program.tops[1].clone());
+    let end = Rc::clone(&ended);
+    program.world.spawn(program.hosts[1], move |cx| {
+        let to = "procedure9@vm2@10.0.0.91".parse::<Participant>().unwrap();
+        let ends = Participants::pair(Participant::new(), to);
+        let session = top.open(cx, &cx.find_protocol("sr").unwrap(), ends).expect("it opens");
+        let reply = session.call(cx, message(cx, "x", manner(Manner::Call)));
+        *end.borrow_mut() = Some(reply.map(|reply| text(&reply)));
+    });
+    program.pass(1000 * MS);
+    assert_eq!(refused(&ended), Some("not that machine's host"));
+}
+
+#[test]
 fn the_token_of_a_call_tells_nothing_of_others() {
     let mut program = Program::new(2, STACKS[1], SOUND, 1);
     program.guard(1, |guard| guard.may = false);

@@ -2,16 +2,18 @@
 //! does so most, on a network that loses, repeats and delays, and hosts that die.
 
 use core::time::Duration;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use xk_compose::{CheckedGraph, SimulationConfig, check, rebuild_host, simulate, start_world};
-use xk_core::Kernel;
 use xk_core::control::Report;
 use xk_core::random::Random;
+use xk_core::{Kernel, Part, Participant, Participants};
 use xk_objects::objloc::{FindObject, ObjectPlace};
 use xk_objects::places::{Act, Known};
+use xk_objects::wire::{Moving, NO, OFFER, TAKE, YES};
 use xk_sim::{HostId, World};
+use xk_testkit::kernel::{Top, octets};
 use xk_testkit::seeds;
 
 const EID: u64 = 7;
@@ -221,6 +223,34 @@ fn a_host_that_dies_in_a_move_leaves_at_most_one_object() {
         }
     }
     assert!(ends[1] > 20 && ends[0] > 5, "the object is there, or went with its host: {ends:?}");
+}
+
+/// An attacker that forges the host of an offer does not know the run of that host. Where addresses
+/// are proved it is the host itself that lies, and that may offer any object.
+#[test]
+fn an_offer_in_the_name_of_a_host_is_confirmed_by_it() {
+    for stack in 0..STACKS.len() {
+        let mut all = Hosts::new(3, stack, "delay=\"1ms\"", 1);
+        all.run(1);
+        let verdicts = Rc::new(RefCell::new(Vec::new()));
+        for said in [OFFER, TAKE] {
+            let heard = Rc::clone(&verdicts);
+            all.world.spawn(all.hosts[1], move |cx| {
+                let liar = Top::add(cx, "liar");
+                let to = "procedure0@eid0@10.0.0.3".parse::<Participant>().unwrap();
+                let lower = cx.find_protocol("objinv").unwrap();
+                let lower = liar.open(cx, &lower, Participants::pair(Part::Any, to)).unwrap();
+                let forged = Moving::of(said, (9, 5), 0xbad).emit();
+                let reply = lower.call(cx, cx.pool().copy_from(128, &forged).unwrap());
+                heard.borrow_mut().push(octets(&reply.unwrap())[1]);
+            });
+            all.run(1);
+        }
+        match stack {
+            2 => assert_eq!(*verdicts.borrow(), [NO, NO]),
+            _ => assert_eq!(verdicts.borrow()[0], YES, "stack {stack}"),
+        }
+    }
 }
 
 /// Two hosts that know of each other only by what the one asks the other.

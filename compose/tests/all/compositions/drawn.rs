@@ -195,7 +195,14 @@ impl Drawn {
             "mrpc" | "select" | "forward" | "vmtp" | "groupcall" => on("procedure1"),
             "psync" => on("process7"),
             "objinv" => on("procedure1@eid7"),
-            "objloc" if below().is_empty() => self.host(at, host),
+            // Objects are at hosts, also where a port below needs none.
+            "objloc" => match below() {
+                part if part.is_empty() => self.host(at, host),
+                part if part.split('@').all(|name| name.starts_with("port")) => {
+                    format!("{part}@{}", self.host(at, host))
+                }
+                part => part,
+            },
             "sr" if below().is_empty() => format!("procedure1@vm{host}@{}", self.host(at, host)),
             "sr" => on(&format!("procedure1@vm{host}")),
             "sunselect" | "sunprog" | "authnone" | "authsys" | "authshort" => {

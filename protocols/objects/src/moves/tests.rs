@@ -117,13 +117,13 @@ impl World {
     }
 
     /// Ends what is kept at a host.
-    fn end(&mut self, at: usize, (eid, count): Subject, from: usize, act: Act) -> bool {
-        let one = &mut self.hosts[at];
-        one.moves.release((eid, count), host(from)).is_some() && one.places.act(eid, act)
+    fn end(&mut self, at: usize, subject: Subject, from: (usize, u32), act: Act) -> bool {
+        let (one, from) = (&mut self.hosts[at], (host(from.0), from.1));
+        one.moves.release(subject, from).is_some() && one.places.act(subject.0, act)
     }
 
     /// Ends what is kept at a host by what the others say, but for one that is cut off.
-    fn decide(&mut self, at: usize, (eid, count): Subject, from: usize) {
+    fn decide(&mut self, at: usize, (eid, count): Subject, from: (usize, u32)) {
         let is_found = |(other, one): (usize, &Host)| match one.places.look(eid) {
             _ if other == at || [Some(other), Some(at)].contains(&self.cut_off) => false,
             Known::Here(_) => true,
@@ -142,13 +142,14 @@ impl World {
         }
         let (now, subject) = (self.now, (eid, count));
         let one = &mut self.hosts[to];
+        let asked = one.moves.coming.get(&eid).map_or(0, |(half, ())| half.boot);
         match said {
             Said::Offer => {
                 let expect = Act::Expect(Place { host: host(from), count });
-                let kept = one.moves.keep(subject, (host(from), boot), now, || ());
+                let kept = one.moves.keep(subject, (host(from), boot), Some(now), || ());
                 let is_kept = kept.is_some() && one.places.act(eid, expect);
                 if kept == Some(true) && !is_kept {
-                    one.moves.release(subject, host(from));
+                    one.moves.release(subject, (host(from), boot));
                 }
                 self.send(to, from, subject, if is_kept { Said::Kept } else { Said::NotKept });
             }
@@ -166,7 +167,7 @@ impl World {
                 self.send(to, from, subject, Said::Take);
             }
             Said::Take => {
-                let is_taken = self.end(to, subject, from, Act::Arrive)
+                let is_taken = self.end(to, subject, (from, boot), Act::Arrive)
                     || match self.hosts[to].places.look(eid) {
                         Known::Here(place) | Known::Away(place) => place.count >= count,
                         Known::Coming(place) => place.count > count,
@@ -184,10 +185,12 @@ impl World {
                 let whose = one.moves.whose(subject, host(from), boot);
                 self.send(to, from, subject, Said::Is(whose));
             }
-            Said::Is(Whose::Yours) => drop(self.end(to, subject, from, Act::Arrive)),
-            Said::Is(Whose::NotYours) => drop(self.end(to, subject, from, Act::Drop)),
+            Said::Is(Whose::Yours) => {
+                drop(self.end(to, subject, (from, asked), Act::Arrive));
+            }
+            Said::Is(Whose::NotYours) => drop(self.end(to, subject, (from, asked), Act::Drop)),
             Said::Is(Whose::Wait) => {}
-            Said::Is(Whose::Forgotten) => self.decide(to, subject, from),
+            Said::Is(Whose::Forgotten) => self.decide(to, subject, (from, asked)),
         }
     }
 
@@ -211,7 +214,9 @@ impl World {
                     Due::Ask(subject, from, boot) => {
                         self.send(at, at_of(from), subject, Said::Whose(boot));
                     }
-                    Due::Decide(subject, from) => self.decide(at, subject, at_of(from)),
+                    Due::Decide(subject, from, boot) => {
+                        self.decide(at, subject, (at_of(from), boot));
+                    }
                 }
             }
         }
@@ -424,10 +429,23 @@ fn moves_from_and_to_a_host_that_is_cut_off_have_an_end() {
     seeds::of(1).run(|seed| wander(seed, Trouble::Cut));
 }
 
+/// An offer that may be forged does nothing before the host that it seems to be from confirms it.
+#[test]
+fn what_may_be_forged_is_not_kept_yet() {
+    let (mut moves, subject, run) = (Moves::new(1, 64), (7, 2), (host(1), 9));
+    assert_eq!(moves.keep(subject, run, None, || ()), Some(true));
+    assert_eq!(moves.keep(subject, run, None, || ()), None, "one that is asked for");
+    assert_eq!((moves.next(), moves.release(subject, run)), (None, None));
+    moves.offered(7, Duration::ZERO);
+    assert_eq!(moves.keep(subject, run, None, || ()), Some(false));
+    assert_eq!(moves.release(subject, (host(1), 8)), None, "of another run");
+    assert_eq!((moves.next(), moves.release(subject, run)), (Some(FIRST_WAIT), Some(())));
+}
+
 #[test]
 fn a_host_that_offers_leaves_others_their_room() {
     let mut moves: Moves = Moves::new(1, 64);
-    let mut keep = |eid, from| moves.keep((eid, 2), (host(from), 9), Duration::ZERO, || ());
+    let mut keep = |eid, from| moves.keep((eid, 2), (host(from), 9), Some(Duration::ZERO), || ());
     let kept = (0..64).filter(|eid| keep(*eid, 1) == Some(true)).count();
     assert_eq!(kept, 16);
     assert_eq!(keep(0, 1), Some(false), "one that is kept already");
