@@ -18,7 +18,7 @@ use xk_core::participant::{AddressError, PEERS_MAX};
 use xk_core::reason::{self, Class};
 use xk_core::{
     Answer, Ask, HostAddr, Kernel, Message, Part, Participant, Participants, ProtocolRef, Reason,
-    SessionRef, Upper,
+    SessionRef, Time, Upper,
 };
 
 /// Largest number of peers of one conversation.
@@ -47,8 +47,9 @@ pub struct Many {
     last: Cell<u64>,
     /// The group that all peers have joined.
     group: Option<HostAddr>,
-    /// The session below to the group, once a message was sent there.
+    /// The session below to the group, once a message was sent there; and until when none is.
     way_to_group: SessionSlot,
+    avoided: Cell<Time>,
 }
 
 /// One peer.
@@ -158,6 +159,9 @@ impl Many {
     /// opened, or if there is but one peer, which is reached without it.
     fn way_to_group(&self, Acting { cx, this, lower }: Acting<'_>) -> Option<SessionRef> {
         let group = self.group.filter(|_| self.members.borrow().len() > 1)?;
+        if cx.now() < self.avoided.get() {
+            return None;
+        }
         if let Some(way) = self.way_to_group.live() {
             return Some(way);
         }
@@ -172,6 +176,11 @@ impl Many {
         }
         drop(self.way_to_group.replace(Some(way.clone())));
         Some(way)
+    }
+
+    /// Sends to each peer until then, and not to the group, which does not reach them all.
+    pub fn avoid_group(&self, until: Time) {
+        self.avoided.set(until);
     }
 
     /// Takes a peer off the conversation; false if it is none of its peers. A way that was opened

@@ -40,6 +40,10 @@ const OPEN_EVERY: Duration = Duration::from_secs(8);
 /// Time before a missing message is asked for, after which it is asked for again, and at most.
 const REQUEST_DELAY: Duration = Duration::from_millis(20);
 const REQUEST_WAIT: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(2)];
+/// Messages that a member asks for at once if the group does not reach it, at least; and time for
+/// which messages go to each member then.
+const LACKED_MIN: u32 = 4;
+const ALONE: Duration = Duration::from_secs(10);
 /// Requests to the first member that must have it, and all requests.
 const REQUESTS_FIRST: u8 = 3;
 const REQUESTS_MAX: u8 = 10;
@@ -943,6 +947,12 @@ pub(crate) fn take(
                 protocol.head().drops().count(why);
             }
             deliver(own, cx, this);
+        }
+        Ok(None) if header.kind == kind::REQUEST => {
+            let least = (own.all.layer.settings.window / 2).max(LACKED_MIN);
+            if u32::from(header.entries) >= least {
+                own.ways.avoid_group(cx.now().after(ALONE));
+            }
         }
         Ok(None) => {}
         Err(why) => {

@@ -57,12 +57,13 @@
 //! that begin a conversation, requests and retransmissions, views, messages aside. A message goes
 //! to each as well while the opener waits for an answer of a member, and in a conversation of two.
 //! Take it for conversations of three or more members on one link: packets to a group go no
-//! further. All hosts need the same `group`. One without it, or on another link, gets each message
-//! by a request of its own, half a second late. `ip` has to be below, alone or under layers that
-//! pass groups on; `fragment` and layers with ports, such as `udp`, do not. `group` costs the other
-//! hosts of the link the frames, unless its switch snoops on IGMP (then the members need `igmp`),
-//! and the hosts of other conversations in the same group a drop for each message. A message that
-//! the sender's link loses is requested and retransmitted once for each member.
+//! further. All hosts need the same `group`. One without it, or on another link, gets messages by
+//! requests, half a second late; if it requests many at once, messages go to each member alone for
+//! ten seconds. `ip` has to be below, alone or under layers that pass groups on; `fragment` and
+//! layers with ports, such as `udp`, do not. `group` costs the other hosts of the link the frames,
+//! unless its switch snoops on IGMP (then the members need `igmp`), and the hosts of other
+//! conversations in the same group a drop for each message. A message that the sender's link loses
+//! is requested and retransmitted once for each member.
 //!
 //! A message with the attribute `aside` goes to one member, outside the graph: it has no place
 //! there, is not retransmitted, waits for no other message, and comes up with that attribute, even

@@ -4,9 +4,11 @@
 use crate::total_order::Group;
 use core::time::Duration;
 use std::rc::Rc;
+use xk_core::control::ListSessions;
 use xk_core::random::Random;
-use xk_core::{Part, Participants};
-use xk_kit::group::{MyMember, Node, Outstanding};
+use xk_core::{HostAddr, Part, Participant, Participants};
+use xk_kit::group::{MyMember, Node, Outstanding, PROCESS};
+use xk_kit::net::groups::{Filter, LeaveHost, Membership};
 use xk_psync::wire::{Header, LISTED, VERSION, kind};
 use xk_testkit::kernel::{Top, octets};
 use xk_testkit::seeds;
@@ -15,8 +17,8 @@ const MS: Duration = Duration::from_millis(1);
 const LAYERS: &str = "igmp ip\n psync ip group=\"239.1.1.1\"";
 const GROUP: [u8; 4] = [239, 1, 1, 1];
 
-/// A switch that snoops, and two hosts besides the members: one asks which hosts are in groups, one
-/// is a stranger.
+/// A switch that snoops, and three hosts besides the members: one asks which hosts are in groups,
+/// one is a stranger, and one has joined the group and is no member.
 fn link(faults: &str) -> String {
     let host = |name: &str, address: u8, more: &str| {
         format!(
@@ -25,7 +27,8 @@ fn link(faults: &str) -> String {
         )
     };
     let asks = "igmp ip querier=#true query_interval=\"4s\" response_interval=\"1s\"";
-    format!("{faults} snooping=#true\n") + &host("asks", 254, asks) + &host("stranger", 66, "")
+    let all = [host("asks", 254, asks), host("stranger", 66, ""), host("other", 67, LAYERS)];
+    format!("{faults} snooping=#true\n") + &all.concat()
 }
 
 fn group(n: usize, faults: &str, seed: u64) -> Group {
@@ -188,4 +191,68 @@ fn a_stranger_in_the_group_changes_nothing() {
     (0..3).for_each(|at| push_many(&mut group, at, 1));
     group.pass(1000 * MS);
     (0..3).for_each(|at| assert_eq!(group.texts(at).len(), 2));
+}
+
+/// A host in the group that is no member hears all of the conversation, and says nothing.
+#[test]
+fn a_host_in_the_group_that_is_no_member_keeps_quiet() {
+    let mut group = group(3, "delay=\"1ms\"", 1);
+    let other = group.world.find("other").expect("it is there");
+    let top = group.world.enter(other, |cx| {
+        let (top, layer) = (Top::add(cx, "top"), cx.find_protocol("psync").unwrap());
+        let process = Participants::local(Participant::of(Part::Number(PROCESS, 7)));
+        assert!(top.enable(cx, &layer, process).is_ok());
+        top
+    });
+    let before = group.frames();
+    (0..3).for_each(|at| push_many(&mut group, at, 100));
+    group.pass(10_000 * MS);
+    (0..3).for_each(|at| assert_eq!(group.texts(at).len(), 200));
+    let sent = group.frames() - before;
+    assert!(sent <= 600, "{sent} frames");
+    let (dropped, said) = group
+        .world
+        .enter(other, |cx| {
+            let head = cx.find_protocol("psync").unwrap();
+            let sessions = head.ask(cx, ListSessions::first(9)).unwrap().here().count();
+            (head.head().drops().list(), sessions)
+        })
+        .unwrap();
+    assert_eq!((said, top.unwrap().take_opened().len()), (0, 0));
+    let [(why, count)] = dropped[..] else { panic!("{dropped:?}") };
+    assert!(why.name == "sent to many" && count >= 295, "{dropped:?}");
+}
+
+/// A member that the switch takes for one that has left gets nothing by the group: then all goes to
+/// each member alone, as long as it asks for what it lacks.
+#[test]
+fn a_conversation_goes_on_though_the_group_does_not_reach_a_member() {
+    for (n, senders) in [(3, 1), (4, 1), (4, 4)] {
+        let mut group = group(n, "delay=\"1ms\"", 1);
+        (0..n).for_each(|at| push_many(&mut group, at, 1));
+        group.pass(5000 * MS);
+        (0..n).for_each(|at| assert_eq!(group.texts(at).len(), n - 1));
+        let membership =
+            Membership { group: GROUP.into(), on: HostAddr::UNSPECIFIED, filter: Filter::ALL };
+        group.world.enter(group.hosts[n - 1], |cx| {
+            cx.find_protocol("ip").unwrap().ask(cx, LeaveHost { membership })
+        });
+        group.pass(10_000 * MS);
+        let (before, start) = (group.frames(), group.world.now());
+        (0..senders).for_each(|at| push_many(&mut group, at, 400));
+        let all = n + senders * 400;
+        while group.done.get() < all && group.world.now().since(start) < 600_000 * MS {
+            group.pass(10 * MS);
+        }
+        let took = group.world.now().since(start);
+        group.pass(5000 * MS);
+        for at in 0..n {
+            let own = if at < senders { 400 } else { 0 };
+            assert_eq!(group.texts(at).len(), senders * 400 - own, "{n} members");
+        }
+        let frames = (group.frames() - before) as f64 / (senders * 400) as f64;
+        println!("{n} members of which {senders} send: {took:?}, {frames} frames a message");
+        assert!(took < 5000 * MS, "{n} members, {senders} send: {took:?}");
+        assert!(frames < 2.0 * n as f64, "{n} members, {senders} send: {frames} frames");
+    }
 }
