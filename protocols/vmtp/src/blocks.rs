@@ -329,6 +329,12 @@ impl Incoming {
         self.held.get()
     }
 
+    /// Number of blocks missing of the group that is collected.
+    pub(crate) fn missing(&self) -> u32 {
+        let octets = self.header.get().map_or(0, |first| first.segment_octets());
+        (blocks_of(group_octets(octets, self.group.get())) & !self.held.get()).count_ones()
+    }
+
     /// Number of the group that is collected.
     pub(crate) fn group(&self) -> u32 {
         self.group.get()

@@ -14,6 +14,7 @@ use core::time::Duration;
 use xk_core::object::{CallCause, CallError, PushError, Refused};
 use xk_core::shepherd::WaitError;
 use xk_core::{Kernel, Message, ProtocolRef, SessionRef, Time};
+use xk_kit::answers::is_for_one;
 use xk_kit::net::attribute::Peer;
 use xk_kit::rpc::call::{self, CallOptions};
 
@@ -231,7 +232,13 @@ impl Shared {
     #[inline(never)]
     pub(crate) fn response(&self, at: At<'_>, data: Message) -> Result<(), Refused> {
         let At { cx, this, lower, header } = at;
-        let Some(line) = self.entities.of(header.client) else {
+        let line = self.entities.of(header.client);
+        if !line.is_some_and(|line| line.lower.has(lower))
+            && let Err(why) = is_for_one(cx, lower)
+        {
+            return Err(this.refuse(data, why));
+        }
+        let Some(line) = line else {
             if header.wants_answer() {
                 self.notify_server(cx, lower, header, 0, code::NONEXISTENT_ENTITY);
             }
@@ -280,7 +287,7 @@ impl Shared {
             // Another server answers: the request was passed on.
             drop(line.lower.replace(Some(lower.clone())));
         }
-        if matches!(taken, Taken::New | Taken::Group) {
+        if is_first || matches!(taken, Taken::New | Taken::Group) {
             line.retries.set(0);
             line.due.set(cx.now().after(GROUP_REST));
         }

@@ -23,7 +23,8 @@
 //! many as an Ethernet frame takes. A message longer than 16 KiB is sent as a run of packet groups,
 //! each after the receiver has acknowledged the one before. The gap between packets starts at `gap`
 //! and doubles when the server reports that more than an eighth of the blocks are missing; each
-//! call without a loss takes a fourth of it back.
+//! call without a loss takes a fourth of it back. A server asks one client after another for
+//! missing blocks, when those have had time to come that it asked for before.
 //!
 //! The response acknowledges the request; the next request of the entity acknowledges the response.
 //! An unanswered request is retransmitted after 100 ms (a long one after 300 ms), then after

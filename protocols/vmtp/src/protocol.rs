@@ -4,7 +4,7 @@ use crate::forward::Route;
 use crate::reasons::{NO_TRANSACTION, UNKNOWN_OPERATION, of_wire};
 use crate::session::{VmtpSession, timers_of};
 use crate::shared::{ANY, At, PACKET_OCTETS_MAX, SERVER, Settings, Shared, name_key, peer_number};
-use crate::wire::{CODE, Entity, Error, HEADER_OCTETS, Header, PIC, is_intact, operation};
+use crate::wire::{CODE, Entity, HEADER_OCTETS, Header, PIC, operation};
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -16,6 +16,7 @@ use xk_core::{
     Answer, Ask, Kernel, Message, Part, Participant, Participants, Protocol, ProtocolRef,
     SessionRef, Upper, reason,
 };
+use xk_kit::answers::is_for_one;
 use xk_kit::control::{IsGroup, MaxPacket};
 use xk_kit::rpc::between_hosts;
 use xk_kit::rpc::call::{LargestPush, PROCEDURE, pop_local};
@@ -49,10 +50,15 @@ pub fn add(cx: &Kernel, name: &str, lower: ProtocolRef, settings: Settings) -> P
     cx.add_protocol(crate::ENTRY.kind, name, Vmtp { shared })
 }
 
-/// Pops the procedure and the server's entity off a participant; the procedure may be any.
+/// Pops the procedure and the server's entity off a participant; the procedure may be any. The last
+/// identifier, if it is any, is the host.
 pub(crate) fn pop_name(part: &mut Participant) -> Result<(Wild<u32>, u32), AddressError> {
-    let procedure = pop_local(part, PROCEDURE)?;
-    let entity = pop_local(part, ENTITY)?.value().unwrap_or(SERVER);
+    let pop = |part: &mut Participant, label| match (part.top(), part.len()) {
+        (Some(Part::Any), 1) => Ok(Wild::Any),
+        _ => pop_local(part, label),
+    };
+    let procedure = pop(part, PROCEDURE)?;
+    let entity = pop(part, ENTITY)?.value().unwrap_or(SERVER);
     let is_too_large = procedure.value().is_some_and(|number| number > CODE);
     if is_too_large || entity > Entity::DISCRIMINATOR_MAX {
         return Err(AddressError::OutOfRange);
@@ -66,6 +72,9 @@ impl Vmtp {
     fn manage(&self, at: At<'_>, rest: Message) -> Result<(), Refused> {
         let At { cx, this, lower, header } = at;
         let shared = &self.shared;
+        if let Err(why) = is_for_one(cx, lower) {
+            return Err(this.refuse(rest, why));
+        }
         let is_known = match header.plain_code() {
             _ if !header.has(PIC) => return Err(this.refuse(rest, &UNKNOWN_OPERATION)),
             operation::PROBE_ENTITY => {
@@ -126,8 +135,8 @@ impl Protocol for Vmtp {
         let local = participants.local_mut()?;
         // A client has no procedure of its own.
         pop_name(local)?;
-        if local.is_empty() {
-            local.push(self.shared.config.address.map_or(Part::Any, Part::Host));
+        if matches!(local.top(), None | Some(Part::Any)) {
+            *local = self.shared.config.address.map_or(Part::Any, Part::Host).into();
         }
         let lower = self.shared.lower.open(cx, Upper::new(this), participants)?;
         let name = (procedure.value().unwrap_or(0), entity);
@@ -159,17 +168,17 @@ impl Protocol for Vmtp {
         lower: &SessionRef,
         message: Message,
     ) -> Result<(), Refused> {
-        let (octets, mut message) = match message.peek_in_place::<HEADER_OCTETS>() {
-            Some(octets) => (*octets, message),
-            None => this.header(message)?,
+        let (read, mut message) = match message.peek_in_place() {
+            Some(octets) => (Header::read(octets, &message), message),
+            None => {
+                let (octets, message) = this.header(message)?;
+                (Header::read(&octets, &message), message)
+            }
         };
-        let header = Header::parse(&octets);
-        if let Err(error) = header.check(message.len()) {
-            return Err(this.refuse(message, of_wire(error)));
-        }
-        if !is_intact(&octets, &message) {
-            return Err(this.refuse(message, of_wire(Error::Checksum)));
-        }
+        let header = match read {
+            Ok(header) => header,
+            Err(error) => return Err(this.refuse(message, of_wire(error))),
+        };
         let (data, shared) = (header.data_octets(), &self.shared);
         if header.segment_octets() > shared.config.message_max {
             return Err(this.refuse(message, &reason::TOO_BIG));
@@ -178,30 +187,25 @@ impl Protocol for Vmtp {
             // It was there to be read.
             let _ = message.strip(HEADER_OCTETS);
         }
-        message.truncate(data);
-        let at = At { cx, this, lower, header: &header };
         if header.is_response() {
             if let Some(line) = shared.response_at_once(&header, data) {
                 message.truncate(header.segment_octets());
                 line.finish(cx, Ok(message));
                 return Ok(());
             }
-            if header.server == Entity::MANAGERS {
-                return match shared.probe_answered(at) {
-                    true => Ok(()),
-                    false => Err(this.refuse(message, &NO_TRANSACTION)),
-                };
-            }
-            return shared.response(at, message);
-        }
-        if let Some(record) = shared.request_at_once(cx, lower, &header, data) {
+        } else if let Some(record) = shared.request_at_once(cx, lower, &header, data) {
             message.truncate(header.segment_octets());
             shared.execute(cx, this, &record, lower, &header, message);
             return Ok(());
         }
-        match header.server == Entity::MANAGERS {
-            true => self.manage(at, message),
-            false => shared.request(at, message),
+        message.truncate(data);
+        let at = At { cx, this, lower, header: &header };
+        match (header.is_response(), header.server == Entity::MANAGERS) {
+            (true, true) if shared.probe_answered(at) => Ok(()),
+            (true, true) => Err(this.refuse(message, &NO_TRANSACTION)),
+            (true, false) => shared.response(at, message),
+            (false, true) => self.manage(at, message),
+            (false, false) => shared.request(at, message),
         }
     }
 
@@ -237,5 +241,28 @@ impl Protocol for Vmtp {
 
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
         self.shared.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An identifier that may be any is left out before the host is.
+    #[test]
+    fn the_last_identifier_is_the_host() {
+        for (text, name, host) in [
+            ("*", (Wild::Any, SERVER), "*"),
+            ("procedure3@*", (Wild::Is(3), SERVER), "*"),
+            ("*@*", (Wild::Any, SERVER), "*"),
+            ("procedure3@*@*", (Wild::Is(3), SERVER), "*"),
+            ("procedure3@entity7@*", (Wild::Is(3), 7), "*"),
+            ("entity7@10.0.0.2", (Wild::Any, 7), "10.0.0.2"),
+            ("*@*@10.0.0.2", (Wild::Any, SERVER), "10.0.0.2"),
+        ] {
+            let mut part: Participant = text.parse().unwrap();
+            assert_eq!(pop_name(&mut part), Ok(name), "{text}");
+            assert_eq!(part, host.parse().unwrap(), "{text}");
+        }
     }
 }

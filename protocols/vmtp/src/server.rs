@@ -9,7 +9,8 @@ use crate::reasons::{
 use crate::records::{Age, KEPT, Record, server_of};
 use crate::session::VmtpSession;
 use crate::shared::{
-    ANY, At, GROUP_REST, PASSIVE, RESPONSE_REST, Shared, TRIES_MAX, halves, name_key, peer_of,
+    ANY, At, GROUP_REST, PACKET_TIME, PASSIVE, RESPONSE_REST, Shared, TRIES_MAX, halves, name_key,
+    peer_of,
 };
 use crate::tables::{self, ServerAction, ServerEvent, ServerState};
 use crate::wire::{
@@ -19,6 +20,7 @@ use crate::wire::{
 use alloc::rc::Rc;
 use xk_core::object::Refused;
 use xk_core::{Kernel, Message, ProtocolRef, Reason, SessionRef, Time, reason};
+use xk_kit::answers::is_for_one;
 use xk_kit::control::PeerHost;
 use xk_kit::rpc::between_hosts;
 use xk_kit::rpc::call;
@@ -43,7 +45,15 @@ impl Shared {
             Ok(named) => named,
             Err(why) => return Err(this.refuse(data, why)),
         };
-        let record = match self.records.get(&key) {
+        let known = self.records.get(&key);
+        let is_known = known.as_ref().is_some_and(|record| record.lower.has(lower));
+        if !is_known
+            && !header.server.is_group()
+            && let Err(why) = is_for_one(cx, lower)
+        {
+            return Err(this.refuse(data, why));
+        }
+        let record = match known {
             Some(record) => record,
             None if !self.is_ours(header, path.own) => {
                 if is_alone && header.wants_answer() {
@@ -610,7 +620,13 @@ impl Shared {
         let (_, action) = tables::server(record.state.get(), event);
         let now = cx.now();
         match action {
+            ServerAction::AskMissing if self.asking.get() > now => {
+                // What other clients were asked for is on its way.
+                self.watch_record(cx, this, record, self.asking.get());
+            }
             ServerAction::AskMissing => {
+                let packets = record.incoming.missing() / record.path.get().blocks.max(1);
+                self.asking.set(now.after(PACKET_TIME * packets));
                 record.retries.set(record.retries.get() + 1);
                 self.ask_blocks(cx, this, record);
                 let wait = GROUP_REST * (1 << record.retries.get().min(6));
@@ -634,7 +650,8 @@ impl Shared {
             }
             ServerAction::Resend if record.out.is_long(record.path.get().blocks) => {
                 record.retries.set(record.retries.get() + 1);
-                self.respond_again(cx, this, record, None);
+                // A header alone: the client says what it lacks.
+                self.respond_again(cx, this, record, Some(0));
             }
             ServerAction::PassAgain => self.pass_again(cx, this, record),
             ServerAction::Discard | ServerAction::Resend => {

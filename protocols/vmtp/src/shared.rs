@@ -42,7 +42,7 @@ pub(crate) const GROUP_REST: Duration = Duration::from_millis(20);
 /// Time after which a response in several packets is sent again (TS5).
 pub(crate) const RESPONSE_REST: Duration = Duration::from_millis(400);
 /// Time of a packet of the largest size, of which a gap counts 32 parts.
-const PACKET_TIME: Duration = Duration::from_micros(1200);
+pub(crate) const PACKET_TIME: Duration = Duration::from_micros(1200);
 
 /// The waits of a client (TC1, TC2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,6 +161,8 @@ pub(crate) struct Shared {
     /// The sessions below to clients whose requests other servers passed on, by host.
     pub(crate) ways: Cache<u32, SessionRef>,
     notices: Cell<u32>,
+    /// Time by which the blocks come that clients were asked for.
+    pub(crate) asking: Cell<Time>,
     alarm: Alarm,
 }
 
@@ -262,6 +264,7 @@ impl Shared {
             routes,
             ways: Cache::new(cx.secret(), WAYS_MAX),
             notices: Cell::new(cx.random().next_u32()),
+            asking: Cell::default(),
             alarm: Alarm::default(),
             config,
         }

@@ -215,6 +215,38 @@ impl Header {
         }
     }
 
+    /// Reads the header of a packet.
+    ///
+    /// # Errors
+    /// Why it is none of the protocol.
+    #[inline]
+    pub fn read(octets: &[u8; HEADER_OCTETS], packet: &Message) -> Result<Self, Error> {
+        let header = Self::parse(octets);
+        header.check(packet.len())?;
+        header.is_intact(octets, packet).then_some(header).ok_or(Error::Checksum)
+    }
+
+    /// Whether the checksum at the end of a packet is right, or not there.
+    #[inline]
+    fn is_intact(&self, octets: &[u8; HEADER_OCTETS], packet: &Message) -> bool {
+        let mut there = [0; CHECKSUM_OCTETS];
+        let data = self.data_octets();
+        match packet.peek_in_place::<BARE_OCTETS>() {
+            Some(bare) if data == 0 => there.copy_from_slice(&bare[HEADER_OCTETS..]),
+            _ => {
+                packet.copy_to(HEADER_OCTETS + data, &mut there);
+            }
+        }
+        if there == [0; CHECKSUM_OCTETS] {
+            return true;
+        }
+        let mut sums = Sums::of(octets);
+        if data > 0 && self.domain & HCO == 0 {
+            sums.add_message(packet, HEADER_OCTETS, data);
+        }
+        sums.finish() == there
+    }
+
     /// Writes the header.
     #[inline]
     pub fn emit(&self) -> [u8; HEADER_OCTETS] {
@@ -455,27 +487,6 @@ impl Sums {
         });
         [one[0], one[1], two[0], two[1]]
     }
-}
-
-/// Whether the checksum at the end of a packet is right, or not there.
-#[inline]
-pub fn is_intact(octets: &[u8; HEADER_OCTETS], packet: &Message) -> bool {
-    let mut there = [0; CHECKSUM_OCTETS];
-    let data = packet.len().saturating_sub(BARE_OCTETS);
-    match packet.peek_in_place::<BARE_OCTETS>() {
-        Some(bare) if data == 0 => there.copy_from_slice(&bare[HEADER_OCTETS..]),
-        _ => {
-            packet.copy_to(HEADER_OCTETS + data, &mut there);
-        }
-    }
-    if there == [0; CHECKSUM_OCTETS] {
-        return true;
-    }
-    let mut sums = Sums::of(octets);
-    if data > 0 && word(octets, 2) & HCO == 0 {
-        sums.add_message(packet, HEADER_OCTETS, data);
-    }
-    sums.finish() == there
 }
 
 #[cfg(test)]

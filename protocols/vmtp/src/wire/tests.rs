@@ -55,9 +55,7 @@ fn pool() -> Pool {
 fn verdict(packet: &[u8]) -> Result<Header, Error> {
     let message = pool().copy_from(0, packet).unwrap();
     let header = packet.first_chunk().ok_or(Error::Length)?;
-    let parsed = Header::parse(header);
-    parsed.check(packet.len())?;
-    if is_intact(header, &message) { Ok(parsed) } else { Err(Error::Checksum) }
+    Header::read(header, &message)
 }
 
 #[test]

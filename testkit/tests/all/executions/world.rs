@@ -21,8 +21,10 @@ use xk_testkit::kernel::{HEADROOM, octets};
 
 /// Time after the last fault in which every call must end.
 const CALLS_TIME_MAX: Duration = Duration::from_secs(600);
-/// Number of calls that may fail at the end, in a network that is mild by then.
-const TRIES: u64 = 5;
+/// Number of calls that may fail at the end, in a network that is mild by then. A host that was
+/// started again learns within a minute which host a station is, and refuses its frames until then;
+/// VMTP gives a call up after six seconds.
+const TRIES: u64 = 12;
 /// Time from a failed call to the next: a host that did not answer an address request is not asked
 /// for 20 seconds.
 const BETWEEN_TRIES: Duration = Duration::from_secs(6);
