@@ -100,8 +100,9 @@ pub struct Talk {
     votes: RefCell<VecDeque<u32>>,
     votes_soon: Cell<bool>,
     tick: Cell<Option<Timer>>,
-    /// The messages that come up, one after the other: a question below may block.
-    takes: Turns<()>,
+    /// Messages that have come up and are not taken, and whether a shepherd takes them.
+    coming: RefCell<VecDeque<(Node, Option<Header>, Message)>>,
+    is_taking: Cell<bool>,
     /// Shepherds in upcalls, and the one that passes up what was held back.
     upcalls: RefCell<Vec<Option<u32>>>,
     up: Cell<Option<Option<u32>>>,
@@ -147,7 +148,8 @@ impl Talk {
             votes: RefCell::default(),
             votes_soon: Cell::new(false),
             tick: Cell::new(None),
-            takes: Turns::default(),
+            coming: RefCell::default(),
+            is_taking: Cell::new(false),
             upcalls: RefCell::default(),
             up: Cell::new(None),
             ups: Turns::default(),
@@ -334,25 +336,54 @@ pub(crate) fn take(
     if talk.agreement.borrow().is_out() {
         return Err(this.refuse(cx, message, &OUT));
     }
-    let header = match node.is_null {
-        true => None,
-        false => message.pop_array::<HEADER_OCTETS>().map(Header::parse),
-    };
-    let is_data = header == Some(Header { kind: DATA, members: 0 });
-    let is_last = message.remove_attribute::<ViewChange>().is_some();
-    let turn = talk.takes.take(cx, ());
     let is_free = {
         let agreement = talk.agreement.borrow();
-        // Another shepherd may be passing up what comes before.
-        is_data && talk.up.get().is_none() && agreement.is_calm() && agreement.counts(node.id)
+        // Another shepherd may be passing up or taking what comes before.
+        let is_idle = talk.up.get().is_none() && !talk.is_taking.get();
+        is_idle && agreement.is_calm() && agreement.counts(node.id)
     };
-    if is_free {
+    let octets = message.peek::<HEADER_OCTETS>().filter(|_| !node.is_null);
+    let header = octets.map(Header::parse);
+    if is_free && header == Some(Header { kind: DATA, members: 0 }) {
+        let _ = message.pop_array::<HEADER_OCTETS>();
+        let _ = message.remove_attribute::<ViewChange>();
         talk.agreement.borrow_mut().note(node.id);
-        drop(turn);
         return hand_up(own, cx, this, message);
     }
-    let vote = header.filter(|header| header.kind == wire::VOTE);
-    let roll = vote.and_then(|header| wire::read(header, &message));
+    // The layer below may block when it is asked for the place of a vote.
+    talk.coming.borrow_mut().push_back((node, header, message));
+    if talk.is_taking.replace(true) {
+        return Ok(());
+    }
+    loop {
+        let next = talk.coming.borrow_mut().pop_front();
+        let Some((node, header, message)) = next else {
+            break;
+        };
+        take_one(own, cx, this, (node, header), message);
+    }
+    talk.is_taking.set(false);
+    act(own, cx, this);
+    deliver(own, cx, this);
+    Ok(())
+}
+
+/// Gives a message to the agreement, and the vote that it may be.
+fn take_one(
+    own: &Own,
+    cx: &Kernel,
+    this: &SessionRef,
+    (node, header): (Node, Option<Header>),
+    mut message: Message,
+) {
+    let talk = &own.state;
+    let is_last = message.remove_attribute::<ViewChange>().is_some();
+    let is_data = header == Some(Header { kind: DATA, members: 0 });
+    if header.is_some() {
+        let _ = message.pop_array::<HEADER_OCTETS>();
+    }
+    let roll = header.filter(|header| header.kind == wire::VOTE);
+    let roll = roll.and_then(|header| wire::read(header, &message));
     if !is_data {
         // For the layer above it has its place alone.
         message.truncate(0);
@@ -373,7 +404,6 @@ pub(crate) fn take(
         let place = (node.id.seq, node.depth);
         (taken, vote.map(|(roll, past)| agreement.vote(from, &roll, place, past)))
     };
-    drop(turn);
     [taken, voted.unwrap_or(Ok(()))].into_iter().filter_map(Result::err).for_each(|why| {
         let why = match why {
             Ignored::Old => &OLD_VOTE,
@@ -382,9 +412,6 @@ pub(crate) fn take(
         };
         this.count_drop(cx, why);
     });
-    act(own, cx, this);
-    deliver(own, cx, this);
-    Ok(())
 }
 
 /// Takes a message beside the conversation.
@@ -827,4 +854,5 @@ pub(crate) fn end(own: &Own, cx: &Kernel) {
     own.state.pushes.end(cx);
     let _ = cx.cancel(own.state.tick.take());
     own.state.agreement.borrow_mut().clear();
+    own.state.coming.borrow_mut().clear();
 }

@@ -74,8 +74,9 @@ pub struct Talk {
     noted: Cell<u32>,
     noted_at: Cell<Option<Time>>,
     timer: Cell<Option<Timer>>,
-    /// The messages that come up, one after the other: a question below may block.
-    takes: Turns<()>,
+    /// Messages that have come up and are not taken, and whether a shepherd takes them.
+    coming: RefCell<VecDeque<Message>>,
+    is_taking: Cell<bool>,
     /// A timer brings a shepherd that passes messages up.
     is_woken: Cell<bool>,
     /// The shepherd that does, by its number.
@@ -296,7 +297,8 @@ fn count(cx: &Kernel, this: &SessionRef, dropped: Vec<Dropped>) {
     }
 }
 
-/// Takes a message of another member.
+/// Takes a message of another member, behind those before it: the layer below may block when it is
+/// asked for the place of one.
 pub(crate) fn take(
     own: &Own,
     cx: &Kernel,
@@ -307,22 +309,53 @@ pub(crate) fn take(
     if message.attribute::<Aside>().is_some() {
         return own.upper.demux(cx, this, message);
     }
-    let turn = talk.takes.take(cx, ());
     let (node, change) = (message.attribute::<Node>(), message.attribute::<ViewChange>());
-    if let (None, Some(change)) = (node, change) {
-        return take_change(own, cx, this, message, change, turn);
+    match (node, change) {
+        (None, Some(change)) if change.member.is_none() => {
+            // It has no place, and is known at once.
+            talk.is_refused.set(!change.has_quorum);
+            let _ = message.set_attribute(ViewChange { members: talk.counted.get(), ..change });
+            go_on(own, cx, this);
+            let is_wanted = talk.takes_views.get();
+            return if is_wanted { own.upper.demux(cx, this, message) } else { Ok(()) };
+        }
+        (None, Some(_)) => {}
+        (Some(node), _) if node.is_null || node.id.sender != talk.me => {}
+        _ => return Err(this.refuse(cx, message, &reason::MALFORMED)),
     }
-    let Some(node) = node.filter(|node| node.is_null || node.id.sender != talk.me) else {
-        return Err(this.refuse(cx, message, &reason::MALFORMED));
-    };
+    talk.coming.borrow_mut().push_back(message);
+    if !talk.is_taking.replace(true) {
+        loop {
+            let next = talk.coming.borrow_mut().pop_front();
+            let Some(message) = next else {
+                break;
+            };
+            match message.attribute::<Node>() {
+                Some(node) => take_one(own, cx, this, message, node),
+                None => take_change(own, cx, this, message),
+            }
+        }
+        talk.is_taking.set(false);
+    }
+    talk.let_push_go_on(cx);
+    answer(own, cx, this);
+    let most = talk.members * talk.window;
+    if talk.waiting() > most && talk.waves.borrow().ready() > most as usize {
+        // An upcall takes long: the members that send are not to go on, either.
+        deliver(own, cx, this);
+    } else {
+        wake(own, cx, this);
+    }
+    Ok(())
+}
+
+fn take_one(own: &Own, cx: &Kernel, this: &SessionRef, mut message: Message, node: Node) {
+    let talk = &own.state;
     if node.id.sender == talk.me {
         // The layer below has sent one, which has its place among this member's.
         let is_below = talk.has_null.replace(true);
         note(own, cx, this);
-        talk.has_null.set(is_below);
-        drop(turn);
-        go_on(own, cx, this);
-        return Ok(());
+        return talk.has_null.set(is_below);
     }
     let header = match node.is_null {
         true => None,
@@ -338,57 +371,35 @@ pub(crate) fn take(
         false => Vec::new(),
     };
     // The last message of a member is a change as well, in its own place.
-    let body = (header.is_some() || change.is_some()).then_some(Some(message));
+    let is_last = message.attribute::<ViewChange>().is_some();
+    let body = (header.is_some() || is_last).then_some(Some(message));
     let class = header.map_or(0, |header| header.class);
     // What this one follows comes first.
     note(own, cx, this);
     arrive(own, cx, this, Arrived { node, class, past, body });
-    if change.is_some() {
+    if is_last {
         mask(own, cx, this, node.id.sender, node.id.seq);
     }
-    drop(turn);
-    answer(own, cx, this);
-    let most = talk.members * talk.window;
-    if talk.waiting() > most && talk.waves.borrow().ready() > most as usize {
-        // An upcall takes long: the members that send are not to go on, either.
-        deliver(own, cx, this);
-    } else {
-        wake(own, cx, this);
-    }
-    Ok(())
 }
 
 /// Takes a change of the members, which has its place among the messages; all of one that is gone
 /// have come before it.
-fn take_change(
-    own: &Own,
-    cx: &Kernel,
-    this: &SessionRef,
-    mut message: Message,
-    change: ViewChange,
-    turn: impl Sized,
-) -> Result<(), Refused> {
+fn take_change(own: &Own, cx: &Kernel, this: &SessionRef, message: Message) {
     let talk = &own.state;
+    let change = message.attribute::<ViewChange>().unwrap_or_default();
     talk.is_refused.set(!change.has_quorum);
-    let ViewChange { depth, incarnation, .. } = change;
     let Some(index) = change.member else {
-        // It has no place, and is known at once.
-        drop(turn);
-        let _ = message.set_attribute(ViewChange { members: talk.counted.get(), ..change });
-        go_on(own, cx, this);
-        return if talk.takes_views.get() { own.upper.demux(cx, this, message) } else { Ok(()) };
+        return;
     };
-    if incarnation == 0 {
+    if change.incarnation == 0 {
         mask(own, cx, this, index, 0);
     } else if index != talk.me {
         let question = MemberState { index, ..MemberState::default() };
         let last = own.lower().ask(cx, question).map_or(0, |state| state.last);
-        talk.waves.borrow_mut().unmask(index.into(), last, depth.saturating_add(1));
+        let levels = change.depth.saturating_add(1);
+        talk.waves.borrow_mut().unmask(index.into(), last, levels);
     }
-    talk.waves.borrow_mut().change(index, depth, Some(message));
-    drop(turn);
-    go_on(own, cx, this);
-    Ok(())
+    talk.waves.borrow_mut().change(index, change.depth, Some(message));
 }
 
 /// Sends a null if one is due, and it is time for it; else sets the timer to that.
@@ -571,4 +582,5 @@ pub(crate) fn end(own: &Own, cx: &Kernel) {
     own.state.pushes.end(cx);
     let _ = cx.cancel(own.state.timer.take());
     own.state.waves.borrow_mut().clear();
+    own.state.coming.borrow_mut().clear();
 }
