@@ -164,7 +164,9 @@ impl<B> Waves<B> {
         let Arrived { node, class, past, body } = arrived;
         let sender = usize::from(node.id.sender);
         let follows = |id: NodeId| past.get(usize::from(id.sender)).map(|seq| *seq >= id.seq);
-        for barrier in self.barriers.values_mut() {
+        // Without followers to count there may be very many.
+        let counted = if self.counts_followers { self.barriers.len() } else { 0 };
+        for barrier in self.barriers.values_mut().take(counted) {
             let is_follower = follows(barrier.node.id) == Some(true);
             barrier.followers |= u64::from(is_follower) << sender;
         }
