@@ -27,6 +27,8 @@ const SINGLE: f64 = 100.0;
 const GAP: Duration = Duration::from_millis(1);
 /// Messages that all send together without waiting, for each member less of them.
 const STREAM: f64 = 8000.0;
+/// Messages before those, so that a virtual machine has compiled what it runs often.
+const WARM_UP: u32 = 24_000;
 /// Longest time for the members to find each other, and for one row.
 const TIME_MAX: Duration = Duration::from_secs(60);
 
@@ -165,8 +167,14 @@ fn cases(rows: &'static [Row]) -> Vec<Case> {
                     }
                     let (systems, found, round) = (systems.clone(), found.clone(), Cell::new(0));
                     let case = Case::measured(words.clone(), move |effort| {
-                        let phases: Vec<_> =
-                            rows.iter().map(|row| row.phase(members, effort)).collect();
+                        let warm_up = Phase {
+                            senders: members,
+                            each: WARM_UP / members as u32,
+                            octets: OCTETS[0],
+                            gap: Duration::ZERO,
+                        };
+                        let measured = rows.iter().map(|row| row.phase(members, effort));
+                        let phases: Vec<_> = [warm_up].into_iter().chain(measured).collect();
                         round.set(round.get() + 1);
                         let mut found = found.borrow_mut();
                         // The first row of a round has all of them measured.
@@ -174,7 +182,7 @@ fn cases(rows: &'static [Row]) -> Vec<Case> {
                             *found = (round.get(), systems.run(system, order, members, &phases));
                         }
                         let said = found.1.as_ref().map_err(Clone::clone)?;
-                        Ok(row.sample(phases[at], &said[at]))
+                        Ok(row.sample(phases[at + 1], &said[at + 1]))
                     });
                     list.push(beside(case.of(system.name()), system, order));
                 }
