@@ -186,7 +186,7 @@ impl World {
                 self.send(to, from, subject, Said::Is(whose));
             }
             Said::Is(Whose::Yours) => {
-                drop(self.end(to, subject, (from, asked), Act::Arrive));
+                let _ = self.end(to, subject, (from, asked), Act::Arrive);
             }
             Said::Is(Whose::NotYours) => drop(self.end(to, subject, (from, asked), Act::Drop)),
             Said::Is(Whose::Wait) => {}
