@@ -90,7 +90,7 @@ pub(crate) fn graph(data: &[u8]) {
                     script.take(usize::from(act >> 5)).iter().map(|octet| id(*octet)).collect();
                 let _ = graph.note_leaves(usize::from(act >> 3 & 3), &leaves);
             }
-            _ if act & 8 != 0 => drop(graph.give_up(id(script.octet_or_zero()))),
+            _ if act & 8 != 0 => graph.give_up(id(script.octet_or_zero())),
             _ => {
                 let member = 1 + usize::from(act >> 4) % (MEMBERS - 1);
                 let base: Vec<u32> = (0..MEMBERS).map(|at| graph.seen(at)).collect();

@@ -342,6 +342,10 @@ pub(crate) fn take(
         let is_idle = talk.up.get().is_none() && !talk.is_taking.get();
         is_idle && agreement.is_calm() && agreement.counts(node.id)
     };
+    if !node.is_null {
+        // It may lie in several slices.
+        let _ = message.pull_up(HEADER_OCTETS);
+    }
     let octets = message.peek::<HEADER_OCTETS>().filter(|_| !node.is_null);
     let header = octets.map(Header::parse);
     if is_free && header == Some(Header { kind: DATA, members: 0 }) {
@@ -423,6 +427,7 @@ fn take_aside(
     from: u8,
 ) -> Result<(), Refused> {
     let talk = &own.state;
+    let _ = message.pull_up(HEADER_OCTETS);
     let header = message.pop_array::<HEADER_OCTETS>().map(Header::parse);
     match (header, header.and_then(|header| wire::read(header, &message))) {
         (Some(Header { kind: DATA, members: 0 }), _) => hand_up(own, cx, this, message),

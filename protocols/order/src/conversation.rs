@@ -359,7 +359,7 @@ fn take_one(own: &Own, cx: &Kernel, this: &SessionRef, mut message: Message, nod
     }
     let header = match node.is_null {
         true => None,
-        false => message.pop_array::<HEADER_OCTETS>().map(Header::parse),
+        false => Header::take(&mut message),
     };
     let most = own.all.layer.settings.classes;
     let header = header.filter(|header| header.by == talk.by && u32::from(header.class) <= most);

@@ -1,5 +1,7 @@
 //! The header: two octets. What is sent for its place alone has none.
 
+use xk_core::Message;
+
 xk_kit::header! {
     /// The header.
     pub struct Header {
@@ -12,6 +14,18 @@ xk_kit::header! {
 
 /// Octets of the header.
 pub const HEADER_OCTETS: usize = Header::OCTETS;
+
+impl Header {
+    /// Takes the header off a message, in whichever slices it lies; `None` if it is not there.
+    pub(crate) fn take(message: &mut Message) -> Option<Self> {
+        if let Some(header) = message.pop_array().map(Self::parse) {
+            return Some(header);
+        }
+        let mut octets = [0; HEADER_OCTETS];
+        let is_there = message.copy_to(0, &mut octets) == HEADER_OCTETS;
+        (is_there && message.strip(HEADER_OCTETS)).then(|| Self::parse(&octets))
+    }
+}
 
 /// All messages are ordered, by waves.
 pub const WAVES: u8 = 0;

@@ -59,6 +59,9 @@ const LEAVE_EVERY: Duration = Duration::from_millis(200);
 const LINGER: Duration = Duration::from_secs(2);
 /// Time after which a message goes up for which there was no buffer.
 const NO_BUFFER_WAIT: Duration = Duration::from_millis(10);
+/// Time after which a conversation ends that no protocol above holds, if nothing has come of it but
+/// the packet that began it, and a message of this member waits for an acknowledgement.
+const VAIN_AFTER: Duration = Duration::from_secs(30);
 /// Time between two returns of the other member of a conversation of two.
 const RETURN_EVERY: Duration = Duration::from_millis(500);
 
@@ -163,6 +166,8 @@ pub(crate) struct Inner {
     opens: u8,
     beacon: Option<(Time, Duration)>,
     ack_due: Option<Time>,
+    /// Time of the first message of this member.
+    sent_at: Option<Time>,
     pub(crate) takes_nulls: bool,
     pub(crate) takes_members: bool,
     pub(crate) takes_views: bool,
@@ -252,6 +257,7 @@ impl Inner {
             opens: 0,
             beacon: None,
             ack_due: None,
+            sent_at: None,
             takes_nulls: false,
             takes_members: false,
             takes_views: false,
@@ -359,17 +365,16 @@ impl Inner {
         all.get(usize::from(want.tries) % all.len().max(1)).copied().unwrap_or(want.from)
     }
 
-    /// Gathers the requests that are due; returns how many waiting messages were given up.
-    fn requests(&mut self, now: Time, acts: &mut Acts) -> usize {
+    /// Gathers the requests that are due, and gives up what was asked for in vain.
+    fn requests(&mut self, now: Time, acts: &mut Acts) {
         let graph = &self.graph;
         self.wants.retain(|want| !graph.has(want.id) && !graph.waits(want.id));
         let mut wants = core::mem::take(&mut self.wants);
-        let mut given_up = 0;
         // As many as a packet has room for, of one member at one time.
         let most = (self.window as usize).min(MEMBERS_MAX);
         for want in wants.iter_mut().filter(|want| want.due <= now) {
             if want.tries == REQUESTS_MAX {
-                given_up += self.graph.give_up(want.id);
+                self.graph.give_up(want.id);
                 continue;
             }
             let asked = self.asked(want);
@@ -390,7 +395,6 @@ impl Inner {
         }
         wants.retain(|want| want.due > now);
         self.wants = wants;
-        given_up
     }
 
     /// Answers a request: each message that is kept, and the leaves for one that no member lacks.
@@ -447,12 +451,19 @@ impl Inner {
         }
         let (at, me, start) = (usize::from(from), usize::from(self.me), asked.start);
         let of_two = self.members.len() == 2 && !self.takes_members;
+        let is_new = self.members.len() == 2 && self.me == 0 && self.graph.is_fresh(at);
         let member = &mut self.members[at];
         let is_seldom = member.returned_at.is_none_or(|at| now.since(at) >= RETURN_EVERY);
         let new = || Comeback { cookie: cookie.max(1), asks: 0, let_in: None };
         let comeback = member.comeback.get_or_insert_with(new);
         let is_in = |comeback: &Comeback| comeback.let_in.as_ref().is_some_and(|l| l.0 == start);
         let is_proved = comeback.cookie == asked.cookie && start != 0;
+        if is_proved && is_new && !of_two {
+            // It has lost nothing: the protocol above it has refused, or was not there yet.
+            (member.is_open, member.comeback) = (false, None);
+            (self.opens, self.open_due) = (0, Some(now));
+            return;
+        }
         if is_proved && !is_in(comeback) {
             comeback.asks = start;
             let incarnation = self.graph.incarnation(at).checked_add(1);
@@ -536,6 +547,7 @@ impl Inner {
             member.acknowledged = self.graph.seen(at);
         }
         self.ack_due = None;
+        self.sent_at.get_or_insert(now);
         let wait = self.beacon_wait();
         self.beacon = Some((now.after(wait), wait));
         if self.opens == 0 && self.is_calling() {
@@ -584,8 +596,8 @@ impl Inner {
         }
     }
 
-    /// Does all that is due; returns how many waiting messages were given up.
-    fn work(&mut self, now: Time, acts: &mut Acts) -> usize {
+    /// Does all that is due.
+    fn work(&mut self, now: Time, acts: &mut Acts) {
         if self.open_due.is_some_and(|due| due <= now) {
             let all = self.others().filter(|to| self.is_to_be_called(*to));
             acts.extend(all.map(|to| Act::Open { to }));
@@ -622,7 +634,7 @@ impl Inner {
             let wait = if is_leaving { LEAVE_EVERY } else { (2 * wait).min(BEACON_WAIT[1]) };
             self.beacon = (self.unheld(now) > 0).then(|| (now.after(wait), wait));
         }
-        self.requests(now, acts)
+        self.requests(now, acts);
     }
 
     /// Time at which something is due.
@@ -656,6 +668,8 @@ fn take_entries<B>(
     message: &mut Message,
 ) -> Result<Entries, &'static Reason> {
     let mut entries = Entries { ids: [Id::default(); _], count: header.entries.into() };
+    // They may lie in several slices.
+    let _ = message.pull_up(entries.count * ENTRY_OCTETS);
     for place in entries.ids.get_mut(..entries.count).ok_or(&reason::MALFORMED)? {
         let entry = Entry::parse(message.pop_array().ok_or(&reason::MALFORMED)?);
         let id = Id { sender: entry.sender as u8, seq: entry.seq };
@@ -764,8 +778,11 @@ fn push_one(
     if let Some(Aside { member }) = message.remove_attribute() {
         return push_aside(own, cx, this, message, member);
     }
-    // To one that has come back the others say what they hold, which opens its window.
-    open_ways(own, cx, this);
+    // To one that has come back the others say what they hold, which opens its window. A null of a
+    // layer in between goes to those that were heard, until this is known to be no stranger's.
+    if !is_null || is_known(own, this) {
+        open_ways(own, cx, this);
+    }
     // One without octets goes at once, where there was room when it was asked for.
     let options = CallOptions::take(&mut message);
     let waited = match is_null {
@@ -791,6 +808,8 @@ fn push_one(
         let sent = inner.graph.send(is_null, body).ok_or(PushError::QueueFull)?;
         if flags & LAST != 0 {
             inner.graph.end_with(sent.id);
+            // One that has not answered for long is called soon again.
+            inner.opens = 0;
         }
         inner.note_sent(cx.now());
         let before = inner.graph.predecessors(sent.id);
@@ -828,7 +847,11 @@ fn push_aside(
     mut message: Message,
     to: u8,
 ) -> Result<(), PushError> {
-    open_ways(own, cx, this);
+    let is_heard =
+        |inner: &mut Inner| inner.members.get(usize::from(to)).is_some_and(|m| m.is_heard);
+    if with(own, is_heard) != Some(true) {
+        open_ways(own, cx, this);
+    }
     let fitted = with(own, |inner| {
         let member = inner.members.get(usize::from(to)).filter(|_| to != inner.me);
         let peer = member.ok_or((PushError::NoRoute, &NOT_A_MEMBER))?.address.peer;
@@ -946,6 +969,7 @@ pub(crate) fn take(
             if let (Some(why), Some(protocol)) = (why, this.protocol(cx)) {
                 protocol.head().drops().count(why);
             }
+            count_given_up(own, cx, this);
             deliver(own, cx, this);
         }
         Ok(None) if header.kind == kind::REQUEST => {
@@ -1194,6 +1218,7 @@ impl Inner {
         message: &mut Message,
     ) -> Result<Option<(Id, Entries)>, &'static Reason> {
         let mut misses = false;
+        let _ = message.pull_up(usize::from(header.entries) * ENTRY_OCTETS);
         for _ in 0..header.entries {
             let entry = Entry::parse(message.pop_array().ok_or(&reason::MALFORMED)?);
             let id = Id { sender: entry.sender as u8, seq: entry.seq };
@@ -1395,6 +1420,7 @@ pub(crate) fn timeout(own: &Own, cx: &Kernel, this: &SessionRef, token: u64) {
     if token == WORK {
         own.state.timer.set(None);
         work(own, cx, this);
+        count_given_up(own, cx, this);
     } else if token == STUCK {
         own.state.is_stuck.set(false);
     }
@@ -1404,12 +1430,31 @@ pub(crate) fn timeout(own: &Own, cx: &Kernel, this: &SessionRef, token: u64) {
 }
 
 fn work(own: &Own, cx: &Kernel, this: &SessionRef) {
+    let head = this.head();
+    let sent_at = with(own, |inner| inner.sent_at.filter(|_| inner.graph.unheld() > 0)).flatten();
+    if head.is_passive()
+        && head.opens() == 0
+        && head.received() <= 1
+        && sent_at.is_some_and(|at| cx.now().since(at) >= VAIN_AFTER)
+    {
+        // A stranger may have begun it in the name of a host that knows nothing of it.
+        this.abort(cx);
+        return;
+    }
     ask_all_back(own, cx, this);
+    if sent_at.is_some() && is_known(own, this) {
+        open_ways(own, cx, this);
+    }
     let mut acts = Acts::new();
-    let given_up = with(own, |inner| inner.work(cx.now(), &mut acts)).unwrap_or(0);
-    (0..given_up).for_each(|_| this.count_drop(cx, &NO_PREDECESSOR));
+    with(own, |inner| inner.work(cx.now(), &mut acts));
     send(own, cx, this, acts);
     arm(own, cx, this);
+}
+
+/// Counts the messages that were given up.
+fn count_given_up(own: &Own, cx: &Kernel, this: &SessionRef) {
+    let given_up = with(own, |inner| inner.graph.take_given_up()).unwrap_or(0);
+    (0..given_up).for_each(|_| this.count_drop(cx, &NO_PREDECESSOR));
 }
 
 /// Sets the timer to what is due next.
@@ -1430,6 +1475,14 @@ fn arm(own: &Own, cx: &Kernel, this: &SessionRef) {
     if let Ok(timer) = cx.schedule(this, wait, WORK) {
         own.state.timer.set(Some((due, timer)));
     }
+}
+
+/// Whether a protocol above takes part in the conversation, or a member has acknowledged a message
+/// of this one.
+fn is_known(own: &Own, this: &SessionRef) -> bool {
+    let head = this.head();
+    let is_held = !head.is_passive() || head.opens() > 0;
+    is_held || with(own, |inner| inner.graph.is_known()) == Some(true)
 }
 
 /// Opens the ways to the members that an `OPEN` named, before the first packet for them.

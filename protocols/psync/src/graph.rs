@@ -134,6 +134,8 @@ pub struct Graph<B> {
     leaves: Vec<Id>,
     /// Members whose last message is in the view, as bits.
     left: u64,
+    /// Messages that were given up and are not counted yet.
+    given_up: usize,
     /// This member has come back on a base.
     has_base: bool,
     /// Scratch for the vector of a message that is inserted.
@@ -173,6 +175,7 @@ impl<B> Graph<B> {
             ready: VecDeque::new(),
             leaves: Vec::with_capacity(n),
             left: 0,
+            given_up: 0,
             has_base: false,
             vector: vec![0; n],
         }
@@ -443,8 +446,11 @@ impl<B> Graph<B> {
         while !core::mem::replace(&mut is_over, true) {
             for sender in 0..self.members.len() as u8 {
                 let id = Id { sender, seq: self.members[usize::from(sender)].inserted + 1 };
-                if self.waits(id) && self.is_complete(id) && self.insert_new(id).is_some() {
-                    is_over = false;
+                if self.waits(id) && self.is_complete(id) {
+                    match self.insert_new(id) {
+                        Some(_) => is_over = false,
+                        None => self.given_up += 1,
+                    }
                 }
             }
         }
@@ -750,18 +756,24 @@ impl<B> Graph<B> {
         }
     }
 
-    /// Throws away the waiting messages that `id`, which does not come, precedes; returns how many
-    /// those are.
-    pub fn give_up(&mut self, id: Id) -> usize {
-        let (mut lost, mut count) = (vec![id], 0);
+    /// Throws away the waiting messages that `id`, which does not come, precedes.
+    pub fn give_up(&mut self, id: Id) {
+        let mut lost = vec![id];
         while let Some(id) = lost.pop() {
-            let names = |waiting: &Id| self.predecessors(*waiting).contains(&id);
-            let all: Vec<Id> = self.waiting().filter(names).collect();
+            let follows = |waiting: &Id| {
+                let is_later = waiting.sender == id.sender && waiting.seq > id.seq;
+                is_later || self.predecessors(*waiting).contains(&id)
+            };
+            let all: Vec<Id> = self.waiting().filter(follows).collect();
             all.iter().for_each(|waiting| self.drop_waiting(*waiting));
-            count += all.len();
+            self.given_up += all.len();
             lost.extend(all);
         }
-        count
+    }
+
+    /// Returns how many messages were given up since the last call.
+    pub fn take_given_up(&mut self) -> usize {
+        core::mem::take(&mut self.given_up)
     }
 
     /// Returns the number of this member's messages that another does not hold.
@@ -776,6 +788,21 @@ impl<B> Graph<B> {
     pub fn has_all(&self, member: usize) -> bool {
         let me = usize::from(self.me);
         self.members[member].holds[me] >= self.members[me].inserted
+    }
+
+    /// Whether another member is known to hold a message of this one.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        let me = usize::from(self.me);
+        let mut all = self.members.iter().enumerate();
+        all.any(|(at, member)| at != me && member.holds[me] > 0)
+    }
+
+    /// Whether nothing has come of a member that is counted, and it is not known to hold anything.
+    #[must_use]
+    pub fn is_fresh(&self, member: usize) -> bool {
+        let member = &self.members[member];
+        member.inserted == 0 && !member.is_masked && member.holds.iter().all(|seq| *seq == 0)
     }
 
     /// Number of the last message of a sender that every member holds.

@@ -12,8 +12,9 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::time::Duration;
 use xk_core::graph::{Build, BuildError, ParamKind, optional};
-use xk_core::object::{OpenError, ProtocolId, PushError, Refused};
+use xk_core::object::{OpenError, ProtocolId, PushError, Refused, WeakSession};
 use xk_core::participant::{AddressError, PARTICIPANTS_MAX};
+use xk_core::reason::Class;
 use xk_core::{
     Answer, Ask, HostAddr, Kernel, Message, Part, Participant, Participants, ProtocolRef, Reason,
     SessionRef, Time, Upper, reason,
@@ -77,6 +78,21 @@ impl Arriving {
     }
 }
 
+/// Members of the conversations that the packets of other hosts have begun and no protocol above
+/// holds, at most, and those of one host.
+const BEGUN_MAX: usize = 256;
+const BEGUN_OF_HOST_MAX: usize = 64;
+/// A host has begun conversations of more members than are kept for one.
+pub(crate) static HAS_SHARE: Reason = Reason::new("host has its share", Class::Exhausted);
+
+/// A conversation that the packet of another host has begun.
+struct Begun {
+    key: u32,
+    session: WeakSession,
+    by: HostAddr,
+    members: usize,
+}
+
 /// Conversations that this host may come back into without an open, and closed ones, at most.
 const RETURNS_MAX: usize = 16;
 const CLOSED_MAX: usize = 64;
@@ -90,6 +106,7 @@ pub struct Psync {
     opened: RefCell<Vec<Opened>>,
     /// The conversations that are being opened.
     opening: Turns<u32>,
+    begun: RefCell<Vec<Begun>>,
     /// Members of the conversations whose sessions are being made.
     arriving: RefCell<BTreeMap<u32, Arriving>>,
     /// The conversations, by number, that packets have come of, but that this host has lost.
@@ -111,6 +128,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         settings: Settings { group, ..Settings::read(build)? },
         opened: RefCell::default(),
         opening: Turns::default(),
+        begun: RefCell::default(),
         arriving: RefCell::default(),
         returns: RefCell::default(),
         closed: RefCell::default(),
@@ -166,11 +184,43 @@ impl Psync {
         closed.push_back(conversation);
     }
 
-    /// Makes the session of a conversation for its first packet, whose members are these.
+    /// Ends conversations that others have begun and no protocol above holds, until there is room
+    /// for one more, of so many members: those of its host, if that has its share, first the ones
+    /// of which but one packet has come.
+    fn make_room(&self, Arrival { cx, this, .. }: Arrival<'_>, by: HostAddr, members: usize) {
+        loop {
+            let mut begun = self.begun.borrow_mut();
+            begun.retain(|begun| begun.session().is_some());
+            let idle = begun.iter().filter_map(|begun| {
+                let session = begun.session().filter(|session| session.head().opens() == 0);
+                Some((begun.by == by, begun.members, session?))
+            });
+            let idle: Vec<(bool, usize, SessionRef)> = idle.collect();
+            drop(begun);
+            let count = |is_all: bool| {
+                let counted = idle.iter().filter(|(is_own, ..)| *is_own || is_all);
+                members + counted.map(|(_, members, _)| members).sum::<usize>()
+            };
+            let has_share = count(false) > BEGUN_OF_HOST_MAX;
+            if !has_share && count(true) <= BEGUN_MAX {
+                return;
+            }
+            let among = idle.iter().filter(|(is_own, ..)| *is_own || !has_share);
+            let least = among.min_by_key(|(.., session)| session.head().received() > 1);
+            let Some((.., session)) = least else { return };
+            if has_share {
+                this.head().drops().count(&HAS_SHARE);
+            }
+            session.abort(cx);
+        }
+    }
+
+    /// Makes the session of a conversation for its first packet, which is of the host `by`, and
+    /// whose members are these.
     fn make(
         all: &Layered<Self, HEADER_OCTETS, Many>,
         at: Arrival<'_>,
-        key: u32,
+        (key, by): (u32, HostAddr),
         arriving: Arriving,
     ) -> Result<SessionRef, &'static Reason> {
         let (opening, me) = arriving.opening();
@@ -185,9 +235,16 @@ impl Psync {
         if !turn.is_taken() {
             return Err(&reason::QUEUE_FULL);
         }
+        let members = opening.members.len();
+        all.layer.make_room(at, by, members);
         all.layer.arriving.borrow_mut().insert(key, arriving);
         let made = all.made(at, &upper, key);
         all.layer.arriving.borrow_mut().remove(&key);
+        if let Ok(session) = &made {
+            let (mut begun, session) = (all.layer.begun.borrow_mut(), session.downgrade());
+            begun.retain(|other| other.key != key);
+            begun.push(Begun { key, session, by, members });
+        }
         made
     }
 
@@ -261,13 +318,20 @@ impl Psync {
             Heard::Ask => Self::ask_at(all, cx, lower, number),
             Heard::Back(back) => {
                 all.layer.returns.borrow_mut().retain(|(other, _)| *other != number);
-                let session = Self::make(all, at, number, Arriving::Back(back))?;
+                let session = Self::make(all, at, (number, peer.host), Arriving::Back(back))?;
                 if let Some(own) = session.body::<Own>() {
                     conversation::begin_again(own, cx, &session, peer);
                 }
             }
         }
         Ok(())
+    }
+}
+
+impl Begun {
+    /// The session, unless it has ended.
+    fn session(&self) -> Option<SessionRef> {
+        self.session.upgrade().filter(|session| !session.head().is_closed())
     }
 }
 
@@ -458,7 +522,8 @@ impl Layer<HEADER_OCTETS, Many> for Psync {
             Ok(None) => return all.refuse(at, Some(header), message, &reason::MALFORMED),
             Err(lost) => return all.refuse(at, Some(header), message, lost),
         };
-        match Self::make(all, at, key, arriving) {
+        let by = arriving.opening().0.members[0].peer.host;
+        match Self::make(all, at, (key, by), arriving) {
             Ok(session) => all.hand(at, session, message),
             Err(why) => all.refuse(at, Some(header), message, why),
         }
@@ -567,6 +632,7 @@ impl Layer<HEADER_OCTETS, Many> for Psync {
     }
 
     fn stop(&self) {
+        self.begun.borrow_mut().clear();
         self.opened.borrow_mut().clear();
         self.arriving.borrow_mut().clear();
         self.returns.borrow_mut().clear();

@@ -8,7 +8,9 @@ use xk_core::graph::{Params, Value};
 use xk_core::{Entry, HostAddr, Kernel, Part, Participant, Participants, ProtocolRef, SessionRef};
 use xk_kit::group::{Outstanding, PROCESS};
 use xk_kit::net::attribute::Peer;
+use xk_kit::rpc::call::PROCEDURE;
 use xk_psync::wire::{self, Address, Header, LISTED, Opening};
+use xk_testkit::conformance::calls::{self, CallFixture};
 use xk_testkit::conformance::{Fixture, Node, Side, bounded, keeps_all_but};
 use xk_testkit::kernel::{Family, Lower, Sent};
 
@@ -25,7 +27,8 @@ const SKIPPED: &[&str] = &[
     "an enable makes sessions",
     // A refusal ends here: the others have the message.
     "a refusal comes back",
-    // A frame that comes again is a duplicate, however it lies in its buffers.
+    // A frame that comes again is a duplicate, however it lies in its buffers; the laws of calls
+    // have them in slices.
     "headers may lie in slices",
     // So many as this law sends in a row no window lets through.
     "no allocation per message",
@@ -165,11 +168,65 @@ fn psync_keeps_the_laws() {
     keeps_all_but(&Stack::of(&["psync"]), SKIPPED);
 }
 
-/// A conversation that a stranger began is not given up: its members may be cut off. A window of
-/// signs of life waits for them. Of a member whose first packet a lost question drops, the message
-/// comes later than this law waits.
 #[test]
 fn membership_keeps_the_laws() {
-    let skipped = ["strangers do not make it grow", "a lost question founds nothing"];
-    keeps_all_but(&Stack::of(&["psync", "membership"]), &[SKIPPED, &skipped].concat());
+    keeps_all_but(&Stack::of(&["psync", "membership"]), SKIPPED);
+}
+
+#[test]
+fn order_keeps_the_laws() {
+    keeps_all_but(&Stack::of(&["psync", "order"]), SKIPPED);
+}
+
+/// Calls to the members of a conversation.
+struct Calls(Stack);
+
+impl CallFixture for Calls {
+    fn entry(&self) -> &'static Entry {
+        self.0.tested()
+    }
+
+    fn lower(&self, side: Side) -> Lower {
+        self.0.lower(side)
+    }
+
+    fn open(&self, side: Side, procedure: u32) -> Participants {
+        let procedure = Part::Number(PROCEDURE, procedure.into());
+        Participants::pair(part(side), peer(side.other()).with(procedure))
+    }
+
+    fn enable(&self, side: Side) -> Participants {
+        Participants::local(Participant::of(part(side)).with(Part::Any))
+    }
+
+    fn params(&self, _: Side) -> Params {
+        params(self.entry())
+    }
+
+    fn build(&self, cx: &Kernel, side: Side, bottom: &ProtocolRef, params: &Params) -> ProtocolRef {
+        let (entry, lower) = (self.entry(), self.0.stand(cx, side, bottom));
+        let name = format!("{}-{side:?}", entry.kind);
+        entry.add(cx, &name, &[lower], params).expect("it is built")
+    }
+
+    fn proxies(&self, side: Side) -> Vec<ProtocolRef> {
+        self.0.below(side)
+    }
+}
+
+/// Laws that `groupcall` skips.
+const CALLS_SKIPPED: &[&str] = &[
+    // It calls several.
+    "several peers are refused",
+    // Those of one conversation are executed one after the other.
+    "calls at one time do not meet",
+    // Each is a message of the conversation, which is kept until all have it.
+    "no allocation per call",
+];
+
+#[test]
+fn groupcall_keeps_the_laws() {
+    for kinds in [&["psync", "groupcall"][..], &["psync", "order", "groupcall"]] {
+        calls::keeps_all_but(&Calls(Stack::of(kinds)), CALLS_SKIPPED);
+    }
 }

@@ -173,6 +173,25 @@ fn a_member_that_leaves_does_not_wait_for_one_that_has_gone() {
     assert!(net.close(1));
 }
 
+/// The opener calls one that is not there ever more seldom; once it leaves it has little time.
+#[test]
+fn a_member_that_leaves_calls_soon_those_that_have_not_answered() {
+    let members: Vec<Member> = (0..2).map(|at| Member::new(at, &[])).collect();
+    let sessions = vec![members[0].open(&[1]).unwrap()];
+    let net = Net { members, sessions, incarnations: vec![1; 2], frames: Cell::new(0) };
+    for _ in 0..600 {
+        net.advance(100 * MS);
+        drop(net.sent());
+    }
+    assert!(net.leave(0));
+    drop(net.sent());
+    for _ in 0..20 {
+        net.advance(100 * MS);
+        net.carry(|_| true);
+    }
+    assert_eq!(net.ask(0, Outstanding::default()), Outstanding::default(), "it may go");
+}
+
 /// A member cannot say for another that it leaves.
 #[test]
 fn a_forged_last_message_is_none() {

@@ -3,6 +3,7 @@
 mod by_group;
 mod leaving;
 mod returns;
+mod strangers;
 
 use core::time::Duration;
 use std::cell::{Cell, RefCell};
