@@ -83,9 +83,9 @@ pub(crate) fn places(data: &[u8]) {
             16 => moves.confirmed((eid, place.count)),
             17 => {
                 let from = (place.host, u32::from(act & 1));
-                _ = moves.keep((eid, place.count), from, now, || ());
+                _ = moves.keep((eid, place.count), from, (act & 32 == 0).then_some(now), || ());
             }
-            18 => _ = moves.release((eid, place.count), place.host),
+            18 => _ = moves.release((eid, place.count), (place.host, u32::from(act & 1))),
             _ => {
                 now += Duration::from_millis(100) * u32::from(next());
                 drop(moves.due(now));
