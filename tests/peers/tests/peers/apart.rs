@@ -52,6 +52,25 @@ impl Apart {
         Self { testbed, bridge, graph }
     }
 
+    /// The ports at which the bridge knows members of a group.
+    fn members(&self, group: &str) -> Vec<String> {
+        let said = self.bridge.exec(&["bridge", "-d", "mdb", "show", "dev", "br0"]).unwrap();
+        let of_group = said.lines().filter(|line| line.contains(&format!("grp {group} ")));
+        let ports = of_group.filter_map(|line| line.split(" port ").nth(1)?.split(' ').next());
+        let mut ports: Vec<String> = ports.map(str::to_owned).collect();
+        ports.sort();
+        ports
+    }
+
+    fn await_members(&self, group: &str, wanted: &[&str]) {
+        let begun = Instant::now();
+        while self.members(group) != wanted {
+            let found = self.members(group);
+            assert!(begun.elapsed() < LIMIT, "{group}: {found:?}, not {wanted:?}");
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
     /// Starts a host as the page says.
     fn start(&self, name: &str) -> Host {
         let space = self.testbed.net.space().unwrap();
@@ -161,6 +180,31 @@ pub(crate) fn conversations_are_heard(_: Wire) {
     }
 }
 
+/// A conversation in a multicast group, on a bridge that snoops: a message leaves its host once.
+pub(crate) fn messages_to_a_group_are_sent_once(_: Wire) {
+    needs_command!();
+    let apart = Apart::new("psync-multicast", &[]);
+    let names = ["switch", "dave", "carol", "bob", "alice"];
+    let hosts = apart.start_all(&names);
+    apart.await_members("239.1.1.1", &["to-alice", "to-bob", "to-carol", "to-dave"]);
+    let reports: Vec<String> = hosts.iter().flat_map(Host::finish).collect();
+    assert_eq!(reports.len(), 4, "{reports:?}");
+    for report in &reports {
+        assert_eq!((value(report, "sent"), value(report, "received")), ("100", "300"));
+    }
+    let sent = |host: &Host| {
+        let said = host.space.exec(&["ip", "-s", "-j", "link", "show", "dev", "eth0"]).unwrap();
+        let (_, behind) = said.split_once("\"tx\":").unwrap();
+        let (_, packets) = behind.split_once("\"packets\":").unwrap();
+        packets.split(',').next().unwrap().trim().parse::<u64>().unwrap()
+    };
+    // To each of the three others alone they would be 300 and more.
+    for host in &hosts[1..] {
+        assert!(sent(host) < 250, "{} sends {} frames", host.name, sent(host));
+    }
+    finish(&hosts);
+}
+
 pub(crate) fn calls_to_all_are_executed(_: Wire) {
     needs_command!();
     for names in [["alice", "bob", "carol"], ["carol", "bob", "alice"]] {
@@ -259,23 +303,7 @@ pub(crate) fn a_bridge_knows_the_members(_: Wire) {
     needs_command!();
     let apart = Apart::new("igmp", &[("count=10", "count=2")]);
     let hosts = apart.start_all(&["switch", "alice", "bob"]);
-    let members = |group: &str| {
-        let said = apart.bridge.exec(&["bridge", "-d", "mdb", "show", "dev", "br0"]).unwrap();
-        let of_group = said.lines().filter(|line| line.contains(&format!("grp {group} ")));
-        let ports = of_group.filter_map(|line| line.split(" port ").nth(1)?.split(' ').next());
-        let mut ports: Vec<String> = ports.map(str::to_owned).collect();
-        ports.sort();
-        ports
-    };
-    let await_members = |group: &str, wanted: &[&str]| {
-        let begun = Instant::now();
-        while members(group) != wanted {
-            let found = members(group);
-            assert!(begun.elapsed() < LIMIT, "{group}: {found:?}, not {wanted:?}");
-            std::thread::sleep(LOOK_EVERY);
-        }
-    };
-    await_members("239.1.2.3", &["to-alice", "to-bob"]);
-    await_members("239.4.5.6", &["to-bob"]);
+    apart.await_members("239.1.2.3", &["to-alice", "to-bob"]);
+    apart.await_members("239.4.5.6", &["to-bob"]);
     finish(&hosts);
 }

@@ -201,6 +201,7 @@ const COMPANY: &[Test] = tests! {
     program::runs_a_graph_file over Tap;
     program::runs_two_hosts_without_privilege over Vxlan;
     apart::conversations_are_heard over Veth;
+    apart::messages_to_a_group_are_sent_once over Veth;
     apart::calls_to_all_are_executed over Veth;
     apart::a_group_goes_on_without_a_killed_member over Veth;
     apart::a_store_stays_one_without_a_killed_host over Veth;
