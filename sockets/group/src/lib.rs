@@ -53,6 +53,14 @@
 //! number of its process. The first of the list opens the conversation; until the others hear of
 //! it, their messages wait.
 //!
+//! # Return
+//! On `membership` a program that was started again joins with the same list and
+//! [`Options::returning`]. The others let it in at one place in the order. With
+//! [`Options::with_state`] they hear [`Event::Returned`] there, and each [gives](Group::give) its
+//! state; the member hears one of these as [`Event::State`], and then what the others hear behind
+//! that place. A member whose `recv` or `send` fails with `ENETDOWN` was cut off, and joins again
+//! in the same way.
+//!
 //! # Bounds
 //! A program that does not take its events makes the others wait: 256 of them are kept, and as many
 //! messages of each member as the window of `psync` says. A message has 16 KiB at most, less if the
@@ -67,9 +75,9 @@
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use xk_net::{Driver, Stack};
+use xk_net::{Driver, Joining, Stack};
 
-pub use xk_net::Heard as Event;
+pub use xk_net::{Heard as Event, Returned};
 
 /// Order in which members hear messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +98,10 @@ pub struct Options {
     pub members: Vec<SocketAddr>,
     /// Index of this member.
     pub me: usize,
+    /// Whether this member comes back: then the others let it in, and also the first opens nothing.
+    pub returns: bool,
+    /// Whether members that come back are given the state of the others.
+    pub has_state: bool,
 }
 
 impl Options {
@@ -115,7 +127,25 @@ impl Options {
         for member in members {
             found.push(member.to_socket_addrs()?.next().ok_or_else(unknown)?);
         }
-        Ok(Self { order, members: found, me })
+        Ok(Self { order, members: found, me, returns: false, has_state: false })
+    }
+
+    /// Has a member that comes back given the state of the others: they hear
+    /// [`Event::Returned`], and the member [`Event::State`]. All members have to say so.
+    #[must_use]
+    pub fn with_state(self) -> Self {
+        Self { has_state: true, ..self }
+    }
+
+    /// Has this member come back after its program, or its host, was started again.
+    #[must_use]
+    pub fn returning(self) -> Self {
+        Self { returns: true, ..self }
+    }
+
+    fn joining(&self) -> Joining {
+        let in_order = self.order == Order::Total;
+        Joining { in_order, returns: self.returns, has_state: self.has_state }
     }
 }
 
@@ -141,8 +171,7 @@ macro_rules! group {
             /// `EINVAL` for too few or too many members, `EPROTONOSUPPORT` if the graph has no
             /// layer for this order, `EADDRINUSE` for a port that is in use.
             pub fn join(stack: &Stack<D>, options: Options) -> io::Result<Self> {
-                let Options { order, members, me } = options;
-                $join(stack, &members, me, order == Order::Total).map(Self)
+                $join(stack, &options.members, options.me, options.joining()).map(Self)
             }
 
             /// Sends a message to all members. Waits until the conversation has begun, and while
@@ -162,13 +191,22 @@ macro_rules! group {
                 self.0.recv()$(.$await)??.ok_or_else(left)
             }
 
+            /// Gives a state of at most 16 MiB to a member that has come back: the one after all
+            /// events before [`Event::Returned`].
+            ///
+            /// # Errors
+            /// `EINVAL` for a longer one, `ENETDOWN` if the stack has ended.
+            pub fn give(&self, to: Returned, state: &[u8]) -> io::Result<()> {
+                conversation(&self.0).give(to, state)
+            }
+
             /// Leaves the group, once the others have all that this member has sent, after ten
             /// seconds at most. What is heard meanwhile is lost.
             ///
             /// # Errors
             /// `ENETDOWN` if the stack has ended.
             pub $($async)? fn leave(self) -> io::Result<()> {
-                start_leaving(&self.0)?;
+                conversation(&self.0).leave()?;
                 while self.0.recv()$(.$await)??.is_some() {}
                 Ok(())
             }
@@ -178,18 +216,18 @@ macro_rules! group {
 
 /// Groups for blocking programs.
 pub mod blocking {
-    use super::{Driver, Event, Options, Order, Stack, fmt, io, left};
+    use super::{Driver, Event, Options, Returned, Stack, fmt, io, left};
     use xk_net::Conversation;
 
-    fn start_leaving<D: Driver>(conversation: &Conversation<D>) -> io::Result<()> {
-        conversation.leave()
+    fn conversation<D: Driver>(own: &Conversation<D>) -> &Conversation<D> {
+        own
     }
 
     group!(Conversation<D>, Conversation::join);
 }
 
-fn start_leaving<D: Driver>(conversation: &xk_tokio::Conversation<D>) -> io::Result<()> {
-    conversation.get_ref().leave()
+fn conversation<D: Driver>(own: &xk_tokio::Conversation<D>) -> &xk_net::Conversation<D> {
+    own.get_ref()
 }
 
 group!(xk_tokio::Conversation<D>, xk_tokio::Conversation::join, async, await);

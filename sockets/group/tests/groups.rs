@@ -218,6 +218,7 @@ fn the_others_go_on_without_members_that_leave() {
                                     );
                                     left = members;
                                 }
+                                other => return Err(format!("{other:?}").into()),
                             }
                         }
                         all.borrow_mut().push(heard);
@@ -281,6 +282,7 @@ fn the_others_go_on_without_a_member_that_fails() {
                                 group.send(b"after").await?;
                             }
                         }
+                        other => return Err(format!("{other:?}").into()),
                     }
                 }
                 assert_eq!((before, views), (3, vec![(0b111, true), (0b011, true)]));
@@ -297,6 +299,71 @@ fn the_others_go_on_without_a_member_that_fails() {
         world.run_for(Duration::from_secs(1))?;
         world.crash("c")?;
         world.run(LIMIT)
+    });
+}
+
+/// A member whose host crashes and starts again, the first one as well, is given the state of the
+/// others, and has the same as they do from then on.
+#[test]
+fn a_program_that_comes_back_is_given_the_state_of_the_others() {
+    const EACH: usize = 150;
+    seeds(700..706, |seed| {
+        let failing = seed as usize % 3;
+        let mut world = with_membership(seed, 3, LOSSY)?;
+        let states: Rc<RefCell<Vec<Vec<u8>>>> = Rc::default();
+        let was_started = Rc::new(std::cell::Cell::new(false));
+        for (me, host) in NAMES[..3].iter().enumerate() {
+            let (states, was_started) = (Rc::clone(&states), Rc::clone(&was_started));
+            let program = move |stack| {
+                let states = Rc::clone(&states);
+                let is_back = me == failing && was_started.replace(me == failing);
+                async move {
+                    let options = Options::total(me, &members(3))?.with_state();
+                    let options = if is_back { options.returning() } else { options };
+                    let mut group = Group::join(&stack, options)?;
+                    let (mut state, mut sent) = (Vec::new(), 0);
+                    // The last message is of the one that has come back, and has had the others'.
+                    let mut tick = tokio::time::interval(Duration::from_millis(50));
+                    while state.last() != Some(&b'!') {
+                        let event = tokio::select! {
+                            event = group.recv() => Some(event?),
+                            _ = tick.tick() => None,
+                        };
+                        match event {
+                            None if me != failing && sent < EACH => {
+                                group.send(&[b'a' + me as u8]).await?;
+                                sent += 1;
+                            }
+                            None | Some(Event::View { .. }) => {}
+                            Some(Event::Message { octets, .. }) => state.extend(octets),
+                            Some(Event::Returned(it)) => group.give(it, &state)?,
+                            Some(Event::State(given)) => {
+                                assert!(is_back && state.is_empty(), "{state:?}");
+                                state = given;
+                            }
+                        }
+                        if is_back && state.len() == 2 * EACH {
+                            group.send(b"!").await?;
+                        }
+                    }
+                    states.borrow_mut().push(state);
+                    Ok(group.leave().await?)
+                }
+            };
+            match me == failing {
+                true => world.host(host, program)?,
+                false => world.client(host, program)?,
+            }
+        }
+        world.run_for(Duration::from_secs(2))?;
+        world.crash(NAMES[failing])?;
+        world.run_for(Duration::from_millis(500 + 700 * (seed % 5)))?;
+        world.restart(NAMES[failing])?;
+        let outcome = world.run(LIMIT)?;
+        let states = states.borrow();
+        assert!(states.len() >= 2 && states.iter().all(|state| *state == states[0]));
+        assert_eq!(states[0].len(), 2 * EACH + 1);
+        Ok(outcome)
     });
 }
 

@@ -3,7 +3,7 @@
 use crate::driver::{Driver, Here, New, Setting};
 use crate::error::invalid;
 use crate::handle::Handle;
-use crate::layer::{Front, LEFT, MESSAGE, Members};
+use crate::layer::{Front, Joining, LEFT, MESSAGE, Members, STATE, STATE_MAX, WANTED};
 use crate::ready::Ready;
 use crate::stack::{Shown, Source, Stack};
 use std::fmt;
@@ -37,12 +37,24 @@ pub enum Heard {
         /// Whether they are enough to go on.
         has_quorum: bool,
     },
+    /// A member has come back without its state, and is to be given that of this place.
+    Returned(Returned),
+    /// The state of the others at the place from which on this member, which has come back, hears
+    /// what they hear.
+    State(Vec<u8>),
+}
+
+/// A member that has come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Returned {
+    /// Index of the member.
+    pub member: usize,
+    start: u16,
 }
 
 impl<D: Driver> Conversation<D> {
     /// Joins the conversation of these hosts and ports, at most 64; `me` is the index of this one.
-    /// The first opens it, and the others hear of it. With `in_order` all hear all messages in one
-    /// order.
+    /// The first opens it, unless it comes back, and the others hear of it.
     ///
     /// # Errors
     /// `EINVAL`, `EPROTONOSUPPORT` if the graph has no such layer, `EADDRINUSE`.
@@ -50,13 +62,13 @@ impl<D: Driver> Conversation<D> {
         stack: &Stack<D>,
         members: &[SocketAddr],
         me: usize,
-        in_order: bool,
+        joining: Joining,
     ) -> io::Result<Self> {
         if !(2..=MEMBERS_MAX).contains(&members.len()) || me >= members.len() {
             return Err(invalid("a conversation has 2 to 64 members, and this is one of them"));
         }
         let all = members.iter().map(|at| (*at).into()).collect();
-        let new = New::Talk(Members { all, me: me as u8, in_order });
+        let new = New::Talk(Members { all, me: me as u8, joining });
         let socket = stack.driver.make(new)?;
         Ok(Self(Handle::new(&stack.driver, socket)))
     }
@@ -96,6 +108,11 @@ impl<D: Driver> Conversation<D> {
                 octets: octets.split_off(Front::OCTETS),
                 depth: front.depth,
             }),
+            WANTED => Some(Heard::Returned(Returned {
+                member: front.member.into(),
+                start: front.depth as u16,
+            })),
+            STATE => Some(Heard::State(octets.split_off(Front::OCTETS))),
             _ => Some(Heard::View { members: front.members, has_quorum: front.has_quorum != 0 }),
         })
     }
@@ -107,6 +124,17 @@ impl<D: Driver> Conversation<D> {
     /// If the stack has ended.
     pub fn leave(&self) -> io::Result<()> {
         self.0.set(Setting::Leave)
+    }
+
+    /// Gives a state of at most 16 MiB to a member that has come back.
+    ///
+    /// # Errors
+    /// `EINVAL` for a longer one; if the stack has ended.
+    pub fn give(&self, to: Returned, state: &[u8]) -> io::Result<()> {
+        if state.len() > STATE_MAX {
+            return Err(invalid("a state has at most 16 MiB"));
+        }
+        self.0.set(Setting::State(to.member as u8, to.start, state.into()))
     }
 
     /// Sets whether calls fail with `WouldBlock` instead of waiting.

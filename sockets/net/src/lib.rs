@@ -76,9 +76,9 @@ mod stack;
 mod tcp;
 mod udp;
 
-pub use conversation::{Conversation, Heard};
+pub use conversation::{Conversation, Heard, Returned};
 pub use driver::{Crashed, Driver, Here, JoinHandle, Parked, Sim, SimHost, Thread, have_spawned};
-pub use layer::{GroupChange, Sharing};
+pub use layer::{GroupChange, Joining, Sharing};
 pub use poller::{Event, Mode, Poller};
 pub use ready::{Ready, Watch, WatchId, stir, take_stirred};
 pub use setup::Setup;

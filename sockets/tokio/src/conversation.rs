@@ -4,7 +4,7 @@ use crate::Stack;
 use crate::task::{Awaited, Direction};
 use std::io;
 use std::net::SocketAddr;
-use xk_net::{Driver, Heard, Thread};
+use xk_net::{Driver, Heard, Joining, Thread};
 
 /// One member's end of a conversation.
 pub struct Conversation<D: Driver = Thread>(Awaited<xk_net::Conversation<D>>);
@@ -19,9 +19,9 @@ impl<D: Driver> Conversation<D> {
         stack: &Stack<D>,
         members: &[SocketAddr],
         me: usize,
-        in_order: bool,
+        joining: Joining,
     ) -> io::Result<Self> {
-        let conversation = xk_net::Conversation::join(stack, members, me, in_order)?;
+        let conversation = xk_net::Conversation::join(stack, members, me, joining)?;
         conversation.set_nonblocking(true)?;
         Ok(Self(Awaited::new(conversation)))
     }

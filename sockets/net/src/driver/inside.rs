@@ -232,6 +232,7 @@ pub(super) fn set_within(
         },
         Body::Talk(talk) => match setting {
             Setting::Leave => talk.leave(cx, &layer.this()?, socket),
+            Setting::State(member, start, state) => talk.give(member, start, state),
             _ => return Err(Errno::NOPROTOOPT),
         },
     }

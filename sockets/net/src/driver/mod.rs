@@ -69,6 +69,8 @@ mod drive {
         GroupFrom(HostAddr),
         /// Leaves a conversation once the others have what it has sent.
         Leave,
+        /// Gives a state to a member of a conversation, for its start with this number.
+        State(u8, u16, Vec<u8>),
     }
 
     /// A socket to be made.

@@ -20,7 +20,8 @@ pub use ports::Sharing;
 pub(crate) use segments::{Octets, Segments};
 pub(crate) use socket::{Body, Socket};
 pub(crate) use stream::{CHUNK_OCTETS, Phase, Stream};
-pub(crate) use talk::{Front, LEFT, MESSAGE, Members, ORDERED, PARTIAL};
+pub use talk::Joining;
+pub(crate) use talk::{Front, LEFT, MESSAGE, Members, ORDERED, PARTIAL, STATE, STATE_MAX, WANTED};
 
 use crate::address::Endpoint;
 use crate::ready::Ready;

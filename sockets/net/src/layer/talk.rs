@@ -19,10 +19,11 @@ use xk_core::{
 };
 use xk_kit::control::ServesPort;
 use xk_kit::group::{
-    Leave, MemberAt, MemberState, MyMember, Node, Outstanding, PROCESS, TakeOwn, TakeViews, View,
-    ViewChange,
+    Aside, Leave, MemberAt, MemberState, MyMember, Node, Outstanding, PROCESS, TakeOwn, TakeViews,
+    View, ViewChange,
 };
 use xk_kit::rpc::call::CallOptions;
+use xk_kit::transfer::Transfer;
 
 /// Records that wait for the program; then those below wait, and at last those that send.
 const RECORDS_MAX: usize = 256;
@@ -30,6 +31,9 @@ const RECORDS_MAX: usize = 256;
 const AGAIN: Duration = Duration::from_millis(5);
 /// Time that a leaving member waits for others at most.
 const LEAVE_MAX: Duration = Duration::from_secs(10);
+
+/// Octets of a state that is given to a member.
+pub(crate) const STATE_MAX: usize = 1 << 24;
 
 /// Kinds of conversations below, the uppermost first.
 pub(crate) const ORDERED: &str = "order";
@@ -42,22 +46,32 @@ pub(crate) struct Members {
     pub(crate) all: Vec<Endpoint>,
     /// Index of this one; the first opens the conversation.
     pub(crate) me: u8,
-    /// Whether all hear all messages in one order.
-    pub(crate) in_order: bool,
+    pub(crate) joining: Joining,
+}
+
+/// Ways to join a conversation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Joining {
+    /// All hear all messages in one order.
+    pub in_order: bool,
+    /// The others let this member in again; also the first waits for that, and opens nothing.
+    pub returns: bool,
+    /// A member that comes back is given the state of the others.
+    pub has_state: bool,
 }
 
 xk_kit::header! {
     /// Front of a record.
     pub struct Front {
-        /// [`MESSAGE`], [`VIEW`] or [`LEFT`].
+        /// [`MESSAGE`], [`VIEW`], [`LEFT`], [`WANTED`] or [`STATE`].
         pub kind: u8,
-        /// Index of the sender; of this member in a view.
+        /// Index of the sender; of this member in a view; of one that has come back.
         pub member: u8,
         /// Whether the members of a view are enough to decide.
         pub has_quorum: u8,
         /// Zero.
         pub zero: u8,
-        /// Depth of a message in the graph of the conversation.
+        /// Depth of a message in the graph of the conversation; number of a member's start.
         pub depth: u32,
         /// The members of a view, as bits.
         pub members: u64,
@@ -70,10 +84,28 @@ pub(crate) const MESSAGE: u8 = 0;
 pub(crate) const VIEW: u8 = 1;
 /// All others have what this member has sent, or it has waited long enough.
 pub(crate) const LEFT: u8 = 2;
+/// A member has come back, and is to be given the state as of this place.
+pub(crate) const WANTED: u8 = 3;
+/// The state that the others have given to this member.
+pub(crate) const STATE: u8 = 4;
 
-/// Octets of a record.
-fn length_of(message: Option<&Message>) -> usize {
-    Front::OCTETS + message.map_or(0, Message::len)
+/// Rest of a record, behind its front.
+enum Rest {
+    Nothing,
+    Message(Message),
+    State(Vec<u8>),
+}
+
+impl Rest {
+    /// Octets of the record.
+    fn length(&self) -> usize {
+        let rest = match self {
+            Self::Nothing => 0,
+            Self::Message(message) => message.len(),
+            Self::State(octets) => octets.len(),
+        };
+        Front::OCTETS + rest
+    }
 }
 
 /// One conversation.
@@ -85,8 +117,11 @@ pub(crate) struct Talk {
     session: SessionSlot,
     /// Own messages come up in their places.
     hears_own: Cell<bool>,
-    /// Records by their fronts; only messages have octets besides.
-    records: RefCell<VecDeque<(Front, Option<Message>)>>,
+    records: RefCell<VecDeque<(Front, Rest)>>,
+    /// The states that this member gives to others, and the one that it is given.
+    transfer: Transfer,
+    /// Number of the start of this member for which the state is to be fetched.
+    fetched: Cell<Option<u16>>,
     /// Signalled when one of a full queue was taken.
     room: Semaphore,
     waiting: Cell<u32>,
@@ -108,7 +143,8 @@ impl Talk {
     }
 
     pub(crate) fn unread(&self) -> usize {
-        self.records.borrow().front().map_or(0, |(_, message)| length_of(message.as_ref()))
+        let records = self.records.borrow();
+        records.front().filter(|_| !self.is_fetching()).map_or(0, |(_, rest)| rest.length())
     }
 
     pub(super) fn addresses(&self) -> (Endpoint, Option<Endpoint>) {
@@ -121,8 +157,8 @@ impl Talk {
         self.members.me.into()
     }
 
-    fn put(&self, socket: &Socket, front: Front, message: Option<Message>) {
-        self.records.borrow_mut().push_back((front, message));
+    fn put(&self, socket: &Socket, front: Front, rest: Rest) {
+        self.records.borrow_mut().push_back((front, rest));
         socket.status.raise(Ready::READABLE);
     }
 
@@ -133,6 +169,14 @@ impl Talk {
 
     /// Takes a message that has come up.
     pub(super) fn take(&self, cx: &Kernel, this: &ProtocolRef, socket: &Socket, message: Message) {
+        if let Some(Aside { member }) = message.attribute() {
+            let session = self.session.get();
+            let taken = session.map(|it| self.transfer.take(cx, &it, member, &message));
+            if taken != Some(true) {
+                this.discard(message, &reason::MALFORMED);
+            }
+            return;
+        }
         // What others send moves the window.
         socket.status.raise(Ready::WRITABLE);
         while self.records.borrow().len() >= RECORDS_MAX {
@@ -144,13 +188,59 @@ impl Talk {
             }
         }
         if let Some(change) = message.attribute::<ViewChange>() {
-            return self.put(socket, self.view(change.members, change.has_quorum), None);
+            self.put(socket, self.view(change.members, change.has_quorum), Rest::Nothing);
+            return self.change(cx, this, socket, change);
         }
         let Some(Node { id, depth, is_null: false, .. }) = message.attribute() else {
             return this.discard(message, &reason::MALFORMED);
         };
         let front = Front { depth, member: id.sender, ..Front::parse(&[0; _]) };
-        self.put(socket, front, Some(message));
+        self.put(socket, front, Rest::Message(message));
+    }
+
+    /// Has the program give its state to a member that is in again, as of this place; that member
+    /// fetches it.
+    fn change(&self, cx: &Kernel, this: &ProtocolRef, socket: &Socket, change: ViewChange) {
+        let ViewChange { member: Some(member), incarnation, .. } = change else {
+            return;
+        };
+        if incarnation == 0 || !self.members.joining.has_state {
+            self.transfer.forget(member);
+        } else if member != self.members.me {
+            let kind = WANTED;
+            let front = Front { kind, member, depth: incarnation.into(), ..Front::parse(&[0; _]) };
+            self.put(socket, front, Rest::Nothing);
+        } else {
+            // Its place; what is behind waits for it, but upcalls go on.
+            self.put(socket, Front { kind: STATE, member, ..Front::parse(&[0; _]) }, Rest::Nothing);
+            self.fetched.set(Some(incarnation));
+            let _ = cx.schedule_protocol(this, Duration::ZERO, socket.tag().into());
+        }
+    }
+
+    /// Whether the next record is a state that has not come yet.
+    fn is_fetching(&self) -> bool {
+        let records = self.records.borrow();
+        matches!(records.front(), Some((Front { kind: STATE, .. }, Rest::Nothing)))
+    }
+
+    /// Fetches the state of the others for its place among the records.
+    fn fetch(&self, cx: &Kernel, socket: &Socket, start: u16) {
+        let session = self.session.get();
+        let Some(state) = session.and_then(|it| self.transfer.fetch(cx, &it, start)) else {
+            return;
+        };
+        let mut records = self.records.borrow_mut();
+        let is_it = |(front, _): &&mut (Front, Rest)| front.kind == STATE;
+        if let Some((_, rest)) = records.iter_mut().find(is_it) {
+            *rest = Rest::State(state);
+        }
+        socket.status.raise(Ready::READABLE);
+    }
+
+    /// Gives a state to a member that is in again with a start of this number.
+    pub(crate) fn give(&self, member: u8, start: u16, state: Vec<u8>) {
+        self.transfer.offer(member, start, state);
     }
 
     /// Passes the octets of the next record to `take`, at most `octets_max` of them.
@@ -165,15 +255,16 @@ impl Talk {
         peek: bool,
         mut take: impl FnMut(&[u8]),
     ) -> Result<super::Received, Errno> {
+        let is_fetching = self.is_fetching();
         let mut records = self.records.borrow_mut();
-        let Some((front, message)) = records.front() else {
+        let Some((front, rest)) = records.front().filter(|_| !is_fetching) else {
             if self.is_over() {
                 return Err(Errno::NETDOWN);
             }
             socket.status.lower(Ready::READABLE);
             return Err(Errno::AGAIN);
         };
-        let (length, front) = (length_of(message.as_ref()), front.emit());
+        let (length, front) = (rest.length(), front.emit());
         let mut octets = 0;
         let mut give = |slice: &[u8]| {
             let fits = slice.len().min(octets_max - octets);
@@ -181,8 +272,11 @@ impl Talk {
             octets += fits;
         };
         give(&front);
-        let slices = message.iter().flat_map(Message::slices);
-        slices.for_each(|slice| give(slice.octets));
+        match rest {
+            Rest::Nothing => {}
+            Rest::Message(message) => message.slices().for_each(|slice| give(slice.octets)),
+            Rest::State(state) => give(state),
+        }
         if !peek {
             drop(records.pop_front());
             if records.is_empty() {
@@ -236,7 +330,8 @@ impl Talk {
             let index = self.members.me;
             let asked = session.ask(cx, MemberState { index, ..MemberState::default() });
             let depth = asked.map_or(0, |state| state.depth);
-            self.put(socket, Front { depth, member: index, ..Front::parse(&[0; _]) }, Some(own));
+            let front = Front { depth, member: index, ..Front::parse(&[0; _]) };
+            self.put(socket, front, Rest::Message(own));
         }
         Ok(length)
     }
@@ -251,6 +346,9 @@ impl Talk {
 
     /// Looks whether it may leave, or send.
     pub(super) fn look(&self, cx: &Kernel, this: &ProtocolRef, socket: &Socket) {
+        if let Some(start) = self.fetched.take() {
+            return self.fetch(cx, socket, start);
+        }
         let Some(until) = self.leaves.get() else {
             socket.status.raise(Ready::WRITABLE);
             return;
@@ -262,7 +360,7 @@ impl Talk {
             said.is_none_or(|said| said.is_sent) && asked.is_none_or(|asked| asked.unheld == 0);
         if is_held || cx.now() >= until {
             let kind = LEFT;
-            self.put(socket, Front { kind, ..Front::parse(&[0; _]) }, None);
+            self.put(socket, Front { kind, ..Front::parse(&[0; _]) }, Rest::Nothing);
         } else if cx.schedule_protocol(this, AGAIN, socket.tag().into()).is_err() {
             self.leaves.set(Some(Time::ZERO));
         }
@@ -282,7 +380,7 @@ impl Layer {
         self.stands()?;
         let below = {
             let places = self.places.borrow();
-            let place = if members.in_order { &places.ordered } else { &places.partial };
+            let place = if members.joining.in_order { &places.ordered } else { &places.partial };
             place.clone().ok_or(Errno::PROTONOSUPPORT)?
         };
         let me = members.all.get(usize::from(members.me)).ok_or(Errno::INVAL)?;
@@ -293,7 +391,7 @@ impl Layer {
         let others = members.all.iter().enumerate().filter(|(at, _)| *at > 0);
         let peers = others.map(|(_, at)| member(*at, Part::Host(at.host), ports));
         let ends = Participants::among(own.clone(), peers);
-        let is_first = members.me == 0;
+        let is_first = members.me == 0 && !members.joining.returns;
         let socket = self.add(Body::Talk(Box::new(Talk {
             members,
             below: below.clone(),
@@ -301,6 +399,8 @@ impl Layer {
             session: SessionSlot::default(),
             hears_own: Cell::new(false),
             records: RefCell::default(),
+            transfer: Transfer::new(STATE_MAX),
+            fetched: Cell::new(None),
             room: Semaphore::new(0),
             waiting: Cell::new(0),
             leaves: Cell::new(None),
@@ -334,7 +434,7 @@ impl Layer {
         let all = u64::MAX >> (64 - talk.members.all.len() as u32);
         let known = session.ask(cx, View::default());
         let known = known.unwrap_or(View { members: all, has_quorum: true, changes: 0 });
-        talk.put(socket, talk.view(known.members, known.has_quorum), None);
+        talk.put(socket, talk.view(known.members, known.has_quorum), Rest::Nothing);
         socket.status.raise(Ready::WRITABLE);
     }
 
