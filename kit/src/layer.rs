@@ -461,6 +461,12 @@ pub trait Layer<const N: usize, W: Ways = One>: Sized + 'static {
         None
     }
 
+    /// The graph is being taken down, and this conversation was not closed: the layer gives back
+    /// the messages that it keeps for it, since the session may outlive the graph.
+    fn drain(own: &Conversation<Self, N, W>) {
+        let _ = own;
+    }
+
     /// The graph is being taken down.
     fn stop(&self) {}
 }
@@ -1050,6 +1056,11 @@ impl<L: Layer<N, W>, const N: usize, W: Ways> Protocol for Layered<L, N, W> {
     }
 
     fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+        for session in self.sessions.sessions(usize::MAX) {
+            if let Some(own) = session.body::<Conversation<L, N, W>>() {
+                L::drain(own);
+            }
+        }
         self.sessions.clear();
         self.offers.clear();
         self.passed.clear();

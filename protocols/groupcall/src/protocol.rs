@@ -5,9 +5,7 @@ use crate::calls::{self, CALLS_MAX, Calls};
 use crate::served::{Asked, Served};
 use crate::wire::{CALL, HEADER_OCTETS, Header, REMINDER, REPLY};
 use alloc::format;
-use alloc::rc::{Rc, Weak};
 use alloc::string::String;
-use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::time::Duration;
 use xk_core::graph::{Build, BuildError};
@@ -70,12 +68,7 @@ pub struct GroupCall {
     pub(crate) settings: Settings,
     pub(crate) calls: Calls,
     servers: OfferingServers,
-    /// The calls that the sessions keep.
-    served: RefCell<Vec<Weak<Kept>>>,
 }
-
-/// The calls of others that a session has executed.
-type Kept = RefCell<Served<SavedMessage>>;
 
 /// State of a session.
 pub struct State {
@@ -84,7 +77,8 @@ pub struct State {
     pub(crate) procedure: u32,
     /// Whether it is one of those that call.
     pub(crate) calls: bool,
-    served: Rc<Kept>,
+    /// The calls of others that this session has executed.
+    served: RefCell<Served<SavedMessage>>,
 }
 
 /// The session object.
@@ -105,8 +99,7 @@ pub fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         return Err(BuildError::param("first_wait", "more than no time"));
     }
     let (calls, servers) = (Calls::default(), OfferingServers::default());
-    let served = RefCell::default();
-    Layered::build(build, GroupCall { settings, calls, servers, served })
+    Layered::build(build, GroupCall { settings, calls, servers })
 }
 
 /// The key of the session that serves a procedure; those that call it have the number of the
@@ -173,11 +166,13 @@ impl Layer<HEADER_OCTETS> for GroupCall {
     fn begin(&self, cx: &Kernel, lower: &SessionRef, key: u64) -> State {
         let MyMember { index, members, .. } =
             lower.ask(cx, MyMember::default()).unwrap_or_default();
-        let served: Rc<Kept> = Rc::default();
-        let mut all = self.served.borrow_mut();
-        all.retain(|other| other.strong_count() > 0);
-        all.push(Rc::downgrade(&served));
-        State { me: index, members, procedure: key as u32, calls: key >> 32 != 0, served }
+        State {
+            me: index,
+            members,
+            procedure: key as u32,
+            calls: key >> 32 != 0,
+            served: RefCell::default(),
+        }
     }
 
     fn servers(&self) -> Option<&OfferingServers> {
@@ -327,14 +322,15 @@ impl Layer<HEADER_OCTETS> for GroupCall {
 
     fn end(own: &Own, cx: &Kernel, this: &SessionRef) {
         own.all.layer.calls.close(cx, this.id());
+        Self::drain(own);
+    }
+
+    fn drain(own: &Own) {
         drop(own.state.served.take());
     }
 
     fn stop(&self) {
         self.calls.clear();
-        // A handle above may outlive the session.
-        let all = self.served.take();
-        all.iter().filter_map(Weak::upgrade).for_each(|served| drop(served.take()));
     }
 }
 

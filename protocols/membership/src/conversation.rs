@@ -858,6 +858,11 @@ pub(crate) fn control(own: &Own, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
 pub(crate) fn end(own: &Own, cx: &Kernel) {
     own.state.pushes.end(cx);
     let _ = cx.cancel(own.state.tick.take());
+    drain(own);
+}
+
+/// Gives back the messages that wait.
+pub(crate) fn drain(own: &Own) {
     own.state.agreement.borrow_mut().clear();
     own.state.coming.borrow_mut().clear();
 }

@@ -156,6 +156,10 @@ impl Layer<0> for Membership {
         conversation::end(own, cx);
     }
 
+    fn drain(own: &Own) {
+        conversation::drain(own);
+    }
+
     fn describe(&self, own: &Own) -> String {
         let (members, waiting) = (own.state.members(), own.state.waiting());
         let quorum = if own.state.has_quorum() { "quorum" } else { "no quorum" };

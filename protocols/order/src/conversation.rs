@@ -581,6 +581,11 @@ pub(crate) fn control(own: &Own, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'
 pub(crate) fn end(own: &Own, cx: &Kernel) {
     own.state.pushes.end(cx);
     let _ = cx.cancel(own.state.timer.take());
+    drain(own);
+}
+
+/// Gives back the messages that wait.
+pub(crate) fn drain(own: &Own) {
     own.state.waves.borrow_mut().clear();
     own.state.coming.borrow_mut().clear();
 }

@@ -152,6 +152,10 @@ impl Layer<0> for Order {
         conversation::end(own, cx);
     }
 
+    fn drain(own: &Own) {
+        conversation::drain(own);
+    }
+
     fn describe(&self, own: &Own) -> String {
         let (all, mine) = (own.state.waiting(), own.state.mine());
         format!("member {}, {all} waiting, {mine} of them its own", own.state.me)

@@ -1597,6 +1597,11 @@ pub(crate) fn end(own: &Own, cx: &Kernel, this: &SessionRef) {
     own.state.pushes.end(cx);
     let timer = own.state.timer.take();
     let _ = cx.cancel(timer.map(|(_, timer)| timer));
+    drain(own);
+}
+
+/// Gives back the graph with its messages.
+pub(crate) fn drain(own: &Own) {
     drop(own.state.restart.take());
     drop(own.state.inner.take());
 }

@@ -589,6 +589,10 @@ impl Layer<HEADER_OCTETS, Many> for Psync {
         conversation::end(own, cx, this);
     }
 
+    fn drain(own: &Own) {
+        conversation::drain(own);
+    }
+
     fn describe(&self, own: &Own) -> String {
         let text = with(own, |inner| {
             let (ready, waiting) = inner.graph.outstanding();
