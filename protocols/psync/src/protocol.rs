@@ -10,7 +10,6 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::RefCell;
-use core::time::Duration;
 use xk_core::graph::{Build, BuildError, ParamKind, optional};
 use xk_core::object::{OpenError, ProtocolId, PushError, Refused, WeakSession};
 use xk_core::participant::{AddressError, PARTICIPANTS_MAX};
@@ -96,8 +95,6 @@ struct Begun {
 /// Conversations that this host may come back into without an open, and closed ones, at most.
 const RETURNS_MAX: usize = 16;
 const CLOSED_MAX: usize = 64;
-/// Time between two questions for one conversation that packets come of.
-const RETURN_EVERY: Duration = Duration::from_millis(100);
 
 /// One instance of the layer.
 pub struct Psync {
@@ -263,6 +260,7 @@ impl Psync {
         {
             return;
         }
+        let Ok(peer) = cx.unless_lost(|| peer_of(cx, lower)) else { return };
         let mut returns = layer.returns.borrow_mut();
         if !returns.iter().any(|(other, _)| *other == number) {
             if returns.len() == RETURNS_MAX {
@@ -271,11 +269,10 @@ impl Psync {
             returns.push_back((number, Restart::new(cx.random().next_u64(), cx.now())));
         }
         let found = returns.iter_mut().find(|(other, _)| *other == number);
-        if let Some((_, restart)) = found.filter(|(_, restart)| restart.due <= cx.now()) {
-            // The next packet has it asked again, if it is not at once.
-            restart.due = cx.now().after(RETURN_EVERY);
+        // The next packet has it asked again, if it is not at once.
+        if found.is_some_and(|(_, restart)| restart.may_ask(peer, cx.now())) {
             drop(returns);
-            Self::ask_at(all, cx, lower, number);
+            Self::ask_at(all, cx, lower, number, peer);
         }
     }
 
@@ -285,8 +282,8 @@ impl Psync {
         cx: &Kernel,
         lower: &SessionRef,
         number: u32,
+        peer: Peer,
     ) {
-        let peer = peer_of(cx, lower);
         let returns = all.layer.returns.borrow();
         let found = returns.iter().find(|(other, _)| *other == number);
         let made = found.and_then(|(_, r)| conversation::question(cx, number, r, peer));
@@ -315,7 +312,7 @@ impl Psync {
         };
         match heard {
             Heard::Wait => {}
-            Heard::Ask => Self::ask_at(all, cx, lower, number),
+            Heard::Ask => Self::ask_at(all, cx, lower, number, peer),
             Heard::Back(back) => {
                 all.layer.returns.borrow_mut().retain(|(other, _)| *other != number);
                 let session = Self::make(all, at, (number, peer.host), Arriving::Back(back))?;
@@ -338,7 +335,10 @@ impl Begun {
 /// Whether a packet is one that only members send.
 fn is_of_member(header: &Header) -> bool {
     header.version == VERSION
-        && matches!(header.kind, kind::DATA | kind::REQUEST | kind::RESENT | kind::LEAVES)
+        && matches!(
+            header.kind,
+            kind::DATA | kind::REQUEST | kind::RESENT | kind::LEAVES | kind::SIDE
+        )
 }
 
 /// Makes the conversation of a session that was opened: its members are those that it has ways to.

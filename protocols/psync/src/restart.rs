@@ -23,12 +23,20 @@ const HEARD_MAX: usize = 64;
 /// A return under way.
 pub(crate) struct Restart {
     start: u64,
-    /// The cookies of the members that were heard.
-    cookies: Vec<(Peer, u64)>,
+    /// The members that were heard.
+    heard: Vec<Other>,
     parts: Option<Parts>,
     /// The others are asked next.
     pub(crate) due: Time,
     tries: u32,
+}
+
+/// Another member, as one that comes back knows it.
+struct Other {
+    peer: Peer,
+    /// Number that is to be shown; 0 before its first answer.
+    cookie: u64,
+    asked_at: Time,
 }
 
 /// Answers of one member.
@@ -63,7 +71,7 @@ pub(crate) enum Heard {
 impl Restart {
     /// A return that begins now; `start` is a random number, of which 48 bits are used.
     pub(crate) fn new(start: u64, now: Time) -> Self {
-        Self { start: (start >> 16).max(1), cookies: Vec::new(), parts: None, due: now, tries: 0 }
+        Self { start: (start >> 16).max(1), heard: Vec::new(), parts: None, due: now, tries: 0 }
     }
 
     /// Notes that the others are asked now.
@@ -74,10 +82,10 @@ impl Restart {
 
     /// Returns the body of the question to a member.
     pub(crate) fn question(&self, to: Peer) -> [u8; Asking::OCTETS] {
-        let cookie = self.cookies.iter().find(|(peer, _)| *peer == to);
+        let cookie = self.heard.iter().find(|other| other.peer == to);
         let parts = self.parts.as_ref().filter(|parts| parts.from == to);
         let first = parts.map_or(0, |parts| parts.base.len() as u16);
-        let cookie = cookie.map_or(0, |(_, cookie)| *cookie);
+        let cookie = cookie.map_or(0, |other| other.cookie);
         Asking { start: self.start, cookie, first }.emit()
     }
 
@@ -108,7 +116,8 @@ impl Restart {
         if said.start != self.start {
             return Err(&STRANGE);
         }
-        let is_new = self.note_cookie(from, said.cookie);
+        let other = self.other(from, now);
+        let is_new = core::mem::replace(&mut other.cookie, said.cookie) != said.cookie;
         let Some(mut opening) = opening else {
             return Ok(if is_new { Heard::Ask } else { Heard::Wait });
         };
@@ -136,17 +145,32 @@ impl Restart {
         self.join(from, said, opening, all, now)
     }
 
-    /// Notes a member's cookie; true if it is another than before.
-    fn note_cookie(&mut self, from: Peer, cookie: u64) -> bool {
-        let found = self.cookies.iter_mut().find(|(peer, _)| *peer == from);
-        if let Some((_, known)) = found {
-            return core::mem::replace(known, cookie) != cookie;
+    /// Whether a member that was heard may be asked now, and notes that it is: each at a pace, and
+    /// of those that a stranger may make up no more at a time than are kept.
+    pub(crate) fn may_ask(&mut self, peer: Peer, now: Time) -> bool {
+        let is_known = self.heard.iter().any(|other| other.peer == peer);
+        let is_early = |other: &Other| now.since(other.asked_at) < ASK_WAIT[0];
+        if !is_known && self.heard.len() == HEARD_MAX && is_early(&self.heard[0]) {
+            return false;
         }
-        if self.cookies.len() == HEARD_MAX {
-            self.cookies.remove(0);
+        let other = self.other(peer, now);
+        let may_ask = !is_known || !is_early(other);
+        if may_ask {
+            other.asked_at = now;
         }
-        self.cookies.push((from, cookie));
-        true
+        may_ask
+    }
+
+    /// The member at this peer; it takes the place of the one that was heard first, if need be.
+    fn other(&mut self, peer: Peer, now: Time) -> &mut Other {
+        let at = self.heard.iter().position(|other| other.peer == peer).unwrap_or_else(|| {
+            if self.heard.len() == HEARD_MAX {
+                self.heard.remove(0);
+            }
+            self.heard.push(Other { peer, cookie: 0, asked_at: now });
+            self.heard.len() - 1
+        });
+        &mut self.heard[at]
     }
 
     /// Puts an answer behind those that the same member has given before.

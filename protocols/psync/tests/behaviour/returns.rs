@@ -224,6 +224,27 @@ fn a_member_that_has_crashed_is_brought_back_by_what_it_hears() {
     assert_eq!(net.ask(2, MyMember::default()).incarnation, 2);
 }
 
+/// One that is masked out gets asides alone.
+#[test]
+fn a_member_that_has_crashed_asks_by_an_aside_as_well() {
+    let (net, _) = lost(2);
+    net.ask(0, MaskOut { index: 2, last: 0 });
+    let mut aside = net.members[0].cx.message(b"aside");
+    aside.set_attribute(Aside { member: 2 }).unwrap();
+    net.sessions[0].push(&net.members[0].cx, aside).unwrap();
+    net.carry(|_| true);
+    assert_ne!(net.state(0, 2).asks, 0);
+}
+
+/// Packets of another member, at the same time, are no reason not to ask one.
+#[test]
+fn a_member_that_has_crashed_asks_all_that_it_hears() {
+    let (net, _) = lost(2);
+    [0, 1, 3].iter().for_each(|at| net.push(*at, "x").unwrap());
+    net.carry(|_| true);
+    [0, 1, 3].iter().for_each(|at| assert_ne!(net.state(*at, 2).asks, 0, "{at}"));
+}
+
 #[test]
 fn of_two_one_lets_the_other_in_and_loses_nothing() {
     let mut net = Net::new(2, &[("window", 4)]);
