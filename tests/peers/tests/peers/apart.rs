@@ -77,12 +77,13 @@ impl Apart {
         let port = format!("to-{name}");
         self.testbed.net.veth(&space, "eth0", &self.bridge, &port).unwrap();
         self.bridge.ip(&["link", "set", &port, "master", "br0"]).unwrap();
-        if name == "server" {
-            // The station that `vmtp.kdl` calls by its address.
-            space.ip(&["link", "set", "eth0", "address", "02:00:00:00:00:02"]).unwrap();
-        }
         let (xk, graph) = (command().display().to_string(), self.graph.display().to_string());
-        let wire = ["--wire", "packet device=eth0", "--for", "600s"];
+        let wire = match name {
+            // The station that `vmtp.kdl` calls by its address.
+            "server" => r#"packet device=eth0 address="02:00:00:00:00:02""#,
+            _ => "packet device=eth0",
+        };
+        let wire = ["--wire", wire, "--for", "600s"];
         let process = space.spawn(&[&[&xk, "run", &graph, "--host", name], &wire[..]].concat());
         Host { name: name.to_owned(), space, process: process.unwrap() }
     }
