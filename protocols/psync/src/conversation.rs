@@ -285,6 +285,11 @@ impl Inner {
         inner
     }
 
+    /// Time at which a member was last heard.
+    pub(crate) fn heard_at(&self) -> Option<Time> {
+        self.others().map(|other| self.members[usize::from(other)].heard_at).max()
+    }
+
     fn others(&self) -> impl Iterator<Item = u8> + use<> {
         let me = self.me;
         (0..self.members.len() as u8).filter(move |member| *member != me)

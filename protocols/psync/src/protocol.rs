@@ -81,6 +81,8 @@ impl Arriving {
 /// holds, at most, and those of one host.
 const BEGUN_MAX: usize = 256;
 const BEGUN_OF_HOST_MAX: usize = 64;
+/// Part of that for conversations of which one packet has come: a quarter.
+const NEW_PART: usize = 4;
 /// A host has begun conversations of more members than are kept for one.
 pub(crate) static HAS_SHARE: Reason = Reason::new("host has its share", Class::Exhausted);
 
@@ -90,6 +92,16 @@ struct Begun {
     session: WeakSession,
     by: HostAddr,
     members: usize,
+}
+
+/// A conversation that another host has begun and no protocol above holds.
+struct Idle {
+    session: SessionRef,
+    is_of_host: bool,
+    members: usize,
+    /// One packet of it has come.
+    is_new: bool,
+    heard_at: Option<Time>,
 }
 
 /// Conversations that this host may come back into without an open, and closed ones, at most.
@@ -182,29 +194,30 @@ impl Psync {
     }
 
     /// Ends conversations that others have begun and no protocol above holds, until there is room
-    /// for one more, of so many members: those of its host, if that has its share, first the ones
-    /// of which but one packet has come.
+    /// for one more, of so many members: those of its host, if that has its share.
     fn make_room(&self, Arrival { cx, this, .. }: Arrival<'_>, by: HostAddr, members: usize) {
         loop {
             let mut begun = self.begun.borrow_mut();
             begun.retain(|begun| begun.session().is_some());
-            let idle = begun.iter().filter_map(|begun| {
-                let session = begun.session().filter(|session| session.head().opens() == 0);
-                Some((begun.by == by, begun.members, session?))
-            });
-            let idle: Vec<(bool, usize, SessionRef)> = idle.collect();
+            let idle: Vec<Idle> = begun.iter().filter_map(|begun| begun.idle(by)).collect();
             drop(begun);
-            let count = |is_all: bool| {
-                let counted = idle.iter().filter(|(is_own, ..)| *is_own || is_all);
-                members + counted.map(|(_, members, _)| members).sum::<usize>()
+            let count = |is_counted: &dyn Fn(&Idle) -> bool| {
+                let counted = idle.iter().filter(|idle| is_counted(idle));
+                members + counted.map(|idle| idle.members).sum::<usize>()
             };
-            let has_share = count(false) > BEGUN_OF_HOST_MAX;
-            if !has_share && count(true) <= BEGUN_MAX {
+            let has_share = count(&|idle| idle.is_of_host) > BEGUN_OF_HOST_MAX;
+            let is_among = |idle: &Idle| idle.is_of_host || !has_share;
+            let most = if has_share { BEGUN_OF_HOST_MAX } else { BEGUN_MAX };
+            if count(&is_among) <= most {
                 return;
             }
-            let among = idle.iter().filter(|(is_own, ..)| *is_own || !has_share);
-            let least = among.min_by_key(|(.., session)| session.head().received() > 1);
-            let Some((.., session)) = least else { return };
+            // Those of which but one packet has come may be of strangers in the host's name, and
+            // have a part of the room: they end no others beyond it, nor do others end them.
+            let is_new = |idle: &Idle| is_among(idle) && idle.is_new;
+            let has_part = count(&is_new) > most / NEW_PART;
+            let among = idle.iter().filter(|idle| is_among(idle));
+            let least = among.min_by_key(|idle| (idle.is_new != has_part, idle.heard_at));
+            let Some(Idle { session, .. }) = least else { return };
             if has_share {
                 this.head().drops().count(&HAS_SHARE);
             }
@@ -329,6 +342,19 @@ impl Begun {
     /// The session, unless it has ended.
     fn session(&self) -> Option<SessionRef> {
         self.session.upgrade().filter(|session| !session.head().is_closed())
+    }
+
+    /// The conversation as one to be ended for others of the host `by`, unless it is held above.
+    fn idle(&self, by: HostAddr) -> Option<Idle> {
+        let session = self.session().filter(|session| session.head().opens() == 0)?;
+        let heard_at = session.body::<Own>().and_then(|own| with(own, |inner| inner.heard_at()));
+        Some(Idle {
+            is_of_host: self.by == by,
+            members: self.members,
+            is_new: session.head().received() <= 1,
+            heard_at: heard_at.flatten(),
+            session,
+        })
     }
 }
 

@@ -2,9 +2,10 @@
 
 use super::{MS, Member, NUMBER, host};
 use core::time::Duration;
+use std::collections::BTreeSet;
 use xk_core::control::ListSessions;
 use xk_core::{HostAddr, SessionRef};
-use xk_kit::group::SendNull;
+use xk_kit::group::{MyMember, SendNull};
 use xk_kit::net::attribute::Peer;
 use xk_psync::wire::{Address, Entry, Header, LISTED, Opening, VERSION, kind};
 
@@ -80,6 +81,37 @@ fn a_host_that_begins_many_conversations_has_a_share() {
         .collect();
     assert!(held.iter().all(|session| !session.head().is_closed()));
     drop(neighbour);
+}
+
+/// Programs that end say nothing, so a host's share fills with their conversations. New ones end
+/// those that were silent longest, not each other.
+#[test]
+fn a_host_whose_conversations_are_over_begins_new_ones() {
+    let member = Member::new(1, &[]);
+    for conversation in 1..=40 {
+        member.cx.advance(100 * MS);
+        (1..=3).for_each(|seq| drop(member.arrive(2, &message(2, conversation, 2, seq))));
+    }
+    for seq in 1..=3 {
+        for conversation in 101..=104 {
+            member.arrive(2, &message(2, conversation, 2, seq));
+        }
+    }
+    assert_eq!(member.drops("not this conversation"), 0);
+    // Those of which all has come.
+    let whole = || {
+        let all = sessions(&member).into_iter().filter(|session| session.head().received() == 3);
+        let number = |session: SessionRef| {
+            session.ask(&member.cx, MyMember::default()).unwrap().conversation
+        };
+        all.map(number).collect::<BTreeSet<u32>>()
+    };
+    assert_eq!(whole(), (13..=40).chain(101..=104).collect());
+    // Strangers who begin more in its name end a part of them, and otherwise their own.
+    for conversation in 1001..=1100 {
+        member.arrive(2, &message(2, conversation, 2, 1));
+    }
+    assert_eq!(whole(), (21..=40).chain(101..=104).collect());
 }
 
 /// A layer in between answers by a null. It goes to the one that was heard, holds nothing below,
