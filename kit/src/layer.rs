@@ -461,8 +461,8 @@ pub trait Layer<const N: usize, W: Ways = One>: Sized + 'static {
         None
     }
 
-    /// The graph is being taken down, and this conversation was not closed: the layer gives back
-    /// the messages that it keeps for it, since the session may outlive the graph.
+    /// Gives back the messages that the layer keeps for a conversation: after its
+    /// [`end`](Self::end), or while the graph is taken down, which its session may outlive.
     fn drain(own: &Conversation<Self, N, W>) {
         let _ = own;
     }

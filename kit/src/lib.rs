@@ -14,6 +14,7 @@ pub mod control;
 pub mod group;
 mod handles;
 mod header;
+mod in_order;
 pub mod layer;
 pub mod linear;
 pub mod machine;
@@ -30,6 +31,7 @@ pub mod wire;
 
 pub use cache::Cache;
 pub use handles::{Handles, Marks};
+pub use in_order::InOrder;
 pub use net::addr::{Cidr, EthAddr};
 pub use net::checksum::Checksum;
 pub use pending::Pending;

@@ -295,6 +295,7 @@ impl<L: Layer<N, W>, const N: usize, W: Ways> Session for Conversation<L, N, W> 
             return Closing::Idle;
         }
         L::end(self, cx, this);
+        L::drain(self);
         // Only if it is bound: one that found the table full is not, and another may have its key.
         self.all.sessions.release(&self.place, this);
         self.ways.close(self.acting(cx, this));

@@ -322,7 +322,6 @@ impl Layer<HEADER_OCTETS> for GroupCall {
 
     fn end(own: &Own, cx: &Kernel, this: &SessionRef) {
         own.all.layer.calls.close(cx, this.id());
-        Self::drain(own);
     }
 
     fn drain(own: &Own) {

@@ -16,7 +16,6 @@ use xk_core::kernel::Timer;
 use xk_core::object::{PushError, Refused};
 use xk_core::reason::Class;
 use xk_core::{Answer, Ask, Kernel, Message, Reason, SessionRef, Time, reason};
-use xk_kit::Turns;
 use xk_kit::group::{
     Aside, IsStable, Leave, MaskIn, MaskOut, MemberState, MyMember, Node, NodeId, Outstanding,
     PlaceOf, SendNull, TakeNulls, TakeViews, View, ViewChange,
@@ -25,6 +24,7 @@ use xk_kit::layer::Conversation;
 use xk_kit::net::ports::less_header;
 use xk_kit::rpc::call::CallOptions;
 use xk_kit::rpc::wait_queue::{Pushes, Room};
+use xk_kit::{InOrder, Turns};
 
 /// Time after which a vote is sent again that found no room.
 const RETRY: Duration = Duration::from_millis(10);
@@ -100,9 +100,8 @@ pub struct Talk {
     votes: RefCell<VecDeque<u32>>,
     votes_soon: Cell<bool>,
     tick: Cell<Option<Timer>>,
-    /// Messages that have come up and are not taken, and whether a shepherd takes them.
-    coming: RefCell<VecDeque<(Node, Option<Header>, Message)>>,
-    is_taking: Cell<bool>,
+    /// Messages that have come up and are not taken.
+    coming: InOrder<(Node, Option<Header>, Message)>,
     /// Shepherds in upcalls, and the one that passes up what was held back.
     upcalls: RefCell<Vec<Option<u32>>>,
     up: Cell<Option<Option<u32>>>,
@@ -148,8 +147,7 @@ impl Talk {
             votes: RefCell::default(),
             votes_soon: Cell::new(false),
             tick: Cell::new(None),
-            coming: RefCell::default(),
-            is_taking: Cell::new(false),
+            coming: InOrder::default(),
             upcalls: RefCell::default(),
             up: Cell::new(None),
             ups: Turns::default(),
@@ -339,7 +337,7 @@ pub(crate) fn take(
     let is_free = {
         let agreement = talk.agreement.borrow();
         // Another shepherd may be passing up or taking what comes before.
-        let is_idle = talk.up.get().is_none() && !talk.is_taking.get();
+        let is_idle = talk.up.get().is_none() && !talk.coming.is_working();
         is_idle && agreement.is_calm() && agreement.counts(node.id)
     };
     if !node.is_null {
@@ -355,20 +353,11 @@ pub(crate) fn take(
         return hand_up(own, cx, this, message);
     }
     // The layer below may block when it is asked for the place of a vote.
-    talk.coming.borrow_mut().push_back((node, header, message));
-    if talk.is_taking.replace(true) {
-        return Ok(());
+    let take = |(node, header, message)| take_one(own, cx, this, (node, header), message);
+    if talk.coming.work((node, header, message), take) {
+        act(own, cx, this);
+        deliver(own, cx, this);
     }
-    loop {
-        let next = talk.coming.borrow_mut().pop_front();
-        let Some((node, header, message)) = next else {
-            break;
-        };
-        take_one(own, cx, this, (node, header), message);
-    }
-    talk.is_taking.set(false);
-    act(own, cx, this);
-    deliver(own, cx, this);
     Ok(())
 }
 
@@ -858,11 +847,10 @@ pub(crate) fn control(own: &Own, cx: &Kernel, ask: &mut Ask<'_>) -> Answer {
 pub(crate) fn end(own: &Own, cx: &Kernel) {
     own.state.pushes.end(cx);
     let _ = cx.cancel(own.state.tick.take());
-    drain(own);
 }
 
 /// Gives back the messages that wait.
 pub(crate) fn drain(own: &Own) {
     own.state.agreement.borrow_mut().clear();
-    own.state.coming.borrow_mut().clear();
+    own.state.coming.clear();
 }

@@ -14,7 +14,6 @@ use xk_core::kernel::Timer;
 use xk_core::object::{PushError, Refused};
 use xk_core::reason::Class;
 use xk_core::{Answer, Ask, Kernel, Message, Reason, SessionRef, Time, reason};
-use xk_kit::Turns;
 use xk_kit::group::{
     Aside, Commutes, Leave, MaskIn, MaskOut, MemberState, MyMember, Node, NodeId, NodeOrder,
     OrderOf, Outstanding, PlaceOf, SendNull, TakeNulls, TakeOwn, TakeViews, View, ViewChange,
@@ -23,6 +22,7 @@ use xk_kit::layer::Conversation;
 use xk_kit::net::ports::less_header;
 use xk_kit::rpc::call::CallOptions;
 use xk_kit::rpc::wait_queue::{Pushes, Room};
+use xk_kit::{InOrder, Turns};
 
 /// Time after which a null is tried again that found no room.
 const RETRY: Duration = Duration::from_millis(10);
@@ -74,9 +74,8 @@ pub struct Talk {
     noted: Cell<u32>,
     noted_at: Cell<Option<Time>>,
     timer: Cell<Option<Timer>>,
-    /// Messages that have come up and are not taken, and whether a shepherd takes them.
-    coming: RefCell<VecDeque<Message>>,
-    is_taking: Cell<bool>,
+    /// Messages that have come up and are not taken.
+    coming: InOrder<Message>,
     /// A timer brings a shepherd that passes messages up.
     is_woken: Cell<bool>,
     /// The shepherd that does, by its number.
@@ -323,20 +322,10 @@ pub(crate) fn take(
         (Some(node), _) if node.is_null || node.id.sender != talk.me => {}
         _ => return Err(this.refuse(cx, message, &reason::MALFORMED)),
     }
-    talk.coming.borrow_mut().push_back(message);
-    if !talk.is_taking.replace(true) {
-        loop {
-            let next = talk.coming.borrow_mut().pop_front();
-            let Some(message) = next else {
-                break;
-            };
-            match message.attribute::<Node>() {
-                Some(node) => take_one(own, cx, this, message, node),
-                None => take_change(own, cx, this, message),
-            }
-        }
-        talk.is_taking.set(false);
-    }
+    talk.coming.work(message, |message| match message.attribute::<Node>() {
+        Some(node) => take_one(own, cx, this, message, node),
+        None => take_change(own, cx, this, message),
+    });
     talk.let_push_go_on(cx);
     answer(own, cx, this);
     let most = talk.members * talk.window;
@@ -581,11 +570,10 @@ pub(crate) fn control(own: &Own, cx: &Kernel, this: &SessionRef, ask: &mut Ask<'
 pub(crate) fn end(own: &Own, cx: &Kernel) {
     own.state.pushes.end(cx);
     let _ = cx.cancel(own.state.timer.take());
-    drain(own);
 }
 
 /// Gives back the messages that wait.
 pub(crate) fn drain(own: &Own) {
     own.state.waves.borrow_mut().clear();
-    own.state.coming.borrow_mut().clear();
+    own.state.coming.clear();
 }

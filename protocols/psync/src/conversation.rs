@@ -1394,15 +1394,15 @@ fn deliver(own: &Own, cx: &Kernel, this: &SessionRef) {
 fn hand_up(own: &Own, cx: &Kernel, this: &SessionRef, begun: Begun, mut body: Message) {
     let Begun { id, depth, is_null } = begun;
     let seen = with(own, |inner| {
-        let change = ViewChange {
+        let leaves = inner.takes_views && inner.graph.is_last(id);
+        let change = leaves.then(|| ViewChange {
             members: inner.graph.counted(),
             has_quorum: true,
             member: Some(id.sender),
-            depth: inner.graph.depth(id).unwrap_or(0),
+            depth,
             incarnation: 0,
-        };
-        let leaves = inner.takes_views && inner.graph.is_last(id);
-        (inner.graph.incarnation_of(id), leaves.then_some(change))
+        });
+        (inner.graph.incarnation_of(id), change)
     });
     let (incarnation, change) = seen.unwrap_or_default();
     let node = Node { id, incarnation, depth, is_null };
@@ -1602,7 +1602,6 @@ pub(crate) fn end(own: &Own, cx: &Kernel, this: &SessionRef) {
     own.state.pushes.end(cx);
     let timer = own.state.timer.take();
     let _ = cx.cancel(timer.map(|(_, timer)| timer));
-    drain(own);
 }
 
 /// Gives back the graph with its messages.

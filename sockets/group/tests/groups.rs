@@ -31,6 +31,11 @@ fn members(count: usize) -> Vec<String> {
     NAMES[..count].iter().map(|name| format!("{name}:4000")).collect()
 }
 
+fn options(is_total: bool, me: usize, count: usize) -> Result<Options> {
+    let members = members(count);
+    Ok(if is_total { Options::total(me, &members) } else { Options::partial(me, &members) }?)
+}
+
 /// Messages by member, as all members heard them.
 type Heard = Rc<RefCell<HashMap<usize, Vec<(usize, Vec<u8>)>>>>;
 
@@ -44,10 +49,7 @@ fn talk(seed: u64, count: usize, each: u32, is_total: bool) -> Result<(Outcome, 
         world.client(host, move |stack| {
             let all = Rc::clone(&all);
             async move {
-                let options = match is_total {
-                    true => Options::total(me, &members(count))?,
-                    false => Options::partial(me, &members(count))?,
-                };
+                let options = options(is_total, me, count)?;
                 let mut group = Group::join(&stack, options)?;
                 let (mut sent, mut left) = (0, each as usize * count);
                 while left > 0 {
@@ -196,10 +198,7 @@ fn the_others_go_on_without_members_that_leave() {
                 world.client(host, move |stack| {
                     let all = Rc::clone(&all);
                     async move {
-                        let options = match is_total {
-                            true => Options::total(me, &members(count))?,
-                            false => Options::partial(me, &members(count))?,
-                        };
+                        let options = options(is_total, me, count)?;
                         let mut group = Group::join(&stack, options)?;
                         for number in 0..5u8 {
                             group.send(&[number]).await?;

@@ -424,11 +424,16 @@ fn a_large_base_comes_in_parts() {
         }
     }
     net.calm();
+    come_back(&mut net, parameters);
+}
+
+/// The second member crashes, and comes back by an open.
+fn come_back(net: &mut Net, parameters: &[(&'static str, i64)]) {
     let number = net.number(0);
     net.crash(1, 2, parameters);
     net.open_again(1, number);
     net.carry(|_| true);
-    Agreement::reach(&net, 1);
+    Agreement::reach(net, 1);
     net.calm();
     assert!(net.is_back(1));
 }
@@ -439,13 +444,7 @@ fn a_member_comes_back_into_a_group() {
     let mut net = Net::new(3, parameters);
     (0..3).for_each(|at| net.push(at, "before").unwrap());
     net.calm();
-    let number = net.number(0);
-    net.crash(1, 2, parameters);
-    net.open_again(1, number);
-    net.carry(|_| true);
-    Agreement::reach(&net, 1);
-    net.calm();
-    assert!(net.is_back(1));
+    come_back(&mut net, parameters);
     (0..3).for_each(|at| drop(net.texts(at)));
     for (from, text) in [(1, "back"), (0, "heard")] {
         net.push(from, text).unwrap();
