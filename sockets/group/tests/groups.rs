@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use xk_core::random::Random;
 use xk_group::{Event, Group, Options, blocking};
-use xk_net::{Setup, Stack, Thread};
+use xk_net::{Conversation, Joining, Setup, Stack, Thread};
 use xk_world::{Outcome, Result, World, seeds};
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
@@ -442,6 +442,36 @@ fn blocking_programs_on_real_wires_hear_one_order() {
     });
     let [one, other] = threads.map(|thread| thread.join().unwrap());
     assert_eq!(one, other);
+}
+
+/// A record comes while the program looks for one.
+#[test]
+fn records_come_whole_to_programs_that_do_not_wait() {
+    const MESSAGES: usize = 2000;
+    let stacks = pair("psync udp");
+    let members = REAL.map(|at| at.parse().unwrap());
+    let join =
+        |me: usize| Conversation::join(&stacks[me], &members, me, Joining::default()).unwrap();
+    let (hears, sends) = (join(1), join(0));
+    let sending = std::thread::spawn(move || {
+        for number in 0..MESSAGES {
+            sends.send(&[number as u8; 100]).unwrap();
+        }
+        sends
+    });
+    hears.set_nonblocking(true).unwrap();
+    let mut heard = 0;
+    while heard < MESSAGES {
+        match hears.recv() {
+            Ok(Some(xk_net::Heard::Message { octets, .. })) => {
+                assert_eq!(octets, [heard as u8; 100]);
+                heard += 1;
+            }
+            Ok(_) => {}
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock, "{error}"),
+        }
+    }
+    drop(sending.join().unwrap());
 }
 
 #[test]

@@ -9,13 +9,17 @@ use crate::stack::{Shown, Source, Stack};
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Members of a conversation at most.
 const MEMBERS_MAX: usize = 64;
 
 /// One member's end of a conversation, on the graph's `order`, or on its `psync`.
-pub struct Conversation<D: Driver = Here>(Arc<Handle<D>>);
+pub struct Conversation<D: Driver = Here> {
+    handle: Arc<Handle<D>>,
+    /// Held from the time at which the length of a record is known until it is taken.
+    taking: Mutex<()>,
+}
 
 /// Next of what a member hears in a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +74,7 @@ impl<D: Driver> Conversation<D> {
         let all = members.iter().map(|at| (*at).into()).collect();
         let new = New::Talk(Members { all, me: me as u8, joining });
         let socket = stack.driver.make(new)?;
-        Ok(Self(Handle::new(&stack.driver, socket)))
+        Ok(Self { handle: Handle::new(&stack.driver, socket), taking: Mutex::default() })
     }
 
     /// Sends a message to all members. Waits until the conversation has begun, and while others
@@ -79,7 +83,7 @@ impl<D: Driver> Conversation<D> {
     /// # Errors
     /// `EMSGSIZE`; `EPIPE` after [`leave`](Self::leave); `ENETUNREACH` without a quorum.
     pub fn send(&self, octets: &[u8]) -> io::Result<()> {
-        let handle = &*self.0;
+        let handle = &*self.handle;
         let from = [IoSlice::new(octets)];
         let send = || handle.driver.send(&handle.socket, &from, crate::layer::To::default());
         handle.until(Ready::WRITABLE, &handle.write_timeout, send).map(drop)
@@ -91,10 +95,12 @@ impl<D: Driver> Conversation<D> {
     /// # Errors
     /// `ENETDOWN` if the conversation is over.
     pub fn recv(&self) -> io::Result<Option<Heard>> {
-        let handle = &*self.0;
+        let handle = &*self.handle;
         let mut octets = Vec::new();
         let received = handle.until(Ready::READABLE, &handle.read_timeout, || {
-            octets.resize(handle.driver.unread(&handle.socket), 0);
+            let _taking = self.taking.lock().unwrap_or_else(PoisonError::into_inner);
+            let next = handle.driver.receive(&handle.socket, &mut [], true)?;
+            octets.resize(next.length, 0);
             handle.driver.receive(&handle.socket, &mut [IoSliceMut::new(&mut octets)], false)
         })?;
         octets.truncate(received.octets);
@@ -123,7 +129,7 @@ impl<D: Driver> Conversation<D> {
     /// # Errors
     /// If the stack has ended.
     pub fn leave(&self) -> io::Result<()> {
-        self.0.set(Setting::Leave)
+        self.handle.set(Setting::Leave)
     }
 
     /// Gives a state of at most 16 MiB to a member that has come back.
@@ -134,7 +140,7 @@ impl<D: Driver> Conversation<D> {
         if state.len() > STATE_MAX {
             return Err(invalid("a state has at most 16 MiB"));
         }
-        self.0.set(Setting::State(to.member as u8, to.start, state.into()))
+        self.handle.set(Setting::State(to.member as u8, to.start, state.into()))
     }
 
     /// Sets whether calls fail with `WouldBlock` instead of waiting.
@@ -142,19 +148,19 @@ impl<D: Driver> Conversation<D> {
     /// # Errors
     /// None.
     pub fn set_nonblocking(&self, on: bool) -> io::Result<()> {
-        self.0.set_nonblocking(on);
+        self.handle.set_nonblocking(on);
         Ok(())
     }
 }
 
 impl<D: Driver> Source for Conversation<D> {
     fn status(&self) -> &Shown {
-        self.0.shown()
+        self.handle.shown()
     }
 }
 
 impl<D: Driver> fmt::Debug for Conversation<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Conversation").field("addr", &self.0.local()).finish()
+        f.debug_struct("Conversation").field("addr", &self.handle.local()).finish()
     }
 }
