@@ -107,7 +107,7 @@ fn a_host_whose_conversations_are_over_begins_new_ones() {
         all.map(number).collect::<BTreeSet<u32>>()
     };
     assert_eq!(whole(), (13..=40).chain(101..=104).collect());
-    // Strangers who begin more in its name end a part of them, and otherwise their own.
+    // Strangers that begin more in its name end a part of them, and otherwise their own.
     for conversation in 1001..=1100 {
         member.arrive(2, &message(2, conversation, 2, 1));
     }
