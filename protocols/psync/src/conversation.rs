@@ -666,25 +666,31 @@ impl Entries {
 ///
 /// # Errors
 /// Why not: they are not all there, name a member that does not exist, or a message of another
-/// incarnation.
+/// incarnation. Of a request only such a message is left out: the member that asks for it may not
+/// have let its sender in yet, and lacks others.
 fn take_entries<B>(
     header: &Header,
     graph: &Graph<B>,
     message: &mut Message,
 ) -> Result<Entries, &'static Reason> {
-    let mut entries = Entries { ids: [Id::default(); _], count: header.entries.into() };
+    let (all, mut entries) = (header.entries.into(), Entries { ids: [Id::default(); _], count: 0 });
+    if all > entries.ids.len() {
+        return Err(&reason::MALFORMED);
+    }
     // They may lie in several slices.
-    let _ = message.pull_up(entries.count * ENTRY_OCTETS);
-    for place in entries.ids.get_mut(..entries.count).ok_or(&reason::MALFORMED)? {
+    let _ = message.pull_up(all * ENTRY_OCTETS);
+    for _ in 0..all {
         let entry = Entry::parse(message.pop_array().ok_or(&reason::MALFORMED)?);
         let id = Id { sender: entry.sender as u8, seq: entry.seq };
         if usize::from(entry.sender) >= graph.members() {
             return Err(&reason::MALFORMED);
         }
-        if !graph.is_of(id, entry.incarnation) {
+        if graph.is_of(id, entry.incarnation) {
+            entries.ids[entries.count] = id;
+            entries.count += 1;
+        } else if header.kind != kind::REQUEST {
             return Err(&OTHER_START);
         }
-        *place = id;
     }
     Ok(entries)
 }
@@ -1447,7 +1453,9 @@ fn work(own: &Own, cx: &Kernel, this: &SessionRef) {
         return;
     }
     ask_all_back(own, cx, this);
-    if sent_at.is_some() && is_known(own, this) {
+    // One that has come back asks all what they hold of it, or it could not send.
+    let is_back = with(own, |inner| inner.start != 0) == Some(true);
+    if sent_at.is_some() && is_known(own, this) || is_back && is_held(this) {
         open_ways(own, cx, this);
     }
     let mut acts = Acts::new();
@@ -1485,9 +1493,12 @@ fn arm(own: &Own, cx: &Kernel, this: &SessionRef) {
 /// Whether a protocol above takes part in the conversation, or a member has acknowledged a message
 /// of this one.
 fn is_known(own: &Own, this: &SessionRef) -> bool {
-    let head = this.head();
-    let is_held = !head.is_passive() || head.opens() > 0;
-    is_held || with(own, |inner| inner.graph.is_known()) == Some(true)
+    is_held(this) || with(own, |inner| inner.graph.is_known()) == Some(true)
+}
+
+/// Whether a protocol above takes part in the conversation.
+fn is_held(this: &SessionRef) -> bool {
+    !this.head().is_passive() || this.head().opens() > 0
 }
 
 /// Opens the ways to the members that an `OPEN` named, before the first packet for them.

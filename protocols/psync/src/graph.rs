@@ -947,7 +947,8 @@ impl<B> Graph<B> {
             vector.is_some_and(|vector| vector[sender] >= seq)
         };
         let was_leaf = seq > member.base || member.is_base_leaf;
-        let kept = (1..=seq).rev().take(self.window as usize);
+        // A message that it lacks may follow any that was sent since all held the one before these.
+        let kept = (1..=seq).rev().take(self.window as usize + 1);
         let id = |seq| Id { sender: sender as u8, seq };
         let mut depths: Vec<u32> = kept.map_while(|seq| self.depth(id(seq))).collect();
         depths.reverse();

@@ -260,7 +260,7 @@ pub mod base {
             && flags <= (MASKED | LEAF)
             && (flags & LEAF == 0 || seq > 0)
             && since <= seq
-            && depths <= window
+            && u32::from(depths) <= u32::from(window) + 1
             && u32::from(depths) <= seq
             && (depths > 0) == (seq > 0);
         let mut all: Vec<u32> = Vec::with_capacity(if is_sound { depths.into() } else { 0 });

@@ -631,5 +631,5 @@ impl Laws {
 
 #[test]
 fn random_conversations_keep_the_order_across_returns() {
-    xk_testkit::seeds::of(1).run(converse_and_return);
+    xk_testkit::seeds::of(1).behind(&[370, 2612, 28_438]).run(converse_and_return);
 }
