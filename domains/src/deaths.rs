@@ -79,6 +79,7 @@ impl Port {
             return;
         }
         self.losses.set(self.losses.get().wrapping_add(1));
+        self.unanswered.set(None);
         self.count(&LOST);
         self.carrier().close();
         for wait in self.waits.all() {

@@ -203,6 +203,9 @@ pub struct Port {
     pub(crate) crowding: Crowding,
     /// The last request that was put to the other side has had no answer in time.
     pub(crate) is_silent: Cell<bool>,
+    /// Tag of the last question of a caller that could not wait for its answer, and the time until
+    /// which no other such caller asks.
+    pub(crate) unanswered: Cell<Option<(u32, Time)>>,
     /// Questions of the other side to sessions of a protocol, whose answers do not change.
     pub(crate) learned: RefCell<Vec<(ProtocolId, &'static QuestionType, Vec<u8>)>>,
     /// Notices that protocols of the other side, or their sessions, understand.
@@ -515,6 +518,11 @@ impl Port {
         if !self.crosses(&body) {
             return Err(PushError::TooBig.into());
         }
+        let is_question = matches!(header.op, Op::AskProtocol | Op::AskSession);
+        let can_wait = cx.shepherds().current().is_some();
+        if is_question && !can_wait && self.is_answer_due(cx) {
+            return Err(CallCause::TimedOut { tries: 0 }.into());
+        }
         let (tag, wait) = self.waits.begin(opens).ok_or(PushError::QueueFull)?;
         let is_call = matches!(header.op, Op::Call | Op::CallUp);
         *(if is_call { &mut header.second } else { &mut header.first }) = tag;
@@ -522,9 +530,22 @@ impl Port {
         self.carrier().flush();
         let answer = self.wait(cx, &wait, limit);
         self.waits.end(tag);
-        self.is_silent
-            .set(matches!(&answer, Err(CallError { cause: CallCause::TimedOut { .. }, .. })));
+        let is_silent = matches!(&answer, Err(CallError { cause: CallCause::TimedOut { .. }, .. }));
+        self.is_silent.set(is_silent);
+        if is_question && !can_wait && is_silent {
+            self.unanswered.set(limit.map(|limit| (tag, cx.now().after(limit))));
+        }
         answer
+    }
+
+    /// True while the other side owes the answer to the last question of a caller that could not
+    /// wait. Each question occupies a shepherd there, so a caller that asks again and again, and
+    /// cannot wait, would occupy all of them.
+    fn is_answer_due(&self, cx: &Kernel) -> bool {
+        if self.unanswered.get().is_some() {
+            self.poll(cx, usize::MAX);
+        }
+        self.unanswered.get().is_some_and(|(_, until)| cx.now() < until)
     }
 
     fn wait(

@@ -60,7 +60,12 @@ impl Port {
             Op::Opened => self.opened(cx, header, frame)?,
             Op::Enabled | Op::Return | Op::NoReturn | Op::Answer => match self.waits.find(first) {
                 Some(wait) => self.waits.answer(cx, &wait, Answered::Frame(header, frame)),
-                None => self.count(&LATE),
+                None => {
+                    if self.unanswered.get().is_some_and(|(tag, _)| tag == first) {
+                        self.unanswered.set(None);
+                    }
+                    self.count(&LATE);
+                }
             },
             Op::Disable => self.disable(cx, ProtocolId(first), frame)?,
             Op::OpenDone => self.offered(cx, header, frame)?,

@@ -1,11 +1,14 @@
-//! A peer that writes what it likes into the memory, or sends what it likes as a frame.
+//! A peer that writes what it likes into the memory, sends what it likes as a frame, or does not
+//! answer.
 
 use proptest::prelude::*;
+use std::iter;
 use std::rc::Rc;
 use std::time::Duration;
 use xk_core::Kernel;
 use xk_domains::ring::{Ring, geometry};
-use xk_domains::{Arrival, Carrier, Known, Port, add_port, upper_proxy};
+use xk_domains::{Arrival, Carrier, Known, Port, Queue, add_port, lower_proxy, upper_proxy};
+use xk_kit::control::MaxPacket;
 use xk_shm::Link;
 use xk_testkit::kernel::{Bottom, Lower, TestKernel};
 
@@ -90,6 +93,31 @@ fn a_sleeper_sees_soon_that_a_peer_has_sent_and_gone() {
     cx.advance(next.since(cx.now()));
     assert!(matches!(ring.receive(&cx), Arrival::Nothing));
     assert!(matches!(ring.receive(&cx), Arrival::Lost));
+}
+
+/// Each question occupies a shepherd of the side that is to answer it.
+#[test]
+fn a_caller_that_cannot_wait_has_one_question_at_the_other_side() {
+    let cx = TestKernel::new(1);
+    let (own, peer) = Queue::pair(256);
+    let port = Port::new(Box::new(own), Known::of(&[]));
+    add_port(&cx, &port, "port");
+    let bottom = Bottom::add(&cx, "bottom", Lower::host([10, 0, 0, 1], 253));
+    let proxy = lower_proxy(&cx, &port, bottom.protocol().id(), "bottom", "proxy");
+    let ask = || assert!(proxy.ask(&cx, MaxPacket::default()).is_none());
+    let asked = || iter::from_fn(|| matches!(peer.receive(&cx), Arrival::Frame(_)).then_some(()));
+    (0..100).for_each(|_| ask());
+    assert_eq!(asked().count(), 1);
+    // It never answers, or its answer found no buffer.
+    cx.advance(Duration::from_secs(5));
+    (0..100).for_each(|_| ask());
+    let other = Port::new(Box::new(peer.clone()), Known::of(&[]));
+    other.grant(bottom.protocol());
+    add_port(&cx, &other, "other port");
+    assert_eq!((other.poll(&cx, 64), other.poll(&cx, 64)), (1, 0));
+    // The answer has come, though too late.
+    (0..100).for_each(|_| ask());
+    assert_eq!(other.poll(&cx, 64), 1);
 }
 
 proptest! {
