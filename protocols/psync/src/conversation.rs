@@ -1345,6 +1345,8 @@ impl Inner {
                 let is_known = self.graph.note_leaves(from.into(), entries.list());
                 if !is_known {
                     self.want(entries.list(), from, now);
+                    // The way from there is no longer as bad as it was.
+                    self.note_progress(now);
                 }
                 if header.flags & ANSWER != 0 && has_left {
                     // It waits until it hears that its last message has come.
