@@ -392,10 +392,28 @@ fn a_stranger_does_not_keep_replicas_apart() {
     assert!(are_alike(&states, 3), "{states:?}");
 }
 
+const EXAMPLE: &str = include_str!("../../../graphs/replica.kdl");
+
 /// The line of the README: all clients come to their end while a host crashes.
 #[test]
 fn the_example_goes_on_without_a_host() {
-    let text = include_str!("../../../graphs/replica.kdl");
+    goes_on_without_a_host(EXAMPLE);
+}
+
+/// At a cut no upcall waits for the one before, so messages behind the state come while it is being
+/// fetched.
+#[test]
+fn a_replica_that_comes_back_above_a_cut_misses_nothing() {
+    let (begin, end) = EXAMPLE.split_once("host b {").unwrap();
+    let (layers, end) = end.split_once("    replica ").unwrap();
+    let (replica, end) = end.split_once("\n}\n").unwrap();
+    let text =
+        format!("{begin}host b {{{layers} domain store {{\n replica {replica}\n}}\n}}\n{end}");
+    goes_on_without_a_host(&text);
+}
+
+/// Crashes host `b` of a graph, which comes back.
+fn goes_on_without_a_host(text: &str) {
     let graph = check(text, "replica.kdl", &xk_catalog::standard());
     let graph = graph.unwrap_or_else(|mistakes| panic!("{mistakes}"));
     for seed in 1..6 {
@@ -411,7 +429,12 @@ fn the_example_goes_on_without_a_host() {
         world.run_until(Time::from_ms(60_000));
         let ended = ["a", "b", "c"].map(|name| {
             let is_in = world.enter(world.find(name).unwrap(), is_in) == Some(true);
-            Some(Ended { state: line(&report(&world, name, "replica"), "state").to_owned(), is_in })
+            let store = format!("{name}/store");
+            let store = if world.find(&store).is_some() { &store } else { name };
+            Some(Ended {
+                state: line(&report(&world, store, "replica"), "state").to_owned(),
+                is_in,
+            })
         });
         assert!(are_alike(&ended, 3), "seed {seed}: {ended:?}");
         let seen = report(&world, "clients", "replica-client");

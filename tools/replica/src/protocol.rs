@@ -3,7 +3,7 @@
 
 use crate::store::{SNAPSHOT_MAX, Store};
 use crate::wire::{Act, REQUEST_MAX, Reply, Request, Status, Told};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::ToString;
@@ -23,9 +23,13 @@ use xk_kit::group::{Aside, MemberAt, MyMember, Node, TakeOwn, TakeViews, ViewCha
 use xk_kit::rpc::call::{BAD_ARGUMENTS, BUSY, CallOptions};
 use xk_kit::transfer::Transfer;
 
-/// Tokens of the timers: the conversation is to be opened; this member is to say that it is there.
+/// Tokens of the timers: the conversation is to be opened; this member is to say that it is there,
+/// or to fetch the state of the others.
 const OPEN: u64 = 0;
 const HELLO: u64 = 1;
+const FETCH: u64 = 2;
+/// Messages that are kept behind a state that is being fetched, before upcalls wait.
+const BEHIND_MAX: usize = 256;
 /// Time after which what did not succeed is tried again.
 const RETRY: Duration = Duration::from_millis(500);
 pub(crate) const PEER: &str = "process7@10.0.0.2";
@@ -79,6 +83,12 @@ pub(crate) struct Replica {
     store: RefCell<Store>,
     /// The state on its way to replicas that come back.
     transfer: Transfer,
+    /// Number of the start at which this member fetches its state, and the messages behind that.
+    fetching: Cell<Option<u16>>,
+    behind: RefCell<VecDeque<Message>>,
+    /// Upcalls that wait for the state, and their signal.
+    upcalls: Cell<u32>,
+    fetched: Semaphore,
     waiting: RefCell<BTreeMap<u32, Rc<Waiter>>>,
     last_tag: Cell<u32>,
 }
@@ -108,6 +118,10 @@ pub(crate) fn build(build: &mut Build<'_>) -> Result<ProtocolRef, BuildError> {
         talk: RefCell::default(),
         store: RefCell::default(),
         transfer: Transfer::new(SNAPSHOT_MAX),
+        fetching: Cell::new(None),
+        behind: RefCell::default(),
+        upcalls: Cell::new(0),
+        fetched: Semaphore::new(0),
         waiting: RefCell::default(),
         last_tag: Cell::new(0),
     })
@@ -141,6 +155,7 @@ impl Replica {
         }
         let talk = Talk { session: session.clone(), me: my.index, members: my.members };
         *self.store.borrow_mut() = Store::default();
+        self.stop_fetching(cx);
         let before = self.talk.borrow_mut().replace(talk.clone());
         if let Some(Talk { session, .. }) = before {
             match session.head().is_passive() {
@@ -256,8 +271,29 @@ impl Replica {
         }
     }
 
+    /// Takes what has its place in the order.
+    fn take(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        talk: &Talk,
+        message: Message,
+    ) -> Result<(), Refused> {
+        if let Some(change) = message.attribute::<ViewChange>() {
+            self.change(cx, this, talk, change);
+            return Ok(());
+        }
+        let octets: Vec<u8> = message.octets().take(REQUEST_MAX + HEADROOM).collect();
+        match (message.attribute::<Node>(), Told::parse(&octets)) {
+            (Some(node), Ok(told)) => self.execute(cx, talk, node.id.sender, &told),
+            _ => return Err(this.refuse(message, &reason::MALFORMED)),
+        }
+        Ok(())
+    }
+
     /// Takes a change of the members in its place in the order: to one that has come back all have
-    /// the same state to give; itself it waits for that before it executes what is behind.
+    /// the same state to give; itself it fetches that before it takes what is behind. Upcalls go on
+    /// meanwhile.
     fn change(&self, cx: &Kernel, this: &ProtocolRef, talk: &Talk, change: ViewChange) {
         let ViewChange { member: Some(member), incarnation, .. } = change else {
             return;
@@ -266,12 +302,70 @@ impl Replica {
             self.transfer.forget(member);
         } else if member != talk.me {
             self.transfer.offer(member, incarnation, self.store.borrow().snapshot());
-        } else if let Some(state) = self.transfer.fetch(cx, &talk.session, incarnation)
-            && let Ok(store) = Store::restore(&state)
-        {
+        } else {
+            self.fetching.set(Some(incarnation));
+            plan(cx, this, SHORTEST, FETCH);
+        }
+    }
+
+    /// Fetches the state of the others, and takes what has come behind its place.
+    fn fetch(&self, cx: &Kernel, this: &ProtocolRef) {
+        let (Some(start), Some(talk)) = (self.fetching.get(), self.talk()) else {
+            return self.stop_fetching(cx);
+        };
+        let state = self.transfer.fetch(cx, &talk.session, start);
+        if self.fetching.get() != Some(start) {
+            // Another conversation has begun.
+            return;
+        }
+        if let Some(store) = state.and_then(|state| Store::restore(&state).ok()) {
             *self.store.borrow_mut() = store;
             plan(cx, this, SHORTEST, HELLO);
         }
+        while self.fetching.get() == Some(start) {
+            let next = self.behind.borrow_mut().pop_front();
+            let Some(message) = next else {
+                return self.stop_fetching(cx);
+            };
+            // Counted where it is refused.
+            drop(self.take(cx, this, &talk, message));
+        }
+    }
+
+    /// Has upcalls take what they bring from now on, those first that wait.
+    fn stop_fetching(&self, cx: &Kernel) {
+        self.fetching.set(None);
+        drop(self.behind.take());
+        (0..self.upcalls.get()).for_each(|_| cx.signal(&self.fetched));
+    }
+
+    /// Keeps a message until the state before it is there; back if this upcall has waited for that.
+    fn keep(
+        &self,
+        cx: &Kernel,
+        this: &ProtocolRef,
+        talk: &Talk,
+        message: Message,
+    ) -> Result<Option<Message>, Refused> {
+        let mut behind = self.behind.borrow_mut();
+        if behind.len() < BEHIND_MAX && self.upcalls.get() == 0 {
+            behind.push_back(message);
+            return Ok(None);
+        }
+        drop(behind);
+        self.upcalls.set(self.upcalls.get() + 1);
+        let waited = cx.wait(&self.fetched, None);
+        self.upcalls.set(self.upcalls.get() - 1);
+        match waited {
+            Ok(()) if self.is_on(&talk.session) => Ok(Some(message)),
+            Ok(()) => Err(this.refuse(message, &reason::CLOSED)),
+            Err(_) => Err(this.refuse(message, &reason::QUEUE_FULL)),
+        }
+    }
+
+    /// Whether the conversation of a session is the one that goes on.
+    fn is_on(&self, session: &SessionRef) -> bool {
+        self.talk().is_some_and(|talk| talk.session.id() == session.id())
     }
 
     fn report(&self, report: &mut Report) {
@@ -341,16 +435,11 @@ impl Protocol for Replica {
             let is_taken = self.transfer.take(cx, &talk.session, member, &message);
             return is_taken.then_some(()).ok_or_else(|| this.refuse(message, &reason::MALFORMED));
         }
-        if let Some(change) = message.attribute::<ViewChange>() {
-            self.change(cx, this, &talk, change);
-            return Ok(());
-        }
-        let octets: Vec<u8> = message.octets().take(REQUEST_MAX + HEADROOM).collect();
-        match (message.attribute::<Node>(), Told::parse(&octets)) {
-            (Some(node), Ok(told)) => self.execute(cx, &talk, node.id.sender, &told),
-            _ => return Err(this.refuse(message, &reason::MALFORMED)),
-        }
-        Ok(())
+        let message = match self.fetching.get() {
+            Some(_) => self.keep(cx, this, &talk, message)?,
+            None => Some(message),
+        };
+        message.map_or(Ok(()), |message| self.take(cx, this, &talk, message))
     }
 
     fn call_demux(
@@ -375,6 +464,7 @@ impl Protocol for Replica {
     fn timeout(&self, cx: &Kernel, this: &ProtocolRef, token: u64) {
         match token {
             OPEN => self.open(cx, this),
+            FETCH => self.fetch(cx, this),
             _ => self.hello(cx, this),
         }
     }
@@ -391,7 +481,8 @@ impl Protocol for Replica {
         Some(&self.group)
     }
 
-    fn stop(&self, _: &Kernel, _: &ProtocolRef) {
+    fn stop(&self, cx: &Kernel, _: &ProtocolRef) {
         drop(self.talk.take());
+        self.stop_fetching(cx);
     }
 }
