@@ -396,13 +396,13 @@ fn what_cannot_be_is_refused() {
     });
 }
 
-/// Two stacks on Ethernet in datagrams of the loopback device, for `layers` above UDP.
-fn pair(layers: &str) -> [Stack<Thread>; 2] {
+/// Graphs of two hosts on Ethernet in datagrams of the loopback device, with `layers` above UDP.
+fn two_graphs(layers: &str) -> [String; 2] {
     let sockets = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
     let ports = sockets.map(|socket| socket.local_addr().unwrap().port());
     [0, 1].map(|at| {
         let (here, there, host) = (ports[at], ports[1 - at], at + 1);
-        let graph = format!(
+        format!(
             r#"host h{host} {{
                 host-eth local="127.0.0.1:{here}" peer="127.0.0.1:{there}"
                 eth host-eth
@@ -412,9 +412,16 @@ fn pair(layers: &str) -> [Stack<Thread>; 2] {
                 udp ip
                 {layers}
             }}"#
-        );
-        Setup::from_text(graph, xk_catalog::PROTOCOLS).thread().unwrap()
+        )
     })
+}
+
+fn stack(graph: &str) -> Stack<Thread> {
+    Setup::from_text(graph, xk_catalog::PROTOCOLS).thread().unwrap()
+}
+
+fn pair(layers: &str) -> [Stack<Thread>; 2] {
+    two_graphs(layers).map(|graph| stack(&graph))
 }
 
 const REAL: [&str; 2] = ["10.0.0.1:4000", "10.0.0.2:4000"];
@@ -472,6 +479,48 @@ fn records_come_whole_to_programs_that_do_not_wait() {
         }
     }
     drop(sending.join().unwrap());
+}
+
+/// A program whose stack ends without a word comes back into its group with the next one.
+#[test]
+fn a_blocking_program_comes_back() {
+    fn hear(group: &mut blocking::Group<Thread>, text: &[u8]) {
+        loop {
+            if let Event::Message { octets, .. } = group.recv().unwrap()
+                && octets == text
+            {
+                return;
+            }
+        }
+    }
+    let join = |stack: &Stack<Thread>, options| blocking::Group::join(stack, options).unwrap();
+    let options = |me| Options::partial(me, &REAL).unwrap();
+    let graphs = two_graphs("psync udp");
+    let stays = stack(&graphs[0]);
+    let other = std::thread::spawn(move || {
+        let mut group = join(&stays, options(0));
+        hear(&mut group, b"first");
+        group.send(b"heard").unwrap();
+        hear(&mut group, b"back");
+        group.send(b"welcome").unwrap();
+        group.leave().unwrap();
+    });
+    let ends = stack(&graphs[1]);
+    let mut group = join(&ends, options(1));
+    group.send(b"first").unwrap();
+    hear(&mut group, b"heard");
+    drop((group, ends));
+    // The thread of the one before still has the port for a moment.
+    let next = (0..500).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        Setup::from_text(&graphs[1], xk_catalog::PROTOCOLS).thread().ok()
+    });
+    let next = next.expect("the port is free within five seconds");
+    let mut group = join(&next, options(1).returning());
+    group.send(b"back").unwrap();
+    hear(&mut group, b"welcome");
+    group.leave().unwrap();
+    other.join().unwrap();
 }
 
 #[test]
