@@ -94,15 +94,14 @@
 //! that a stranger's `OPEN` names until the protocol above sends or holds the session, a member has
 //! acknowledged a message, or that host has sent a packet. Of conversations that the protocol above
 //! does not hold, those that one host has begun may have 64 members together, and all 256: for more
-//! those that were silent longest end (`host has its share`). A quarter of the room is for those in
-//! which no member has acknowledged a message of this one: these end no others beyond it. One of
-//! which but one packet has come ends 30 s after the first message that was sent in it. A member
-//! can lie: it can forward altered messages of others, and claim to have messages that it lacks. A
-//! member that is told that it has lost messages ends its session, so as to come back: one other is
-//! believed of its own messages alone, and two of those of others. Requests of a member, also those
-//! to come back, are answered with at most two windows of messages in 100 ms. A request to come
-//! back counts once it contains a random number that was sent to the member's host. A running
-//! member that is told of a start that was not its own sends a packet; then the start is forgotten.
+//! others end (`host has its share`). One of which but one packet has come ends 30 s after the
+//! first message that was sent in it. A member can lie: it can forward altered messages of others,
+//! and claim to have messages that it lacks. A member that is told that it has lost messages ends
+//! its session, so as to come back: one other is believed of its own messages alone, and two of
+//! those of others. Requests of a member, also those to come back, are answered with at most two
+//! windows of messages in 100 ms. A request to come back counts once it contains a random number
+//! that was sent to the member's host. A running member that is told of a start that was not its
+//! own sends a packet; then the start is forgotten.
 //!
 //! # Example
 //! ```kdl

@@ -81,8 +81,8 @@ impl Arriving {
 /// holds, at most, and those of one host.
 const BEGUN_MAX: usize = 256;
 const BEGUN_OF_HOST_MAX: usize = 64;
-/// Part of that for conversations in which nothing of this host is acknowledged: a quarter.
-const UNPROVED_PART: usize = 4;
+/// Part of that for conversations of which one packet has come: a quarter.
+const NEW_PART: usize = 4;
 /// A host has begun conversations of more members than are kept for one.
 pub(crate) static HAS_SHARE: Reason = Reason::new("host has its share", Class::Exhausted);
 
@@ -99,8 +99,8 @@ struct Idle {
     session: SessionRef,
     is_of_host: bool,
     members: usize,
-    /// Another member has acknowledged a message of this one.
-    is_proved: bool,
+    /// One packet of it has come.
+    is_new: bool,
     heard_at: Option<Time>,
 }
 
@@ -211,11 +211,12 @@ impl Psync {
             if count(&is_among) <= most {
                 return;
             }
-            // A stranger may begin them in the name of others, but acknowledges nothing: what is
-            // not proved has a part of the room, beyond which it ends its like alone.
-            let has_part = count(&|idle| is_among(idle) && !idle.is_proved) > most / UNPROVED_PART;
+            // Those of which but one packet has come may be of strangers in the host's name, and
+            // have a part of the room: they end no others beyond it, nor do others end them.
+            let is_new = |idle: &Idle| is_among(idle) && idle.is_new;
+            let has_part = count(&is_new) > most / NEW_PART;
             let among = idle.iter().filter(|idle| is_among(idle));
-            let least = among.min_by_key(|idle| (idle.is_proved == has_part, idle.heard_at));
+            let least = among.min_by_key(|idle| (idle.is_new != has_part, idle.heard_at));
             let Some(Idle { session, .. }) = least else { return };
             if has_share {
                 this.head().drops().count(&HAS_SHARE);
@@ -346,11 +347,14 @@ impl Begun {
     /// The conversation as one to be ended for others of the host `by`, unless it is held above.
     fn idle(&self, by: HostAddr) -> Option<Idle> {
         let session = self.session().filter(|session| session.head().opens() == 0)?;
-        let seen = |inner: &mut Inner| (inner.graph.is_known(), inner.heard_at());
-        let seen = session.body::<Own>().and_then(|own| with(own, seen));
-        let (is_proved, heard_at) = seen.unwrap_or_default();
-        let (is_of_host, members) = (self.by == by, self.members);
-        Some(Idle { session, is_of_host, members, is_proved, heard_at })
+        let heard_at = session.body::<Own>().and_then(|own| with(own, |inner| inner.heard_at()));
+        Some(Idle {
+            is_of_host: self.by == by,
+            members: self.members,
+            is_new: session.head().received() <= 1,
+            heard_at: heard_at.flatten(),
+            session,
+        })
     }
 }
 
