@@ -23,6 +23,12 @@ use xk_kit::group::{NodeId as Id, NodeOrder as Order};
 /// Largest number of members.
 pub const MEMBERS_MAX: usize = 64;
 
+/// Returns how many depths of one sender a base has at most. A message that the member lacks may
+/// follow the newest message that all held when the sender's window was full.
+pub(crate) const fn depths_max(window: u32) -> u32 {
+    window + 1
+}
+
 /// Result of an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
@@ -947,8 +953,7 @@ impl<B> Graph<B> {
             vector.is_some_and(|vector| vector[sender] >= seq)
         };
         let was_leaf = seq > member.base || member.is_base_leaf;
-        // A message that it lacks may follow any that was sent since all held the one before these.
-        let kept = (1..=seq).rev().take(self.window as usize + 1);
+        let kept = (1..=seq).rev().take(depths_max(self.window) as usize);
         let id = |seq| Id { sender: sender as u8, seq };
         let mut depths: Vec<u32> = kept.map_while(|seq| self.depth(id(seq))).collect();
         depths.reverse();

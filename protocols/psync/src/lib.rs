@@ -94,7 +94,8 @@
 //! that a stranger's `OPEN` names until the protocol above sends or holds the session, a member has
 //! acknowledged a message, or that host has sent a packet. Of conversations that the protocol above
 //! does not hold, those that one host has begun may have 64 members together, and all 256: for more
-//! others end (`host has its share`). One of which but one packet has come ends 30 s after the
+//! those that were silent longest end (`host has its share`). Those of which but one packet has
+//! come have a quarter of the room, and end none of the rest. Such a one also ends 30 s after the
 //! first message that was sent in it. A member can lie: it can forward altered messages of others,
 //! and claim to have messages that it lacks. A member that is told that it has lost messages ends
 //! its session, so as to come back: one other is believed of its own messages alone, and two of

@@ -230,7 +230,7 @@ impl Opening {
 /// Base of a member that comes back, as it is sent.
 pub mod base {
     use super::Based;
-    use crate::graph::BaseOf;
+    use crate::graph::{BaseOf, depths_max};
     use alloc::vec::Vec;
     use xk_core::Message;
 
@@ -260,7 +260,7 @@ pub mod base {
             && flags <= (MASKED | LEAF)
             && (flags & LEAF == 0 || seq > 0)
             && since <= seq
-            && u32::from(depths) <= u32::from(window) + 1
+            && u32::from(depths) <= depths_max(window.into())
             && u32::from(depths) <= seq
             && (depths > 0) == (seq > 0);
         let mut all: Vec<u32> = Vec::with_capacity(if is_sound { depths.into() } else { 0 });

@@ -357,15 +357,13 @@ impl Replica {
         let waited = cx.wait(&self.fetched, None);
         self.upcalls.set(self.upcalls.get() - 1);
         match waited {
-            Ok(()) if self.is_on(&talk.session) => Ok(Some(message)),
-            Ok(()) => Err(this.refuse(message, &reason::CLOSED)),
+            // Another conversation may have begun.
+            Ok(()) if self.talk().is_none_or(|now| now.session.id() != talk.session.id()) => {
+                Err(this.refuse(message, &reason::CLOSED))
+            }
+            Ok(()) => Ok(Some(message)),
             Err(_) => Err(this.refuse(message, &reason::QUEUE_FULL)),
         }
-    }
-
-    /// Whether the conversation of a session is the one that goes on.
-    fn is_on(&self, session: &SessionRef) -> bool {
-        self.talk().is_some_and(|talk| talk.session.id() == session.id())
     }
 
     fn report(&self, report: &mut Report) {
